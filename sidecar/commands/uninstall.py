@@ -23,6 +23,7 @@ from sidecar.doors import Instruments, open_doors
 from sidecar.drain.evacuation import slots
 from sidecar.drain.gate import rules
 from sidecar.drain.publish import on_node
+from sidecar.drain.wording import first_few
 from sidecar.errors import SidecarError
 from sidecar.frozen import frozen
 from sidecar.kube.api import (
@@ -93,7 +94,7 @@ async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
         cluster = WhichCluster.of(doors.kube.reached)
-        with Told(form, cluster=cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[]) as told:
+        with Told(form, cluster=cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[], held=[]) as told:
             told.say(f"cluster: {cluster}")
             return await _remove_all(doors.kube, driver, told, dry_run=config.dry_run)
     finally:
@@ -101,8 +102,8 @@ async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
 
 
 async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) -> int:
-    failed, found = 0, 0
-    async for step in steps(kube, driver):
+    failed, found, held = 0, 0, list[str]()
+    async for step in steps(kube, driver, held=held):
         if isinstance(step, Unread):
             complain_of(step.what, step.error)
             told.row("unread", what=step.what, error=str(step.error))
@@ -123,12 +124,20 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
     elif not failed:
         nothing = f"There is nothing of {driver} on nodes and volumes, and no gate and no report"
         told.say(f"{nothing}; check the driver's name if you expected something.")
+    for name in held:
+        told.row("held", name=name)
+    if held:
+        told.say(
+            f"{len(held)} PersistentVolumes are being deleted and keep {names.VOLUME_FINALIZER}: {first_few(held)}. A provisioner of the"
+            " driver on their nodes ends that. Of nodes that are gone nobody does: if their data may be lost, run release-finalizers with"
+            " --terminating."
+        )
     return 1 if failed else 0
 
 
-async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
+async def steps(kube: KubeApi, driver: str, *, held: list[str] | None = None) -> AsyncIterator[Step | Unread]:
     """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain. Volumes and claims
-    come last, for they may be thousands."""
+    come last, for they may be thousands. To `held` go the names of volumes whose deletion waits for our finalizer."""
     gates, turns = rules.selector(driver), slots.selector(driver)
     of_nodes = ((BUDGETS, gates), (DEPLOYMENTS, gates), (LEASES, gates), (LEASES, turns), (NODES, ""), (DRAIN_REPORTS, ""))
     lists = (*of_nodes, (LEASES, ""), (VOLUMES, ""), (CLAIMS, ""))
@@ -137,6 +146,8 @@ async def steps(kube: KubeApi, driver: str) -> AsyncIterator[Step | Unread]:
             async for obj in every(kube, resource, label_selector=selector):
                 if resource == LEASES and not selector and not _is_named_for(driver, obj):
                     continue
+                if held is not None and resource == VOLUMES and _is_held(obj, driver):
+                    held.append(obj["metadata"]["name"])
                 for step in _of(resource, obj, driver):
                     yield step
         except ApiError as error:
@@ -158,6 +169,11 @@ def _of(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
     namespace = meta.get("namespace", "")
     what = f"{resource.kind} {'/'.join(filter(None, (namespace, meta['name'])))}"
     return [Step(what, "delete", resource, meta["name"], namespace=namespace, uid=meta["uid"])]
+
+
+def _is_held(volume: Mapping[str, Any], driver: str) -> bool:
+    meta, csi = volume["metadata"], (volume.get("spec") or {}).get("csi") or {}
+    return csi.get("driver") == driver and "deletionTimestamp" in meta and names.VOLUME_FINALIZER in (meta.get("finalizers") or ())
 
 
 def _is_named_for(driver: str, lease: Mapping[str, Any]) -> bool:

@@ -384,7 +384,7 @@ def _node_loss(
 
     attaches, delete = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller, delete_lost() if delete_lost is not None else None
     loss = NodeLoss(tools, settings, own_node=own_node, attaches=attaches, delete=delete, claims=claims)
-    tools.metrics.watch_node_loss(loss.lost)
+    tools.metrics.watch_node_loss(loss.lost, driver=settings.driver)
     return loss
 
 

@@ -190,9 +190,9 @@ class Metrics:
         """`numbers` returns None until the node has been judged once."""
         self._add(Drain(numbers))
 
-    def watch_node_loss(self, lost: Callable[[], Mapping[str, int] | None]) -> None:
+    def watch_node_loss(self, lost: Callable[[], Mapping[str, int] | None], *, driver: str) -> None:
         """`lost` returns None where another sidecar looks after nodes that are gone."""
-        self._add(NodeLoss(lost))
+        self._add(NodeLoss(lost, driver=driver))
 
     def watch_more(self, collector: Collector) -> None:
         """Of a room that not every process has, and which declares its families itself."""

@@ -15,33 +15,36 @@ from sidecar.provisioning.requests.request import Unfit
 from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
 from sidecar.tools import Tools
 
-# Seconds for which it counts what the driver lists: dozens of volumes may be deleted one after the other.
-_LISTED: Final = 60.0
+_MAYBE_ANOTHER: Final = "the driver has a volume of that handle on this node and on no other, which may be another volume"
 
 
 class _NotNowError(Exception):
     """What the deletion depended on is not so any more."""
 
 
+class _HereError(Exception):
+    """The driver has a volume of that handle here."""
+
+
 class LostVolumes:
     def __init__(self, tools: Tools, *, here: Callable[[], Here]) -> None:
-        self._kube, self._driver, self._clock = tools.kube, tools.driver, tools.clock
+        self._kube, self._driver = tools.kube, tools.driver
         self._here = here
         self._lookup = Lookups(tools.kube)
         self._deletion = Deletion(here=here, kube=tools.kube, driver=tools.driver, clock=tools.clock)
-        self._listed: tuple[float, Mapping[str, bool]] | None = None
 
     async def delete(self, volume: Volume, still: Callable[[], Awaitable[bool]]) -> str | None:
         """Why it is kept; empty: the driver says that it is deleted; None: it is not as it was when that was decided. `still` is asked last
         of all. Raises ApiError and DriverError."""
-        if await self._is_here_alone(volume.handle):
-            return "the driver has a volume of that handle on this node and on no other, which may be another volume"
         secret = deletion_secret(volume, await self._class(volume.class_name))
         if isinstance(secret, Unfit):
             return secret.why
 
         async def begin(ref: SecretRef | None = secret) -> Mapping[str, str]:
             found = await self._lookup.secret_if_any(ref, about=volume.name)
+            # Each time anew: what was made here a moment ago has no PersistentVolume yet that would show it.
+            if await self._is_here_alone(volume.handle):
+                raise _HereError
             if not await still():
                 raise _NotNowError
             return found
@@ -52,6 +55,8 @@ class LostVolumes:
             kept = await self._deletion.delete(view, secrets=begin, name=volume.name)
         except _NotNowError:
             return None
+        except _HereError:
+            return _MAYBE_ANOTHER
         if kept is not None and kept.outdated:
             return None
         return kept.why if kept is not None else ""
@@ -59,10 +64,7 @@ class LostVolumes:
     async def _is_here_alone(self, handle: str) -> bool:
         if LIST_VOLUMES not in self._here().driver.controller:
             return False
-        now = self._clock()
-        if self._listed is None or now - self._listed[0] >= _LISTED:
-            self._listed = now, await self._driver.list_volumes()
-        return self._listed[1].get(handle) is True
+        return (await self._driver.list_volumes()).get(handle) is True
 
     async def _class(self, name: str) -> Class | None:
         found = await find(self._kube, CLASSES, name) if name else None

@@ -324,3 +324,26 @@ def test_leases_about_workloads_and_gone_nodes_are_known_by_their_names() -> Non
         return sorted(lease["metadata"]["name"] for lease in (await you.list_page(LEASES)).items)
 
     assert run_virtual(main()) == sorted(others)
+
+
+def test_volumes_whose_deletion_waits_for_our_finalizer_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody ends the deletion of those whose node is gone, and without their notes no later installation either."""
+    cluster = new_cluster()
+    for name, driver, finalizer in (("waits", DRIVER, names.VOLUME_FINALIZER), ("theirs", "other.example", names.VOLUME_FINALIZER)):
+        cluster.create(VOLUMES, {"metadata": {"name": name, "finalizers": [finalizer]}, "spec": of(driver)})
+        cluster.delete(VOLUMES, name)
+    cluster.create(VOLUMES, {"metadata": {"name": "stays", "finalizers": [names.VOLUME_FINALIZER]}, "spec": of(DRIVER)})
+
+    async def open_doors(*_: object, **__: object) -> Opened:
+        return Opened(InProcessApi(cluster))
+
+    monkeypatch.setattr(uninstall, "open_doors", open_doors)
+    line = parse(["--node-deployment"], {"NODE_NAME": "-"})
+    assert isinstance(line, Parsed)
+    assert run_virtual(_uninstall(line, DRIVER, form="json")) == 0
+    assert json.loads(capsys.readouterr().out)["held"] == [{"name": "waits"}]
+    assert run_virtual(_uninstall(line, DRIVER)) == 0
+    said = capsys.readouterr().out
+    assert "1 PersistentVolumes are being deleted" in said and ": waits." in said and "release-finalizers with --terminating" in said

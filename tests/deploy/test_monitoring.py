@@ -35,8 +35,8 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # What Prometheus adds to each series: its own series of a target, and the target's labels, as the PodMonitor sets them.
 PROMETHEUS_OWN = {"up"}
 TARGET_LABELS = {"namespace", "pod", "node", "job"}
-# Alerts that name no pod and no node, because there is none.
-OF_NO_NODE = {"CsiNodeSidecarAbsent"}
+# Alerts that name no pod and no node, because there is none, or because each of them says that it is not the one.
+OF_NO_NODE = {"CsiNodeSidecarAbsent", "CsiNodeSidecarGoneNodesUnwatched"}
 # An API server answers 429 only under a load that these tests do not make; test_a_refusal_is_labelled_429 stands in.
 NEEDS_LOAD = ("csi_node_sidecar_api_requests_total", Matcher("code", "=", "429"))
 

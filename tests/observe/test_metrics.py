@@ -301,8 +301,10 @@ def test_what_drain_decisions_come_to_is_read_at_the_scrape():
 def test_who_looks_after_gone_nodes_tells_how_many_volumes_they_had_by_evidence():
     metrics = Metrics("1.2.3")
     lost = [None]
-    metrics.watch_node_loss(lambda: lost[0])
+    metrics.watch_node_loss(lambda: lost[0], driver="local.example")
+    assert value(metrics, "csi_node_sidecar_looks_after_gone_nodes", driver_name="local.example") == 0
     assert value(metrics, "csi_node_sidecar_lost_volumes", evidence="None") is None
     lost[0] = {"None": 3}
     told = {word: value(metrics, "csi_node_sidecar_lost_volumes", evidence=word) for word in (*Evidence, UNPROVEN)}
     assert told == {"Announced": 0, "Acknowledged": 0, "None": 3, "Unproven": 0}
+    assert value(metrics, "csi_node_sidecar_looks_after_gone_nodes", driver_name="local.example") == 1

@@ -91,3 +91,20 @@ def test_nothing_is_deleted_while_the_api_server_is_away() -> None:
     with pytest.raises(Unavailable):
         ask(driver=driver, kube=ScriptedKube(failures={"list": [Unavailable("no answer")]}))
     assert driver.count("delete") == 0
+
+
+def test_what_the_driver_has_made_here_a_moment_ago_is_kept_too() -> None:
+    """For the one before, the driver listed its volumes, and this one was not there yet. No PersistentVolume shows it."""
+    driver = ScriptedDriver(info=LISTING, lists=[{"x": True}, {"x": True, "h2": True}])
+    kube = ScriptedKube({("persistentvolumes", name): pv(name, handle) for name, handle in (("pv", "h"), ("pv-2", "h2"))})
+    lost = LostVolumes(tools(kube, driver), here=lambda: samples.here(driver=driver.info))
+
+    async def yes() -> bool:
+        return True
+
+    async def both() -> list[str | None]:
+        return [await lost.delete(Volume.of(pv(name, handle)), yes) for name, handle in (("pv", "h"), ("pv-2", "h2"))]
+
+    first, second = asyncio.run(both())
+    assert (first, bool(second)) == ("", True)
+    assert [call for call in driver.asked if call[0] == "delete"] == [("delete", "h")]

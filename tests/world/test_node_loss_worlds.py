@@ -132,7 +132,8 @@ def _kept_volumes_too(patch: Patch) -> None:
 
 def _bound_volumes_too(patch: Patch) -> None:
     def step(view: Any, seen: Any, *, real: Any = remains._of_volume) -> Any:
-        return real(view, replace(seen, volume=replace(seen.volume, phase="Released")))
+        # Two rules keep them: the phase, and that the claim is there.
+        return real(replace(view, claims={}), replace(seen, volume=replace(seen.volume, phase="Released")))
 
     patch.setattr(remains, "_of_volume", step)
 

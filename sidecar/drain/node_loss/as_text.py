@@ -32,14 +32,25 @@ def told(report: Json) -> str:
         f"Node {text(spec, 'nodeName')} is missed since {text(gone, 'since')}, volumes of {text(spec, 'driver')}",
         f"That its disks do not come back: {evidence}; {text(gone, 'message')}",
         f"Next: {_NEXT.get(evidence, 'read the report').format(report=name)}",
-        *_section("Volumes", gone, "volumes", lambda item: f"{text(item, 'name')} ({text(item, 'phase')}, {text(item, 'reclaimPolicy')})"),
-        *_section("Claims", gone, "claims", lambda item: f"{text(item, 'namespace')}/{text(item, 'name')}"),
+        *_section(
+            "Volumes",
+            gone,
+            "volumes",
+            lambda item: f"{text(item, 'name')} ({text(item, 'phase')}, {text(item, 'reclaimPolicy')}){_why(item)}",
+        ),
+        *_section("Claims", gone, "claims", lambda item: f"{text(item, 'namespace')}/{text(item, 'name')}{_why(item)}"),
         *_section("Pods", gone, "pods", lambda item: f"{text(item, 'namespace')}/{text(item, 'name')}"),
+        *_section("Snapshots", gone, "snapshots", lambda item: text(item, "name")),
         *_section(
             "Done", gone, "done", lambda item: f"{text(item, 'at')} {text(item, 'step')} {text(item, 'namespace')}/{text(item, 'name')}"
         ),
     ]
     return "\n".join(visible(line) for line in lines)
+
+
+def _why(item: Json) -> str:
+    found = text(item, "message")
+    return f": {found}" if found else ""
 
 
 def _section(title: str, gone: Json, key: str, line: Any) -> list[str]:

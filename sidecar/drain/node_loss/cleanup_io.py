@@ -2,15 +2,18 @@
 
 Before each one it is asked anew whether the machine is gone and whether somebody still says that its disks do not come back, and the thing
 itself is read and judged again: lists are minutes old, and from a claim's deletion there is no way back. Whatever is not as it was is left
-to the next look.
+to the next look, and so is what is refused, as by a policy of one namespace. Those have their turn after all others then, so that many of
+them keep nothing else from being cleared away.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import field, replace
+from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain import machine_mark
+from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import report
 from sidecar.drain.node_loss.evidence import Evidence, Gone, is_announced
 from sidecar.drain.node_loss.remains import Remain, RemainsView, Step, remains
@@ -19,8 +22,9 @@ from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import ClaimThere, LostVolume, volume_of
 from sidecar.drain.node_loss.unplaced_io import NEVER, UnplacedVolumes
+from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES, KubeApi, find, records
-from sidecar.kube.errors import Conflict, NotFound
+from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.events.recorder import Recorder
 from sidecar.model import names, timestamps
@@ -30,6 +34,20 @@ log = logging.getLogger(__name__)
 
 MOST_AT_ONCE: Final = 50
 """Steps for one machine in one look: what must not happen is to show before much has."""
+MOST_SECONDS: Final = 20.0
+"""For the steps of one look at all machines: other losses wait to be told meanwhile. One step for each machine is taken all the same."""
+
+
+@frozen
+class Cleared:
+    """How far it is."""
+
+    again: float = NEVER
+    """Seconds until there is more to do."""
+    said: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a claim or volume: what becomes of it, and why it is still there."""
+    refused: tuple[str, ...] = ()
+    """What the API server has not allowed so far, until it is tried again."""
 
 
 class Cleanup:
@@ -44,6 +62,7 @@ class Cleanup:
         unplaced: UnplacedVolumes,
         *,
         driver: str,
+        clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._kube = kube
@@ -52,28 +71,64 @@ class Cleanup:
         self._recorder = recorder
         self._unplaced = unplaced
         self._driver = driver
-        self._wall = wall
+        self._clock, self._wall = clock, wall
+        self._spent = 0.0
+        """Seconds, in this look."""
+        self._behind: dict[Machine, dict[str, str]] = {}
+        """By uid: why a thing could not be cleared away when it had its turn, in the order of their turns."""
 
-    async def clear(self, view: RemainsView, done: list[Json], *, may_go_on: Callable[[], Awaitable[bool]]) -> float:
-        """Appends to `done` what it has done, also where it fails then. `may_go_on`: whether this process still has its turn. Seconds until
-        what the driver has refused is tried again."""
+    def begin(self, machines: Iterable[Machine]) -> None:
+        """A look at these."""
+        self._spent = 0.0
+        self._behind = {machine: self._behind[machine] for machine in machines if machine in self._behind}
+
+    async def clear(self, view: RemainsView, done: list[Json], *, may_go_on: Callable[[], Awaitable[bool]]) -> Cleared:
+        """Appends to `done` what it has done, also where it fails then. `may_go_on`: whether this process still has its turn."""
         loss = view.loss
         if not isinstance(loss, Gone) or not view.cleanup:
-            return NEVER
+            return Cleared()
         view = replace(view, deleted=self._unplaced.deleted(lost.volume for lost in view.volumes))
-        steps = [item for item in remains(view) if item.step is not Step.NOTHING]
-        now = [item for item in steps if item.step is not Step.EMPTY_VOLUME or not self._unplaced.waits(item.uid)]
+        found = remains(view)
+        steps = [item for item in found if item.step is not Step.NOTHING]
+        said = {item.uid: item.why for item in found}
+        behind = self._behind_now(loss.machine, {item.uid for item in steps})
+        # Those that were in vain before come last, and first of them the one whose turn is the longest ago.
+        order = {uid: number for number, uid in enumerate(behind, 1)}
+        now = sorted((item for item in steps if not self._waits(item)), key=lambda item: order.get(item.uid, 0))
         if now and not (await may_go_on() and await self._all_say_so(loss)):
-            return NEVER
+            return Cleared(said=MappingProxyType(said))
+        fresh, began, first = {item.uid for item in now if item.uid not in behind}, self._clock(), True
         for item in now[:MOST_AT_ONCE]:
-            if not await self._is_gone(loss) or not await self._is_acknowledged(loss):
+            if self._waits(item):
+                continue  # the driver has not answered for another one
+            late = self._spent + self._clock() - began >= MOST_SECONDS
+            if (late and not first) or not await self._is_gone(loss) or not await self._is_acknowledged(loss):
                 break
+            first = False
+            fresh.discard(item.uid)
+            behind.pop(item.uid, None)
             try:
                 if await self._perform(view, item, may_go_on):
                     self._tell(loss, item, done)
+                else:
+                    behind[item.uid] = ""
             except (Conflict, NotFound):
-                continue  # it is not as it was judged
-        return self._unplaced.due_in(item.uid for item in steps)
+                behind[item.uid] = ""  # it is not as it was judged
+            except ApiError as error:
+                behind[item.uid] = str(error)
+        self._spent += self._clock() - began
+        refused = tuple(f"{_named(item)}: {behind[item.uid]}" for item in steps if behind.get(item.uid))
+        said |= {item.uid: why for item in steps if (why := behind.get(item.uid) or self._unplaced.why(item.uid))}
+        more = any(item.uid in fresh and not self._waits(item) for item in now)
+        again = 0.0 if more else self._unplaced.due_in(item.uid for item in steps)
+        return Cleared(again, MappingProxyType(said), refused)
+
+    def _waits(self, item: Remain) -> bool:
+        return item.step is Step.EMPTY_VOLUME and self._unplaced.waits(item.uid)
+
+    def _behind_now(self, machine: Machine, uids: Collection[str]) -> dict[str, str]:
+        found = self._behind[machine] = {uid: why for uid, why in self._behind.get(machine, {}).items() if uid in uids}
+        return found
 
     async def _is_gone(self, loss: Gone) -> bool:
         """By the API server's own word of this moment."""
@@ -148,7 +203,8 @@ class Cleanup:
         volume = lost.volume
         # One without node affinity may be attached to any node.
         attachments = await self._surroundings.attachments_of(volume.name) if volume.affinity is None else view.attachments
-        now = replace(view, volumes=(lost,), claims={}, attachments=attachments)
+        there = await self._surroundings.claim_of(volume)
+        now = replace(view, volumes=(lost,), claims={there.uid: there} if there is not None else {}, attachments=attachments)
         return next((found for found in remains(now) if (found.kind, found.uid) == (names.VOLUME, volume.uid)), None)
 
     async def _lost_now(self, view: RemainsView, name: str) -> LostVolume | None:
@@ -171,7 +227,7 @@ class Cleanup:
     def _tell(self, loss: Gone, item: Remain, done: list[Json]) -> None:
         fields = {
             "node": loss.machine.node,
-            "object": f"{item.kind} {'/'.join(filter(None, (item.namespace, item.name)))}",
+            "object": _named(item),
             "why": item.why,
         }
         log.warning("Clearing up after a node that is gone", extra={"fields": {"step": str(item.step), **fields}})
@@ -195,6 +251,10 @@ class Cleanup:
                 " scrub that machine's disks before they are used again"
             )
             self._recorder.record(ObjectRef("v1", names.VOLUME, "", item.name, item.uid), names.WARNING, names.NODE_GONE, message)
+
+
+def _named(item: Remain) -> str:
+    return f"{item.kind} {'/'.join(filter(None, (item.namespace, item.name)))}"
 
 
 def _is_of(lost: LostVolume, loss: Gone) -> bool:

@@ -18,9 +18,8 @@ from sidecar.drain.leases import Hold, Lease
 from sidecar.drain.leases import identity as holder_of
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import report, suspects, turn
-from sidecar.drain.node_loss.cleanup_io import Cleanup
+from sidecar.drain.node_loss.cleanup_io import Cleanup, Cleared
 from sidecar.drain.node_loss.evidence import LossView, NotGone, Verdict, judge, of_same_name
-from sidecar.drain.node_loss.remains import RemainsView
 from sidecar.drain.node_loss.report import Left
 from sidecar.drain.node_loss.report_io import Reports
 from sidecar.drain.node_loss.returned_io import Returned
@@ -73,7 +72,14 @@ class NodeLoss:
         self._reports = Reports(tools.kube, driver=settings.driver)
         unplaced = UnplacedVolumes(tools, delete)
         self._cleanup = Cleanup(
-            tools.kube, self._surroundings, self._reports, tools.recorder, unplaced, driver=settings.driver, wall=tools.wall
+            tools.kube,
+            self._surroundings,
+            self._reports,
+            tools.recorder,
+            unplaced,
+            driver=settings.driver,
+            clock=tools.clock,
+            wall=tools.wall,
         )
         self._returned = Returned(tools.kube, claims=claims, dry_run=settings.dry_run)
         self._held: Lease | None = None
@@ -90,6 +96,8 @@ class NodeLoss:
         """Uids of those whose event is written: a report remembers but so many."""
         self._lost: Mapping[str, int] = MappingProxyType({})
         self._failures = 0
+        self._refused: list[str] = []
+        """What could not be cleared away in the latest look, while all else went on."""
         self._told = ""
 
     def lost(self) -> Mapping[str, int] | None:
@@ -114,7 +122,9 @@ class NodeLoss:
             failures = await self._look() if await self._has_turn(own) else []
         except ApiError as error:
             failures = [str(error)]
-        self._tell_failures(failures)
+            self._failures += 1
+        if failures is not None:
+            self._tell_failures(failures)
 
     async def _has_turn(self, own: Node) -> bool:
         settings, had = self._settings, self._held is not None
@@ -164,21 +174,22 @@ class NodeLoss:
 
     # --- a look -----------------------------------------------------------------------------------------------------------
 
-    async def _look(self) -> list[str]:
-        """What failed. Raises ApiError."""
+    async def _look(self) -> list[str] | None:
+        """What failed; None: it was not due. Raises ApiError."""
         there = dict([pair async for pair in records(self._kube, CSI_NODES, suspects.living, cached=True)])
         if self._settings.node not in there:
-            return []  # a list without this very node is too old to say anything
+            return None  # a list without this very node is too old to say anything
         now = self._clock()
         if suspects.vanished(self._there, there) or any(missed.node in there for missed in self._missed):
             self._due_at = now
         self._there = there
         if now < self._due_at and not await self._newly_acknowledged():
-            return []
+            return None
         self._due_at = now + turn.HOLDER_EVERY
         failures, again = await self._look_at_volumes(there)
         self._due_at = now + (turn.after_failures(self._failures) if failures else again)
-        return failures
+        self._failures = self._failures + 1 if failures else 0
+        return failures + self._refused
 
     async def _newly_acknowledged(self) -> bool:
         """A person has said that the disks of a node are lost, and waits for what follows."""
@@ -192,6 +203,8 @@ class NodeLoss:
         found = await self._volumes(there)
         stored = await self._stored()
         self._forget(found)
+        self._cleanup.begin(suspect.machine for suspect in found if suspect.machine is not None)
+        self._refused = []
         chosen = suspects.chosen(suspects.one_of_each_name(found, stored), self._asked)
         failures: list[str] = []
         again = turn.HOLDER_EVERY if any(suspect not in self._asked and suspect not in chosen for suspect in found) else turn.VOLUMES_EVERY
@@ -263,8 +276,9 @@ class NodeLoss:
             )
         self._told_claims[suspect] = told | {there.uid for there in untold[:MOST_TOLD]}
         done = [*entries(report.gone_of(stored), "done")] if report.is_about(stored, suspect) else []
+        cleared = Cleared()
         try:
-            again = await self._clear(verdict, replace(left, volumes=volumes), done, missed_for=self._clock() - missed_at)
+            cleared = await self._clear(verdict, replace(left, volumes=volumes), done, missed_for=self._clock() - missed_at)
         finally:
             listed_claims = tuple(there for there in left.claims if there not in untold[MOST_TOLD:])
             status = report.status(
@@ -274,9 +288,13 @@ class NodeLoss:
                 beside=len(left.volumes) - len(volumes),
                 agent=self._settings.agent,
                 now=self._wall(),
-                done=done[-report.MOST :],
+                said=cleared.said,
+                done=done,
+                dropped=report.dropped(stored, suspect),
             )
             await self._reports.write(suspect, status, stored)
+        self._refused += cleared.refused
+        again = cleared.again
         if len(untold) > MOST_TOLD:
             return turn.SOON
         # Garbage collection may have taken what was written in place of the report that was the Node's.
@@ -295,26 +313,16 @@ class NodeLoss:
             )
         )
 
-    async def _clear(self, verdict: Verdict, left: Left, done: list[Json], *, missed_for: float) -> float:
-        """In how many seconds there is more to do."""
+    async def _clear(self, verdict: Verdict, left: Left, done: list[Json], *, missed_for: float) -> Cleared:
         settings = self._settings
         if isinstance(verdict, NotGone) or not settings.clears or left.unread:
-            return turn.VOLUMES_EVERY
+            return Cleared(turn.VOLUMES_EVERY)
         if missed_for < settings.gone_after:
-            return settings.gone_after - missed_for
-        sets = await self._surroundings.sets_in(there.claim.namespace for there in left.claims)
-        view = RemainsView(
-            verdict,
-            cleanup=True,
-            volumes=left.volumes,
-            claims=MappingProxyType({there.uid: there for there in left.claims}),
-            sets=sets,
-            pods=left.pods,
-            attachments=left.attachments,
-        )
+            return Cleared(settings.gone_after - missed_for)
         before = len(done)
-        again = await self._cleanup.clear(view, done, may_go_on=self._still_has_turn)
-        return turn.SOON if len(done) > before else max(turn.SOON, min(again, turn.VOLUMES_EVERY))
+        cleared = await self._cleanup.clear(await self._surroundings.view(verdict, left), done, may_go_on=self._still_has_turn)
+        again = turn.SOON if len(done) > before else max(turn.SOON, min(cleared.again, turn.VOLUMES_EVERY))
+        return replace(cleared, again=again)
 
     async def _take_away(self, stored: Json) -> None:
         try:
@@ -324,7 +332,6 @@ class NodeLoss:
 
     def _tell_failures(self, failures: list[str]) -> None:
         """Each kind once, until it is over."""
-        self._failures = self._failures + 1 if failures else 0
         if failures and not self._told:
             log.warning("Nodes that are gone could not all be looked after", extra={"fields": {"err": "; ".join(failures[:3])}})
         elif not failures and self._told:

@@ -11,7 +11,7 @@ from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import unplaced
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
 from sidecar.drain.remade import NotRemade, ReplicatedSet, who_remakes
 from sidecar.frozen import frozen
 from sidecar.model import names
@@ -61,7 +61,6 @@ class RemainsView:
     pods: tuple[PodThere, ...] = ()
     """Of the node, and those with a node that have one of the claims."""
     attachments: tuple[AttachmentThere, ...] = ()
-    snapshots: tuple[ThingThere, ...] = ()
     deleted: Collection[str] | None = None
     """Uids of volumes without node affinity that the driver has deleted; None: it is not asked from here."""
 
@@ -73,7 +72,6 @@ def remains(view: RemainsView) -> tuple[Remain, ...]:
         *(_volume(view, lost) for lost in view.volumes),
         *(_attachment(item) for item in view.attachments),
         *(Remain(names.POD, pod.namespace, pod.name, pod.uid, Step.NOTHING, "pod garbage collection deletes it") for pod in view.pods),
-        *(_kept(item, "the snapshot's data was on the node; whoever made it deletes it") for item in view.snapshots),
     )
 
 
@@ -115,7 +113,11 @@ def _claims(view: RemainsView) -> Iterator[Remain]:
 
 def _of_claim(view: RemainsView, there: ClaimThere, lost: LostVolume) -> tuple[Step, str]:
     if there.deleting:
-        return Step.NOTHING, "it is being deleted"
+        others = [item for item in there.finalizers if item != names.CLAIM_PROTECTION]
+        return (
+            Step.NOTHING,
+            f"it is being deleted, and finalizers of others keep it: {', '.join(others)}" if others else "it is being deleted",
+        )
     remade = who_remakes(there.claim, view.sets)
     if isinstance(remade, NotRemade):
         return Step.NOTHING, remade.why
@@ -147,9 +149,14 @@ def _volume(view: RemainsView, lost: LostVolume) -> Remain:
 def _of_volume(view: RemainsView, lost: LostVolume) -> tuple[Step, str]:
     volume = lost.volume
     if volume.reclaim_policy != "Delete":
-        return Step.NOTHING, f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
+        kept = f"reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
+        held = volume.deleting and names.VOLUME_FINALIZER in volume.finalizers
+        return Step.NOTHING, f"{kept}; its deletion waits for {names.VOLUME_FINALIZER}, which is a person's to take off" if held else kept
     if volume.phase != "Released":
         return Step.NOTHING, f"phase is {volume.phase or 'not set'}, not Released"
+    if volume.claim is not None and (there := view.claims.get(volume.claim.uid)) is not None and there.volume == volume.name:
+        # The volume controller has not been at it since somebody bound it again, as after the restoration of a backup.
+        return Step.NOTHING, f"claim {there.claim.namespace}/{there.claim.name} is there, and bound to it"
     machine = machine_to_clear(view)
     if isinstance(machine, Untouched):
         return Step.NOTHING, machine.why
@@ -174,7 +181,3 @@ def _of_volume(view: RemainsView, lost: LostVolume) -> tuple[Step, str]:
 def _attachment(item: AttachmentThere) -> Remain:
     why = "the attach-detach controller deletes it" if not item.deleting else "it is being deleted; its finalizer is the attacher's"
     return Remain(names.ATTACHMENT, "", item.name, item.uid, Step.NOTHING, why, volume=item.volume)
-
-
-def _kept(item: ThingThere, why: str) -> Remain:
-    return Remain(item.kind, item.namespace, item.name, item.uid, Step.NOTHING, why)

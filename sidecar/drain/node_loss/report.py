@@ -4,12 +4,13 @@ Its name is that of the report of the node's own sidecar, whose owner is the Nod
 goes when nothing is left to tell. What is stored is read with distrust: anybody may have edited it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.suspects import Suspect
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
 from sidecar.drain.publish.report import SCHEMA
 from sidecar.drain.publish.stored import entries, mapping, seconds, shortened, status_of, text
 from sidecar.frozen import frozen
@@ -20,6 +21,8 @@ MOST: Final = 200
 """Entries of a list."""
 MOST_CLAIMS: Final = 500
 """Of the list of claims, which remembers whose event is written."""
+LONGEST_MESSAGE: Final = 256
+"""Characters about one of so many things."""
 UNPROVEN: Final = "Unproven"
 """The word for `evidence.Unproven`, where others have their evidence."""
 
@@ -34,6 +37,10 @@ class Left:
     attachments: tuple[AttachmentThere, ...] = ()
     unread: tuple[str, ...] = ()
     """What could not be read."""
+    snapshots: tuple[ThingThere, ...] = ()
+    """VolumeSnapshotContents: their data was on the node too."""
+    untold: tuple[str, ...] = ()
+    """What could not be read, and decides nothing."""
 
 
 # --- reading ------------------------------------------------------------------------------------------------------------
@@ -72,6 +79,12 @@ def told_claims(report: Json | None, suspect: Suspect) -> frozenset[str]:
     return frozenset(text(entry, "uid") for entry in entries(gone_of(report), "claims")) if is_about(report, suspect) else frozenset()
 
 
+def dropped(report: Json | None, suspect: Suspect) -> int:
+    """How much was done that it does not list any more."""
+    found = gone_of(report).get("doneTruncated") if is_about(report, suspect) else 0
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 0
+
+
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
@@ -106,11 +119,22 @@ def head_patch(stored: Json, suspect: Suspect, driver: str) -> Json | None:
 
 
 def status(
-    suspect: Suspect, loss: Gone | Unproven, left: Left, *, agent: str, now: float, done: Iterable[Json] = (), beside: int = 0
+    suspect: Suspect,
+    loss: Gone | Unproven,
+    left: Left,
+    *,
+    agent: str,
+    now: float,
+    said: Mapping[str, str] = MappingProxyType({}),
+    done: Sequence[Json] = (),
+    dropped: int = 0,
+    beside: int = 0,
 ) -> Json:
-    """The whole status. It has no verdicts: nobody stands for them. `beside`: how many of the volumes are not of this machine."""
+    """The whole status. It has no verdicts: nobody stands for them. `said`: by uid, what becomes of a claim or volume. `dropped`: how much
+    was done before `done`. `beside`: how many of the volumes are not of this machine."""
     more = f"; {beside} of the volumes were on another machine of that name or do not say on which, and stay" if beside else ""
-    volumes, claims = [_volume(lost) for lost in left.volumes], [_claim(there) for there in left.claims]
+    volumes = [_volume(lost) | _message(said, lost.volume.uid) for lost in left.volumes]
+    claims = [_claim(there) | _message(said, there.uid) for there in left.claims]
     pods, attachments = [_pod(pod) for pod in left.pods], [{"name": item.name, "volume": item.volume} for item in left.attachments]
     return {
         "nodeUID": suspect.uid,
@@ -125,8 +149,10 @@ def status(
             **_bounded("claims", claims, MOST_CLAIMS),
             **_bounded("pods", pods, MOST),
             **_bounded("attachments", attachments, MOST),
-            **_bounded("done", list(done), MOST),
-            "unread": [shortened(why) for why in left.unread[:MOST]],
+            "done": list(done[-MOST:]),
+            "doneTruncated": dropped + max(0, len(done) - MOST),
+            **_bounded("snapshots", [{"name": item.name, "uid": item.uid} for item in left.snapshots], MOST),
+            "unread": [shortened(why) for why in (*left.unread, *left.untold)[:MOST]],
         },
     }
 
@@ -157,6 +183,11 @@ def _volume(lost: LostVolume) -> Json:
 
 def _claim(there: ClaimThere) -> Json:
     return {"namespace": there.claim.namespace, "name": there.claim.name, "uid": there.uid, "volume": there.volume}
+
+
+def _message(said: Mapping[str, str], uid: str) -> Json:
+    why = said.get(uid, "")
+    return {"message": why if len(why) <= LONGEST_MESSAGE else f"{why[: LONGEST_MESSAGE - 1]}…"} if why else {}
 
 
 def _pod(pod: PodThere) -> Json:

@@ -1,16 +1,20 @@
 """Reads what a node that is gone has left: claims, pods, attachments, StatefulSets. What cannot be read is named and hides nothing else."""
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, TypeVar
 
-from sidecar.drain.node_loss.evidence import Unread
+from sidecar.drain.node_loss.evidence import Gone, Unproven, Unread
+from sidecar.drain.node_loss.remains import RemainsView, Step, remains
 from sidecar.drain.node_loss.report import Left
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
 from sidecar.drain.remade import ReplicatedSet
-from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, NODES, PODS, STATEFUL_SETS, KubeApi, Resource, find, records
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError, NotFound
-from sidecar.model.nodes import Pod
-from sidecar.model.objects import Attachment, Json
+from sidecar.model import names
+from sidecar.model.nodes import Pod, SnapshotContent
+from sidecar.model.objects import Attachment, Json, Volume
 
 R = TypeVar("R")
 
@@ -40,12 +44,21 @@ class Surroundings:
         claims = await _attempt(unread, "claims", self._claims(volumes))
         pods = await _attempt(unread, "pods", self._pods_of_node(node))
         attachments = await _attempt(unread, "attachments", self._attachments(node)) if self._attaches else ()
-        return Left(volumes, claims, pods, attachments, tuple(unread))
+        untold: list[str] = []
+        snapshots = await _attempt(untold, "snapshots", self._snapshots({lost.volume.handle for lost in volumes} - {""}))
+        return Left(volumes, claims, pods, attachments, tuple(unread), snapshots, tuple(untold))
 
     async def claim(self, there: ClaimThere) -> ClaimThere | None:
         """As it is stored now; None: it is gone, or another one has its name."""
         found = await find(self._kube, CLAIMS, there.claim.name, namespace=there.claim.namespace)
         return ClaimThere.of(found) if found is not None and found["metadata"]["uid"] == there.uid else None
+
+    async def claim_of(self, volume: Volume) -> ClaimThere | None:
+        """As it is stored now, if it is the one for which the volume is. Raises ApiError."""
+        if (ref := volume.claim) is None:
+            return None
+        found = await find(self._kube, CLAIMS, ref.name, namespace=ref.namespace)
+        return ClaimThere.of(found) if found is not None and found["metadata"]["uid"] == ref.uid else None
 
     async def sets_in(self, namespaces: Iterable[str]) -> tuple[ReplicatedSet, ...]:
         """Raises ApiError."""
@@ -58,6 +71,31 @@ class Surroundings:
                 if each.namespace in wanted
             ]
         )
+
+    async def view(self, loss: Gone | Unproven, left: Left) -> RemainsView:
+        """What the rule looks at under Cleanup. Raises ApiError."""
+        view = RemainsView(
+            loss,
+            cleanup=True,
+            volumes=left.volumes,
+            claims=MappingProxyType({there.uid: there for there in left.claims}),
+            sets=await self.sets_in(there.claim.namespace for there in left.claims),
+            pods=left.pods,
+            attachments=left.attachments,
+        )
+        # Pods of other nodes matter only to claims that would be deleted but for them.
+        going = {(item.namespace, item.name) for item in remains(view) if item.kind == names.CLAIM and item.step is not Step.NOTHING}
+        return replace(view, pods=(*left.pods, *await self._users_of(going))) if going else view
+
+    async def _users_of(self, claims: Collection[tuple[str, str]]) -> tuple[PodThere, ...]:
+        """Pods with a node that have one of these claims, perhaps of a while ago: before an effect they are asked for anew."""
+
+        def user(obj: Json) -> PodThere | None:
+            pod = _pod(Pod.of(obj))
+            return pod if pod.node and any((pod.namespace, name) in claims for name in pod.claims) else None
+
+        scopes = _scopes(namespace for namespace, _ in claims)
+        return tuple([pod for scope in scopes async for pod in records(self._kube, PODS, user, namespace=scope, cached=True)])
 
     async def pods_in(self, namespace: str) -> tuple[PodThere, ...]:
         """Those with a node. Raises ApiError."""
@@ -89,6 +127,19 @@ class Surroundings:
     async def _attachments(self, node: str) -> tuple[AttachmentThere, ...]:
         listed = records(self._kube, ATTACHMENTS, lambda obj: _attachment(obj, self._driver, node), cached=True)
         return tuple([item async for item in listed])
+
+    async def _snapshots(self, handles: Collection[str]) -> tuple[ThingThere, ...]:
+        """Of volumes with these handles. Without their type there are none."""
+
+        def of(obj: Json) -> ThingThere | None:
+            found = SnapshotContent.of(obj)
+            ours = found.driver == self._driver and found.source_handle in handles
+            return ThingThere(names.SNAPSHOT_CONTENT, "", found.name, found.uid) if ours else None
+
+        try:
+            return tuple([item async for item in records(self._kube, SNAPSHOT_CONTENTS, of, cached=True)])
+        except NotFound:
+            return ()
 
     async def _asked(self, resource: Resource, name: str) -> Json | Unread | None:
         """None only if the API server says so in its own words: a proxy before it may answer 404 too."""

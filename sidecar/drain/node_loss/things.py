@@ -54,6 +54,7 @@ class ClaimThere:
     """For which node its volume was made. Nothing else on a claim says where its data is, and policies see no more than the claim."""
     provisioner: str = ""
     """The driver that was asked to make its volume."""
+    finalizers: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, obj: Mapping[str, Any]) -> "ClaimThere":
@@ -73,6 +74,7 @@ class ClaimThere:
             lost_with=_note(obj, names.LOST_WITH),
             selected_node=selected_node(obj),
             provisioner=claim_provisioner(obj),
+            finalizers=tuple(meta.get("finalizers") or ()),
         )
 
 

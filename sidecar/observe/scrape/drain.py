@@ -56,11 +56,15 @@ EVIDENCE: Final = ("Announced", "Acknowledged", "None", "Unproven")
 
 
 class NodeLoss:
-    def __init__(self, lost: Callable[[], Mapping[str, int] | None]) -> None:
-        self._lost = lost
+    def __init__(self, lost: Callable[[], Mapping[str, int] | None], *, driver: str) -> None:
+        self._lost, self._driver = lost, driver
 
     def collect(self) -> Iterator[Family]:
         lost = self._lost()
+        # Each sidecar says this of itself, whoever the Lease names: a Lease that somebody renews without looking has nobody that says 1.
+        looks = gauge(f"{OURS}looks_after_gone_nodes", "Whether this sidecar is the one that looks after gone nodes.", "driver_name")
+        looks.add((self._driver,), 0.0 if lost is None else 1.0)
+        yield looks
         if lost is None:
             return
         volumes = gauge(f"{OURS}lost_volumes", "Volumes on nodes that are gone; told by the sidecar that looks after these.", "evidence")

@@ -5,9 +5,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
+from sidecar.kube.api import (
+    CLAIMS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    EVENTS,
+    LEASES,
+    MERGE_PATCH,
+    NODES,
+    PODS,
+    SNAPSHOT_CONTENTS,
+    STATEFUL_SETS,
+    VOLUMES,
+    Resource,
+)
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from sidecar.model import names
+from sidecar.observe.exposition import page
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
@@ -426,3 +440,47 @@ def test_otherwise_nothing_is_written(args: tuple[str, ...], asks: bool) -> None
     play(story, seen, args=args)
     about = {call.verb for call in seen.calls if call.resource == LEASES and "node-loss" in call.name}
     assert about == ({"get"} if asks else set())
+
+
+def looking(bench: NotebookWorld) -> list[str]:
+    """Whose sidecar says of itself that it looks after gone nodes."""
+    said = f'csi_node_sidecar_looks_after_gone_nodes{{driver_name="{DRIVER}"}} 1'
+    return [
+        name for name, node in bench.nodes.items() if node.alive and node.tools and said in page(node.tools.metrics.families()).decode()
+    ]
+
+
+def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says_to_look() -> None:
+    """A stolen token of a node whose own sidecar does not run."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await settled(bench, besides="")
+        thief = await holder(bench)
+        assert looking(bench) == [thief]
+        bench.nodes[thief].lay_down()
+        for number in range(12):
+            await wait(bench, 300)
+            spec = {"renewTime": f"2026-01-01T00:00:00.{number:06}Z"}
+            await bench.you.patch(LEASES, names.node_loss(DRIVER), {"spec": spec}, namespace="default", content_type=MERGE_PATCH)
+        assert await holder(bench) == thief
+        assert looking(bench) == []
+
+    play(story)
+
+
+def test_snapshots_that_may_not_be_listed_are_told_and_decide_nothing() -> None:
+    def refuse(call: Call) -> ApiError | None:
+        return Forbidden("no", status=403) if (call.verb, call.resource) == ("list", SNAPSHOT_CONTENTS) else None
+
+    async def story(bench: NotebookWorld) -> None:
+        await replicas(bench, 1)
+        await app(bench)
+        await settled(bench)
+        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await vanish(bench)
+        await wait(bench, 70)
+        assert (await gone(bench))["unread"] == ["snapshots: no"]
+        await wait(bench, 400)
+        assert (await there(bench, CLAIMS), await there(bench, VOLUMES)) == ([], [])
+
+    play(story, Watchman(refuse), args=CLEANING)

@@ -8,7 +8,7 @@ import pytest
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.remains import Remain, RemainsView, Step, remains
-from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere, volume_of
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, volume_of
 from sidecar.drain.remade import LostClaim, ReplicatedSet
 from sidecar.model import names
 
@@ -119,14 +119,13 @@ def test_volumes(seen: RemainsView, step: Step) -> None:
 
 
 def test_all_else_is_only_told() -> None:
-    """Pods, snapshots and attachments."""
+    """Pods and attachments."""
     seen = view(
         pods=(POD,),
         attachments=(AttachmentThere("a", "u", "pv", deleting=True), AttachmentThere("b", "u", "pv", deleting=False)),
-        snapshots=(ThingThere(names.SNAPSHOT_CONTENT, "", "s", "u"),),
     )
     told = [item for item in remains(seen) if item.kind not in (names.CLAIM, names.VOLUME)]
-    assert sorted(item.name for item in told) == ["a", "b", "db-0", "s"]
+    assert sorted(item.name for item in told) == ["a", "b", "db-0"]
     assert {item.step for item in told} == {Step.NOTHING}
 
 
@@ -140,3 +139,12 @@ def test_each_step_names_the_object_as_it_was_judged_and_each_thing_says_why() -
 def test_another_drivers_volume_is_none_of_ours() -> None:
     assert volume_of({"metadata": {"name": "pv"}, "spec": {"csi": {"driver": "other"}}}, DRIVER) is None
     assert volume_of({"metadata": {"name": "pv"}, "spec": {"nfs": {}}}, DRIVER) is None
+
+
+def test_what_waits_for_a_person_names_what_it_waits_for() -> None:
+    held = {"deletionTimestamp": "t", "finalizers": [names.VOLUME_FINALIZER]}
+    (kept,) = (item for item in remains(released(reclaim="Retain", **held)) if item.kind == names.VOLUME)
+    assert (kept.step, names.VOLUME_FINALIZER in kept.why) == (Step.NOTHING, True)
+    leaves = claim(deleting=True, finalizers=(names.CLAIM_PROTECTION, "backup.example/hold"))
+    (kept,) = (item for item in remains(view(claims={"uid-claim": leaves})) if item.kind == names.CLAIM)
+    assert (kept.step, kept.why) == (Step.NOTHING, "it is being deleted, and finalizers of others keep it: backup.example/hold")

@@ -1,5 +1,7 @@
 """The report on a node that is gone: what it says, whose word counts on it, and how it takes the place of the node's own."""
 
+import asyncio
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +11,16 @@ from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import as_text, report
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.report import Left
+from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.suspects import Suspect
-from sidecar.drain.node_loss.things import ClaimThere
+from sidecar.drain.node_loss.things import ClaimThere, volume_of
 from sidecar.drain.remade import LostClaim
+from sidecar.kube.api import SNAPSHOT_CONTENTS
 from sidecar.model import names
+from sidecar.simulation.cluster import Cluster, InProcessApi
+from sidecar.simulation.cluster.kinds.kind import Kind
+from sidecar.simulation.cluster.kinds.table import TABLE
+from tests.drain.reprovision.test_facts_io import KINDS
 
 Json = dict[str, Any]
 DRIVER = "local.example"
@@ -69,6 +77,30 @@ def test_lists_are_bounded_and_counted() -> None:
     assert len(report.told_claims(stored(left=many), N1)) == report.MOST_CLAIMS
 
 
+def test_what_was_done_is_bounded_and_what_it_does_not_list_any_more_is_counted() -> None:
+    done = [{"name": str(number)} for number in range(report.MOST + 30)]
+    first = stored()
+    first["status"] = report.status(N1, LOSS, Left((), ()), agent="v0", now=2000.0, done=done)
+    gone = first["status"]["gone"]
+    assert (gone["done"][-1], len(gone["done"]), gone["doneTruncated"]) == (done[-1], report.MOST, 30)
+    assert report.dropped(first, N1) == 30
+    assert report.dropped(first, replace(N1, uid="uid-2")) == 0, "it is another machine's"
+    later = report.status(N1, LOSS, Left((), ()), agent="v0", now=2000.0, done=[*gone["done"], {"name": "last"}], dropped=30)["gone"]
+    assert (later["done"][-1], later["doneTruncated"]) == ({"name": "last"}, 31)
+    for wrong in ("many", -3, True, None):
+        gone["doneTruncated"] = wrong
+        assert report.dropped(first, N1) == 0
+
+
+def test_each_claim_says_briefly_what_becomes_of_it() -> None:
+    left = Left((), (claim(1), claim(2)))
+    of = stored()
+    of["status"] = report.status(N1, LOSS, left, agent="v0", now=2000.0, said={"uid-1": "x" * 5000})
+    first, second = of["status"]["gone"]["claims"]
+    assert len(first["message"]) == report.LONGEST_MESSAGE and "message" not in second
+    assert "shop/data-1: xx" in as_text.told(of)
+
+
 def test_only_what_changed_is_written() -> None:
     later = report.status(N1, LOSS, Left((), ()), agent="v0", now=9000.0)
     assert not report.differs(stored(), later)
@@ -97,3 +129,20 @@ def test_garbage_is_shown_without_harm(gone: Json) -> None:
     said = as_text.told({"spec": {"nodeName": "n1"}, "status": {"gone": gone}})
     assert "Next: read the report" in said
     assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(("kinds", "told"), [(KINDS, ["a"]), (TABLE, [])], ids=["there are some", "without their type"])
+def test_snapshots_of_its_volumes_are_told(kinds: tuple[Kind, ...], told: list[str]) -> None:
+    cluster = Cluster(clock=lambda: 0.0, rng=random.Random(1).random, kinds=kinds)
+    if kinds is KINDS:
+        for name, driver, handle in (("a", DRIVER, "h"), ("b", DRIVER, "other"), ("c", "other.example", "h")):
+            spec = {"driver": driver, "source": {"volumeHandle": handle}}
+            cluster.create(SNAPSHOT_CONTENTS, {"metadata": {"name": name}, "spec": spec})
+    pv = {"metadata": {"name": "pv", "uid": "uid-pv"}, "spec": {"csi": {"driver": DRIVER, "volumeHandle": "h"}}}
+    lost = volume_of(pv, DRIVER)
+    assert lost is not None
+    left = asyncio.run(Surroundings(InProcessApi(cluster), driver=DRIVER, attaches=False).left("n1", (lost,)))
+    of = stored(left=left)
+    assert [item["name"] for item in of["status"]["gone"]["snapshots"]] == told
+    assert (left.unread, left.untold) == ((), ())
+    assert all(name in as_text.told(of) for name in told)

@@ -11,7 +11,8 @@ from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.remains import RemainsView, Step, remains
 from sidecar.drain.node_loss.surroundings_io import Surroundings
-from sidecar.drain.node_loss.things import AttachmentThere, LostVolume, volume_of
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, volume_of
+from sidecar.drain.remade import LostClaim
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, EVENTS, NODES, VOLUMES
 from sidecar.kube.errors import Unavailable
 from sidecar.model import names
@@ -29,11 +30,17 @@ UNPLACED = "--feature-gates=Topology=false"
 """Volumes get no node affinity."""
 
 
-def volume(*, maker: str = "n1", phase: str = "Released", reclaim: str = "Delete", lies_on: str = "n1/uid-1", **meta: Any) -> LostVolume:
+BACK = ClaimThere(LostClaim("shop", "data", None), "uid-c", "8", "pv", deleting=False, lost_with="")
+
+
+def volume(
+    *, maker: str = "n1", phase: str = "Released", reclaim: str = "Delete", lies_on: str = "n1/uid-1", claim: str = "", **meta: Any
+) -> LostVolume:
     identity = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{maker}"} if maker else {}
     csi = {"driver": DRIVER, "volumeHandle": "h", "volumeAttributes": identity}
     head = {"name": "pv", "uid": "uid-pv", "resourceVersion": "7", "annotations": {names.LIES_ON: lies_on}} | meta
-    spec = {"csi": csi, "persistentVolumeReclaimPolicy": reclaim}
+    ref = {"claimRef": {"namespace": "shop", "name": "data", "uid": claim}} if claim else {}
+    spec = {"csi": csi, "persistentVolumeReclaimPolicy": reclaim} | ref
     found = volume_of({"metadata": head, "spec": spec, "status": {"phase": phase}}, DRIVER)
     assert found is not None
     return found
@@ -67,6 +74,10 @@ MADE_BY_OTHERS = {names.LIES_ON: "n1/uid-1", names.PROVISIONED_BY: "other.exampl
         pytest.param(view(volume(phase="Bound")), Step.NOTHING, id="bound"),
         pytest.param(view(volume(reclaim="Retain")), Step.NOTHING, id="kept"),
         pytest.param(view(attachments=(AttachmentThere("a", "u", "pv", deleting=True),)), Step.NOTHING, id="it is attached"),
+        pytest.param(view(volume(claim="uid-c"), claims={"uid-c": BACK}), Step.NOTHING, id="its claim is back"),
+        pytest.param(
+            view(volume(claim="uid-c"), claims={"uid-c": replace(BACK, volume="pv-2")}), Step.EMPTY_VOLUME, id="with another volume"
+        ),
         pytest.param(view(cleanup=False), Step.NOTHING, id="Orphan"),
         pytest.param(view(loss=replace(ANNOUNCED, evidence=Evidence.NONE)), Step.NOTHING, id="no evidence"),
         pytest.param(view(loss=Unproven("no note", 0.0)), Step.NOTHING, id="which machine it was is not known"),
