@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from sidecar.drain.reprovision import effects_io, locks
-from sidecar.drain.reprovision.locks import Name
+from sidecar.drain.reprovision.lock import Name
 from sidecar.kube.api import CLAIMS
 from sidecar.simulation.drains.claim_referee import ALLOW, CLAIM_DELETED
 from sidecar.simulation.drains.emptying_plan import EVACUATE, REPROVISIONED, SET, UNDONE

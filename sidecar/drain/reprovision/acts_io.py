@@ -15,7 +15,7 @@ from sidecar.drain.leases import Lease
 from sidecar.drain.reprovision import effects_io, locks, steps
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.drain.reprovision.locks import Refusal
+from sidecar.drain.reprovision.lock import Refusal
 from sidecar.drain.reprovision.looks_io import machine_of
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.record import Record, Stage, Target, terms

@@ -21,7 +21,7 @@ from sidecar.drain.reprovision import candidates, locks, record, steps
 from sidecar.drain.reprovision.acts_io import AT_ONCE, Acts
 from sidecar.drain.reprovision.candidates import Candidate
 from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.drain.reprovision.locks import Refusal
+from sidecar.drain.reprovision.lock import Refusal
 from sidecar.drain.reprovision.looks_io import Looks, machine_of
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.outlook import Looked

@@ -3,7 +3,7 @@
 from collections.abc import Set
 from typing import Final
 
-from sidecar.drain.reprovision.locks import Refusal
+from sidecar.drain.reprovision.lock import Refusal
 
 # After so many refusals, for so many seconds.
 _MOST_REFUSALS: Final = 2

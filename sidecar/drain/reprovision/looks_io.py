@@ -8,7 +8,7 @@ from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision import locks, steps
 from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.drain.reprovision.locks import Lock, LocksView
+from sidecar.drain.reprovision.lock import Lock, LocksView
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.record import Record, Stage, Target
 from sidecar.drain.reprovision.steps import StepView

@@ -9,7 +9,7 @@ from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision import candidates, locks
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
-from sidecar.drain.reprovision.locks import Lock, LocksView, Name
+from sidecar.drain.reprovision.lock import Lock, LocksView, Name
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.drain.wording import LOCK_SHUT, first_few

@@ -11,7 +11,8 @@ from typing import Final
 
 from sidecar.drain.emptying.rivals import SETTLED, unguarded
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
-from sidecar.drain.reprovision.locks import Lock, Refusal, shut
+from sidecar.drain.reprovision.lock import Lock, Refusal
+from sidecar.drain.reprovision.locks import shut
 from sidecar.drain.reprovision.record import ClaimName, Record, Stage, Target
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
 from sidecar.eviction.answers import MAY_ARRIVE_WITHIN

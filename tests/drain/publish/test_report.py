@@ -32,7 +32,7 @@ from sidecar.drain.publish.report import (
     is_stale,
     status_patch,
 )
-from sidecar.drain.reprovision.locks import Lock, Refusal
+from sidecar.drain.reprovision.lock import Lock, Refusal
 from sidecar.drain.reprovision.outlook import Looked
 from sidecar.drain.vocabulary import Hindrance, Intent, Reason, Status
 from sidecar.model.objects import Json

@@ -6,7 +6,7 @@ from typing import Any
 from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
-from sidecar.drain.reprovision.locks import LocksView
+from sidecar.drain.reprovision.lock import LocksView
 from sidecar.drain.reprovision.record import ClaimName, Target
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.model import names

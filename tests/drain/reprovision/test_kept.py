@@ -1,7 +1,7 @@
 """For how long a pod that may not go lets others go first."""
 
 from sidecar.drain.reprovision.kept import KeptPods
-from sidecar.drain.reprovision.locks import Refusal
+from sidecar.drain.reprovision.lock import Refusal
 from sidecar.drain.vocabulary import Hindrance
 
 DENIED = Refusal(Hindrance.PAUSED, "a webhook denied it")

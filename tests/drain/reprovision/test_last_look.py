@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import pytest
 
-from sidecar.drain.reprovision.locks import Name
+from sidecar.drain.reprovision.lock import Name
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from sidecar.simulation.cluster import Cluster

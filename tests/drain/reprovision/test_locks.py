@@ -9,7 +9,8 @@ import pytest
 
 from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.reprovision.facts import Facts
-from sidecar.drain.reprovision.locks import LOCKS, LocksView, Name, look, shut
+from sidecar.drain.reprovision.lock import LocksView, Name
+from sidecar.drain.reprovision.locks import LOCKS, look, shut
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names

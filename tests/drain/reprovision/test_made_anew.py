@@ -7,7 +7,8 @@ import pytest
 
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.reprovision.facts import Facts
-from sidecar.drain.reprovision.locks import LocksView, Name, look
+from sidecar.drain.reprovision.lock import LocksView, Name
+from sidecar.drain.reprovision.locks import look
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.model.topology import Requirement, Term
 from tests.drain.reprovision.scenes import WORKLOAD, facts, found, replica, view, volume

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.drain.reprovision.locks import Name, Refusal, look
+from sidecar.drain.reprovision.lock import Name, Refusal
+from sidecar.drain.reprovision.locks import look
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sidecar.drain.judgement.assess import assess
-from sidecar.drain.reprovision.locks import Lock, Name, Refusal
+from sidecar.drain.reprovision.lock import Lock, Name, Refusal
 from sidecar.drain.reprovision.outlook import Looked, from_outside
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from sidecar.drain.facts.snapshot import Surroundings
-from sidecar.drain.reprovision.locks import LocksView, Name, look
+from sidecar.drain.reprovision.lock import LocksView, Name
+from sidecar.drain.reprovision.locks import look
 from sidecar.drain.reprovision.spread import Others, Spread, query, shut_out
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sidecar.drain.reprovision.facts import Facts
-from sidecar.drain.reprovision.locks import Lock, Name, Refusal
+from sidecar.drain.reprovision.lock import Lock, Name, Refusal
 from sidecar.drain.reprovision.record import ClaimName, Record, Stage
 from sidecar.drain.reprovision.steps import (
     Await,
