@@ -1,17 +1,17 @@
 """The locks on what is destroyed: that the claims and their volumes are those that were judged, that somebody has said that they may go and
 somebody makes them again, and that nobody else needs them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from sidecar.drain.judgement.acknowledged import is_acknowledged
 from sidecar.drain.judgement.policy import resolve
 from sidecar.drain.machine_mark import text
-from sidecar.drain.reprovision.facts import FoundClaim, keeping
+from sidecar.drain.reprovision.elsewhere import another_volume
 from sidecar.drain.reprovision.lock import LocksView, Refusal
 from sidecar.drain.vocabulary import Hindrance, Intent, Policy
 from sidecar.drain.wording import first_few
-from sidecar.model import names, nodes
-from sidecar.model.nodes import Pod, SnapshotContent
+from sidecar.model import names
+from sidecar.model.nodes import SnapshotContent
 from sidecar.model.objects import Volume
 
 
@@ -53,54 +53,7 @@ def policy(view: LocksView) -> Refusal | None:
             return Refusal(Hindrance.POLICY_KEEPS, f"claim {name}: {said.problem or 'what is said of it could not be read'}")
         if said.policy is not Policy.REPROVISION or not said.word_of:
             return Refusal(Hindrance.POLICY_KEEPS, f"claim {name} has the policy {said.policy} ({said.source})")
-    return next(filter(None, (_keeps(name, view) for name in left(view))), None)
-
-
-def left(view: LocksView) -> Sequence[str]:
-    """Names of claims of the pod that are not made anew and may keep it here."""
-    of_pod = keeping(view.pod) if view.pod else ()
-    return sorted(set(of_pod) - {claim.name for claim in view.target.claims} - view.deleted)
-
-
-def _keeps(name: str, view: LocksView) -> Refusal | None:
-    """Of a claim of the pod that is not made anew: whether its pod could be elsewhere with it."""
-    found = view.facts.claims.get(name)
-    if view.pod and name in view.pod.ephemeral:
-        return _waits_for(found, view.pod, view)
-    if found is None or found.volume is None:
-        return Refusal(Hindrance.POLICY_KEEPS, f"where claim {name} of the pod lies is not known")
-    if found.volume.driver == view.snapshot.driver:
-        return Refusal(Hindrance.POLICY_KEEPS, f"claim {name} of the pod is of this driver too, and was not judged with the others")
-    if _is_elsewhere_too(found.volume, view):
-        return None
-    return Refusal(Hindrance.NO_NODE_FITS, f"claim {name}, of driver {found.volume.driver}, keeps the pod here")
-
-
-def _waits_for(found: FoundClaim | None, pod: Pod, view: LocksView) -> Refusal | None:
-    """A claim that goes with this pod, which has no node. One of an earlier pod of its name goes by itself."""
-    if found is None or found.volume is None or goes_by_itself(found.claim.name, view) or _is_elsewhere_too(found.volume, view):
-        return None
-    name, driver = found.claim.name, found.volume.driver
-    who = "the pod is evicted before that" if driver == view.snapshot.driver else "delete the pod"
-    why = f"claim {name}, of driver {driver}, keeps {pod.full_name}, which has no node, here, and goes with it: {who}"
-    return Refusal(Hindrance.NO_NODE_FITS, why)
-
-
-def goes_by_itself(name: str, view: LocksView) -> bool:
-    """It was made for an earlier pod of its name."""
-    pod, found = view.pod, view.facts.claims.get(name)
-    if pod is None or found is None or name not in pod.ephemeral:
-        return False
-    return found.claim.deleting or found.claim.owner is None or found.claim.owner.uid != pod.uid
-
-
-def _is_elsewhere_too(volume: Volume, view: LocksView) -> bool:
-    affinity, around = volume.affinity, view.snapshot.surroundings
-    if affinity is None:
-        return True
-    others = () if around is None else around.nodes
-    fitting = (node for node in others if node.ready == nodes.TRUE and not node.cordoned and not node.deleting)
-    return any(term.matches(node.name, node.labels) for node in fitting for term in affinity)
+    return another_volume(view)
 
 
 def marks(view: LocksView) -> Refusal | None:

@@ -4,14 +4,13 @@ What cannot be known shuts a lock. Each refusal has its own reason, so that peop
 whether its workload can spare it, and whether it comes up elsewhere; those on its claims are in `claim_locks`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from sidecar.drain.emptying.rules import keeping_off, unsure
 from sidecar.drain.judgement.budgets import check_budgets
-from sidecar.drain.judgement.pod_fates import running
-from sidecar.drain.judgement.volumes import classify
-from sidecar.drain.reprovision import claim_locks, made_anew, spread
+from sidecar.drain.reprovision import claim_locks
+from sidecar.drain.reprovision.elsewhere import place
 from sidecar.drain.reprovision.lock import Check, Lock, LocksView, Name, Refusal
 from sidecar.drain.reprovision.order import makes_after, rollout_waits_for
 from sidecar.drain.reprovision.workload import Workload
@@ -98,51 +97,6 @@ def _not_rolling(view: LocksView) -> Refusal | None:
     return None
 
 
-def _place(view: LocksView) -> Refusal | None:
-    for name, found in view.claims:
-        place = view.places.get(found.volume.name) if found and found.volume else None
-        if place is None:
-            return Refusal(Hindrance.NO_NODE_FITS, f"where claim {name} could go was not looked at")
-        if not place.node and place.shortfall:
-            return Refusal(Hindrance.NO_CAPACITY, f"{place.shortfall} bytes are missing on the node that comes closest")
-        if not place.node:
-            why = "; ".join(f"{node}: {why}" for node, why in place.excluded[:3]) or "there is no other node"
-            return Refusal(Hindrance.NO_NODE_FITS, why)
-    return _beside_the_others(view)
-
-
-def _beside_the_others(view: LocksView) -> Refusal | None:
-    """Free space for what is here is not all: other volumes of the pod and other replicas keep it off nodes, and templates ask for more."""
-    workload, facts, snapshot = view.facts.workload, view.facts, view.snapshot
-    if workload is None or snapshot.surroundings is None or snapshot.node is None:
-        return None
-    if why := made_anew.no_volume(view.target, facts):
-        return Refusal(Hindrance.NO_NODE_FITS, why)
-    others = spread.Others(tuple(pod for pod in facts.pods if pod.name != view.target.pod), facts.labels, facts.beyond)
-    nodes_there = (*snapshot.surroundings.nodes, snapshot.node)
-    out = spread.shut_out(workload.spread, workload.replica(view.target.pod), others=others, nodes=nodes_there)
-    out = {**out, **_not_reached(view)}
-    claims = {claim.uid for claim in view.target.claims}
-    held = tuple(item for item in classify(snapshot, running(snapshot)) if item.object.uid in claims)
-    made = made_anew.as_made(held, view.target, facts, driver=snapshot.driver)
-    if made == held and not any(node.name in out for node in snapshot.surroundings.nodes):
-        return None
-    why = spread.nowhere(made, out=out, snapshot=snapshot)
-    return Refusal(Hindrance.NO_NODE_FITS, why) if why else None
-
-
-def _not_reached(view: LocksView) -> Mapping[str, str]:
-    """By node from which another volume of the pod, that goes along, is not reached: why."""
-    found: dict[str, str] = {}
-    around = view.snapshot.surroundings
-    for name in claim_locks.left(view):
-        volume = each.volume if (each := view.facts.claims.get(name)) else None
-        if volume is not None and volume.affinity is not None and around is not None and not claim_locks.goes_by_itself(name, view):
-            fitting = (node.name for node in around.nodes if not any(term.matches(node.name, node.labels) for term in volume.affinity))
-            found |= dict.fromkeys(fitting, f"claim {name}, of driver {volume.driver}, is not reached from there")
-    return found
-
-
 def _kept_off(view: LocksView) -> Refusal | None:
     """Otherwise the pod would come back, and its new claim with it."""
     node, workload = view.snapshot.node, view.facts.workload
@@ -189,7 +143,7 @@ LOCKS: Final[tuple[tuple[Name, Check], ...]] = (
     (Name.REPLICAS, _replicas),
     (Name.NOT_ROLLING, _not_rolling),
     (Name.ON_THIS_NODE, claim_locks.on_this_node),
-    (Name.PLACE, _place),
+    (Name.PLACE, place),
     (Name.KEPT_OFF, _kept_off),
     (Name.FINALIZERS, claim_locks.finalizers),
     (Name.SNAPSHOTS, claim_locks.snapshots),
