@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import Json, all_of, storage_class, within
+from hack.lib.programs import Json, OurDriver, Sidecar, all_of, storage_class, within
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
 from sidecar.rights.rights import Right
@@ -35,6 +36,19 @@ def ground(cluster: Cluster, rights: None, tmp_path: Path) -> Iterator[Ground]:
     found = Ground(cluster, tmp_path)
     yield found
     found.clean()
+
+
+@contextmanager
+def two_nodes(ground: Ground) -> Iterator[tuple[list[OurDriver], list[Sidecar]]]:
+    """With sidecars that evict; the second is cordoned, so that what is made comes to the first."""
+    drivers = [ground.driver(ALPHA, node) for node in ("n1", "n2")]
+    sidecars = [ground.sidecar(driver, "--evacuation-evict") for driver in drivers]
+    with all_of(drivers), all_of(sidecars):
+        for driver, sidecar in zip(drivers, sidecars, strict=True):
+            ground.node(driver.node, driver)
+            sidecar.until_ready()
+        ground.cordon("n2")
+        yield drivers, sidecars
 
 
 def replicated(name: str, class_: str, replicas: int) -> Json:
@@ -65,13 +79,7 @@ def evicted(cluster: Cluster, app: str) -> int:
 
 def test_replicas_leave_one_by_one_and_only_as_the_budget_allows(ground: Ground) -> None:
     cluster = ground.cluster
-    drivers = [ground.driver(ALPHA, node) for node in ("n1", "n2")]
-    sidecars = [ground.sidecar(driver, "--evacuation-evict") for driver in drivers]
-    with all_of(drivers), all_of(sidecars):
-        for driver, sidecar in zip(drivers, sidecars, strict=True):
-            ground.node(driver.node, driver)
-            sidecar.until_ready()
-        ground.cordon("n2")
+    with two_nodes(ground) as (drivers, sidecars):
         cluster.create(DEPLOYMENTS, replicated("app", late(drivers[0]), 3))
         until(lambda: ready_by_node(cluster) == {"n1": 3}, "all replicas run on n1", seconds=60)
         ground.cordon("n2", False)
@@ -108,13 +116,7 @@ def volumes_are_on(cluster: Cluster) -> set[str]:
 def test_a_pod_that_waits_for_a_node_with_a_volume_of_this_one_is_evicted_and_gets_one_elsewhere(ground: Ground) -> None:
     """Nobody schedules it, and its volume is made at once: so it waits as one does whose node was closed before it was bound."""
     cluster = ground.cluster
-    drivers = [ground.driver(ALPHA, node) for node in ("n1", "n2")]
-    sidecars = [ground.sidecar(driver, "--evacuation-evict") for driver in drivers]
-    with all_of(drivers), all_of(sidecars):
-        for driver, sidecar in zip(drivers, sidecars, strict=True):
-            ground.node(driver.node, driver)
-            sidecar.until_ready()
-        ground.cordon("n2")
+    with two_nodes(ground) as (drivers, sidecars):
         until(lambda: "The node takes no volumes" in sidecars[1].output(), "the cordon has lasted long enough to count", seconds=30)
         cluster.create(CLASSES, storage_class("at-once", ALPHA, IMMEDIATE))
         waiting = replicated("waits", "at-once", 1)
