@@ -13,9 +13,25 @@ from sidecar.simulation.cluster import Call
 from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
-from tests.drain.node_loss.test_many import bound, database
-from tests.drain.node_loss.test_unplaced import UNPLACED, asked
-from tests.harness.drain.node_loss import CLEANING, Watchman, app, gone, holder, note, play, replicas, settled, there, told, uid_of, vanish
+from tests.harness.drain.node_loss import (
+    CLEANING,
+    UNPLACED,
+    Watchman,
+    app,
+    asked,
+    bound,
+    database,
+    gone,
+    holder,
+    note,
+    play,
+    replicas,
+    settled,
+    there,
+    told,
+    uid_of,
+    vanish,
+)
 from tests.harness.drain.simulated import wait
 
 TEAMS = ("team-0", "team-1", "team-2", "team-3")

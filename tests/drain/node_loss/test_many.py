@@ -1,45 +1,13 @@
 """A node that has left more than lists hold: claims of many namespaces, many claims, and volumes of several machines of its name."""
 
-from typing import Any
-
 import pytest
 
 from sidecar.drain.node_loss import controller, report, surroundings_io
-from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, NAMESPACES, STATEFUL_SETS, VOLUMES
+from sidecar.kube.api import CLAIMS, EVENTS, VOLUMES
 from sidecar.model import names
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
-from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, gone, play, settled, there, told, uid_of, vanish
-from tests.harness.drain.simulated import Json, wait
-
-
-async def bound(bench: NotebookWorld, name: str, namespace: str = "default", **notes: str) -> None:
-    """A claim and its volume on n0, which says that."""
-    size, modes, volume = {"storage": "1Gi"}, ["ReadWriteOnce"], f"pv-{namespace}-{name}"
-    made = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
-    spec: Json = {"accessModes": modes, "storageClassName": "late", "resources": {"requests": size}, "volumeName": volume}
-    claim = await bench.you.create(CLAIMS, {"metadata": {"name": name, "annotations": made}, "spec": spec}, namespace=namespace)
-    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]}]}
-    spec = {
-        "capacity": size,
-        "accessModes": modes,
-        "persistentVolumeReclaimPolicy": "Delete",
-        "csi": {"driver": DRIVER, "volumeHandle": volume, "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-n0"}},
-        "claimRef": {"kind": names.CLAIM, "namespace": namespace, "name": name, "uid": claim["metadata"]["uid"]},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-    }
-    meta = {"name": volume, "finalizers": [names.VOLUME_FINALIZER], "annotations": notes}
-    await bench.you.create(VOLUMES, {"metadata": meta, "spec": spec})
-    bound = {"status": {"phase": "Bound"}}
-    await bench.you.patch(VOLUMES, volume, bound, content_type=MERGE_PATCH, subresource="status")
-
-
-async def database(bench: NotebookWorld, namespace: str) -> None:
-    await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
-    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
-    spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}
-    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
-    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace=namespace)
+from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, bound, database, gone, play, settled, there, told, uid_of, vanish
+from tests.harness.drain.simulated import wait
 
 
 def test_claims_of_any_number_of_namespaces_are_told_and_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,6 @@ from sidecar.model import names
 from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.simulation.cluster.kinds.kind import Kind
 from sidecar.simulation.cluster.kinds.table import TABLE
-from tests.drain.reprovision.test_facts_io import KINDS
 
 Json = dict[str, Any]
 DRIVER = "local.example"
@@ -129,6 +128,9 @@ def test_garbage_is_shown_without_harm(gone: Json) -> None:
     said = as_text.told({"spec": {"nodeName": "n1"}, "status": {"gone": gone}})
     assert "Next: read the report" in said
     assert "\x1b" not in said
+
+
+KINDS = (*TABLE, Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True))
 
 
 @pytest.mark.parametrize(("kinds", "told"), [(KINDS, ["a"]), (TABLE, [])], ids=["there are some", "without their type"])

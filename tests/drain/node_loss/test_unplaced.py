@@ -21,15 +21,25 @@ from sidecar.simulation.driver.faults import Fault
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
 from tests.harness.doors import ScriptedKube
-from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, app, note, play, replicas, settled, there, uid_of, vanish
+from tests.harness.drain.node_loss import (
+    CLEANING,
+    TELLING,
+    UNPLACED,
+    Watchman,
+    app,
+    asked,
+    note,
+    play,
+    replicas,
+    settled,
+    there,
+    uid_of,
+    vanish,
+)
 from tests.harness.drain.simulated import Json, all_of, wait
 
 N1 = Machine("n1", "uid-1")
 ANNOUNCED = Gone(N1, Evidence.ANNOUNCED, 0.0, "")
-UNPLACED = "--feature-gates=Topology=false"
-"""Volumes get no node affinity."""
-
-
 BACK = ClaimThere(LostClaim("shop", "data", None), "uid-c", "8", "pv", deleting=False, lost_with="")
 
 
@@ -114,12 +124,6 @@ async def lost(bench: NotebookWorld, **words: str) -> None:
     mark = f"n0/{await uid_of(bench)}"
     await note(bench, "data-db-0", {names.LIES_ON: mark, names.LEAVING: mark} | words)
     await vanish(bench)
-
-
-def asked(bench: NotebookWorld) -> list[str]:
-    """What the drivers of the other nodes were asked to delete."""
-    calls = [call for name, node in bench.nodes.items() if name != "n0" for call in node.reception.record.calls]
-    return [call.name for call in calls if call.method == "DeleteVolume"]
 
 
 def test_the_driver_of_another_node_is_asked_and_then_the_object_goes() -> None:

@@ -3,7 +3,20 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
+from sidecar.kube.api import (
+    CLAIMS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    EVENTS,
+    LEASES,
+    MERGE_PATCH,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    VOLUMES,
+    Resource,
+)
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
@@ -17,6 +30,10 @@ TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 
 
 CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup")
+
+
+UNPLACED = "--feature-gates=Topology=false"
+"""Volumes get no node affinity."""
 
 
 REPORT: Final = names.drain_report("n0", DRIVER)
@@ -120,3 +137,38 @@ async def settled(bench: NotebookWorld, *, besides: str = "n0") -> None:
         await bench.you.delete(LEASES, names.node_loss(DRIVER), namespace="default")
         bench.nodes[found].kill()
     raise AssertionError("nobody else takes the Lease")
+
+
+async def bound(bench: NotebookWorld, name: str, namespace: str = "default", **notes: str) -> None:
+    """A claim and its volume on n0, which says that."""
+    size, modes, volume = {"storage": "1Gi"}, ["ReadWriteOnce"], f"pv-{namespace}-{name}"
+    made = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
+    spec: Json = {"accessModes": modes, "storageClassName": "late", "resources": {"requests": size}, "volumeName": volume}
+    claim = await bench.you.create(CLAIMS, {"metadata": {"name": name, "annotations": made}, "spec": spec}, namespace=namespace)
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n0"]}]}
+    spec = {
+        "capacity": size,
+        "accessModes": modes,
+        "persistentVolumeReclaimPolicy": "Delete",
+        "csi": {"driver": DRIVER, "volumeHandle": volume, "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-n0"}},
+        "claimRef": {"kind": names.CLAIM, "namespace": namespace, "name": name, "uid": claim["metadata"]["uid"]},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    meta = {"name": volume, "finalizers": [names.VOLUME_FINALIZER], "annotations": notes}
+    await bench.you.create(VOLUMES, {"metadata": meta, "spec": spec})
+    bound = {"status": {"phase": "Bound"}}
+    await bench.you.patch(VOLUMES, volume, bound, content_type=MERGE_PATCH, subresource="status")
+
+
+async def database(bench: NotebookWorld, namespace: str) -> None:
+    await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
+    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}
+    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
+    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace=namespace)
+
+
+def asked(bench: NotebookWorld) -> list[str]:
+    """What the drivers of the other nodes were asked to delete."""
+    calls = [call for name, node in bench.nodes.items() if name != "n0" for call in node.reception.record.calls]
+    return [call.name for call in calls if call.method == "DeleteVolume"]
