@@ -2,45 +2,18 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from sidecar.drain.emptying.controller import EmptyingDuty
-from sidecar.kube.api import MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SETS, find
+from sidecar.kube.api import PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model.nodes import Pod
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
-from tests.harness.drain.emptying import Evictions, app, play, pods
+from tests.harness.drain.emptying import Evictions, app, owner, play, pods, run
 from tests.harness.drain.simulated import EVACUATE, change, wait
-
-SCRATCH: Final = {"name": "scratch", "csi": {"driver": DRIVER}}
-
-
-def owner(name: str, uid: str = "", kind: str = "StatefulSet") -> dict[str, Any]:
-    return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid or f"uid-{name}", "controller": True}
-
-
-async def run(
-    bench: NotebookWorld,
-    name: str,
-    *,
-    namespace: str = "default",
-    of: dict[str, Any] | None = None,
-    ready: bool = True,
-    stays: bool = False,
-    **spec: Any,
-) -> None:
-    """A pod on n0 that has nothing of the driver but an inline volume."""
-    if await find(bench.you, NAMESPACES, namespace) is None:
-        await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
-    body = {"containers": [{"name": "main", "image": "none"}], "volumes": [SCRATCH], "nodeName": "n0", **spec}
-    meta = {"name": name, "ownerReferences": [of or owner(name)], "finalizers": ["example.com/stays"] if stays else []}
-    await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace=namespace)
-    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}}
-    await bench.you.patch(PODS, name, status, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
 
 
 def refusing(pod: str, error: ApiError) -> Callable[[Call], ApiError | None]:

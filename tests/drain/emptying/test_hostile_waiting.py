@@ -7,10 +7,8 @@ from sidecar.kube.api import MERGE_PATCH, PODS
 from sidecar.kube.errors import Conflict, NotFound
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.emptying.test_hostile_emptying import run
-from tests.drain.emptying.test_waiting_stories import waiting
 from tests.harness.drain import simulated
-from tests.harness.drain.emptying import EVICTING, Evictions, pods
+from tests.harness.drain.emptying import EVICTING, Evictions, pods, run, waiting
 from tests.harness.drain.simulated import EVACUATE, change, wait
 
 

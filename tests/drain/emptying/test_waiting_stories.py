@@ -1,38 +1,15 @@
 """Pods that wait for a node with a volume on one that is emptied, as a process meets them: on a simulated API server."""
 
-import contextlib
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
 from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, PODS
-from sidecar.kube.errors import AlreadyExists
 from sidecar.model import names
-from sidecar.model.objects import IMMEDIATE
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.harness.drain.emptying import Evictions, play, pods
+from tests.harness.drain.emptying import Evictions, play, pods, waiting
 from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
-
-NOWHERE: Final = {"no": "node"}
-
-
-async def waiting(bench: NotebookWorld, name: str = "db-0", **spec: Any) -> str:
-    """A pod that no node suits, and its generic ephemeral volume, which was made at once. Returns the node of that."""
-    with contextlib.suppress(AlreadyExists):
-        await bench.storage_class("at-once", IMMEDIATE)
-    wish = {"accessModes": ["ReadWriteOnce"], "storageClassName": "at-once", "resources": {"requests": {"storage": "1Gi"}}}
-    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": wish}}}]
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
-    body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": NOWHERE, **spec}
-    made = await bench.you.create(PODS, {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": body}, namespace="default")
-    of = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": made["metadata"]["uid"], "controller": True}
-    meta = {"name": f"{name}-scratch", "ownerReferences": [of]}
-    await bench.you.create(CLAIMS, {"metadata": meta, "spec": wish}, namespace="default")
-    await wait(bench, 20)
-    claim = await bench.you.get(CLAIMS, f"{name}-scratch", namespace="default")
-    volume = claim["spec"]["volumeName"]
-    return next(node for node, of in bench.nodes.items() if any(volume == each.name for each in of.driver.volumes()))
 
 
 def test_it_is_evicted_and_then_the_evacuation_succeeds() -> None:

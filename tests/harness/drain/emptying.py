@@ -1,18 +1,23 @@
 """A node that is emptied by its sidecar on a simulated API server: what runs there, and every attempt to evict it."""
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS
-from sidecar.kube.errors import ApiError
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, find
+from sidecar.kube.errors import AlreadyExists, ApiError
 from sidecar.model import names
+from sidecar.model.objects import IMMEDIATE
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import all_of, with_pod
+from tests.harness.drain.simulated import all_of, wait, with_pod
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0")
 EVICTING: Final = (*ARGS, "--evacuation-evict")
+SCRATCH: Final = {"name": "scratch", "csi": {"driver": DRIVER}}
+NOWHERE: Final = {"no": "node"}
 
 
 class Evictions:
@@ -48,3 +53,45 @@ def _annotated(policy: str) -> dict[str, Any]:
 
 async def pods(bench: NotebookWorld) -> set[str]:
     return {pod["metadata"]["name"] for pod in await all_of(bench, PODS) if not pod["metadata"].get("deletionTimestamp")}
+
+
+def owner(name: str, uid: str = "", kind: str = "StatefulSet") -> dict[str, Any]:
+    return {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid or f"uid-{name}", "controller": True}
+
+
+async def run(
+    bench: NotebookWorld,
+    name: str,
+    *,
+    namespace: str = "default",
+    of: dict[str, Any] | None = None,
+    ready: bool = True,
+    stays: bool = False,
+    **spec: Any,
+) -> None:
+    """A pod on n0 that has nothing of the driver but an inline volume."""
+    if await find(bench.you, NAMESPACES, namespace) is None:
+        await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
+    body = {"containers": [{"name": "main", "image": "none"}], "volumes": [SCRATCH], "nodeName": "n0", **spec}
+    meta = {"name": name, "ownerReferences": [of or owner(name)], "finalizers": ["example.com/stays"] if stays else []}
+    await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace=namespace)
+    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}}
+    await bench.you.patch(PODS, name, status, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
+
+
+async def waiting(bench: NotebookWorld, name: str = "db-0", **spec: Any) -> str:
+    """A pod that no node suits, and its generic ephemeral volume, which was made at once. Returns the node of that."""
+    with contextlib.suppress(AlreadyExists):
+        await bench.storage_class("at-once", IMMEDIATE)
+    wish = {"accessModes": ["ReadWriteOnce"], "storageClassName": "at-once", "resources": {"requests": {"storage": "1Gi"}}}
+    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": wish}}}]
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
+    body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": NOWHERE, **spec}
+    made = await bench.you.create(PODS, {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": body}, namespace="default")
+    of = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": made["metadata"]["uid"], "controller": True}
+    meta = {"name": f"{name}-scratch", "ownerReferences": [of]}
+    await bench.you.create(CLAIMS, {"metadata": meta, "spec": wish}, namespace="default")
+    await wait(bench, 20)
+    claim = await bench.you.get(CLAIMS, f"{name}-scratch", namespace="default")
+    volume = claim["spec"]["volumeName"]
+    return next(node for node, of in bench.nodes.items() if any(volume == each.name for each in of.driver.volumes()))
