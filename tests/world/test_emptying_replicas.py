@@ -38,7 +38,7 @@ ARRIVES_LATE = 175
 """An eviction that was not answered is carried out half a minute later."""
 WAITS_FOR_EVER = 154
 """A pod without a node whose ephemeral volume is on a node that is emptied."""
-AT_THE_SAME_MOMENT = 4
+AT_THE_SAME_MOMENT = (3, 5, 7)
 """Of the first seeds the one in which two nodes look at the replicas of one set within the same second."""
 ARGS = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", "--max-concurrent-evacuations=0")
 SLOW = Latency(0.1, 0.4)
@@ -91,7 +91,7 @@ def test_worlds_with_all_kinds_of_trouble(seed: int) -> None:
     assert report.ok, str(report)
 
 
-@pytest.mark.parametrize("seed", [*CROWDED, AT_THE_SAME_MOMENT])
+@pytest.mark.parametrize("seed", sorted({*CROWDED, *AT_THE_SAME_MOMENT}))
 def test_where_much_happens_at_once_each_eviction_is_right(seed: int) -> None:
     report, count = played(crowded(seed))
     assert not report.kinds & {WRONG_EVICTION, TWO_AWAY, UNREADY}, str(report)
@@ -200,7 +200,7 @@ def test_a_guard_that_is_missing_is_noticed(name: str, monkeypatch: pytest.Monke
     hangs = breaks is _the_next_does_not_wait
     with monkeypatch.context() as patch:
         breaks(patch)
-        seeds = (AT_THE_SAME_MOMENT,) if breaks is _nodes_do_not_wait else CROWDED
+        seeds = AT_THE_SAME_MOMENT if breaks is _nodes_do_not_wait else CROWDED
         assert any(kinds & played(crowded(seed), hangs=hangs)[0].kinds for seed in seeds)
 
 
