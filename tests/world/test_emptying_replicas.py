@@ -39,7 +39,7 @@ ARRIVES_LATE = 175
 WAITS_FOR_EVER = 154
 """A pod without a node whose ephemeral volume is on a node that is emptied."""
 AT_THE_SAME_MOMENT = (3, 5, 7)
-"""Of the first seeds the one in which two nodes look at the replicas of one set within the same second."""
+"""Seeds of worlds in which two nodes look at the replicas of one set within the same second. Each change of timing moves them."""
 ARGS = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", "--max-concurrent-evacuations=0")
 SLOW = Latency(0.1, 0.4)
 """Between a look and what follows from it something happens."""
