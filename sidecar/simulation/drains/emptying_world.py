@@ -171,19 +171,28 @@ class EmptyingWorld(DrainWorld):
             await asyncio.sleep(_TAKEN_BACK if stuck else 0.0)
 
     def _wait_for_one_another(self) -> set[str]:
-        """Nodes with the data of a replica without which an ordered set makes no later one, so that it is not made anew either. What their
-        owners do about it is what the reason for that says."""
+        """Nodes whose evacuation their owners take back, as the reasons say that are told of replicas which sidecars have evicted and now
+        hold: the data of other replicas is there, without which nothing may be deleted; or that of the replica itself, without which an
+        ordered set makes no later one."""
         found = set()
         for workload in self.cluster.store.all_of(STATEFUL_SETS):
             name, namespace = workload["metadata"]["name"], workload["metadata"]["namespace"]
-            if self.kinds.get(name) != REPROVISIONED or workload["spec"].get("podManagementPolicy") == "Parallel":
+            if self.kinds.get(name) != REPROVISIONED:
                 continue
+            ordered = workload["spec"].get("podManagementPolicy") != "Parallel"
             there = [self.cluster.store.find(PODS, f"{name}-{ordinal}", namespace) is not None for ordinal in objects.ordinals(workload)]
-            for away in (each for each in self.replicas.not_whole(by_us=True) if each.rpartition("-")[0] == name):
-                if not all(there[int(away.rpartition("-")[2]) :]):
-                    claim = self.cluster.store.find(CLAIMS, f"data-{away}", namespace)
-                    found.add(self.place_of(claim["spec"].get("volumeName", "")) if claim else "")
+            away = {each for each in self.replicas.not_whole() if each.rpartition("-")[0] == name}
+            ours = {each for each in self.replicas.not_whole(by_us=True) if each in away}
+            waited_for = away - ours if ours else set()
+            if ordered:
+                waited_for |= {each for each in ours if not all(there[int(each.rpartition("-")[2]) :])}
+            found |= {self._data_of(each, namespace) for each in waited_for}
         return {node for node in found if self.evacuated.get(node)}
+
+    def _data_of(self, replica: str, namespace: str) -> str:
+        """The node that has it; empty: none."""
+        claim = self.cluster.store.find(CLAIMS, f"data-{replica}", namespace)
+        return self.place_of(claim["spec"].get("volumeName", "")) if claim else ""
 
     async def _judge(self) -> None:
         for what in self.claims.left_behind():
