@@ -65,11 +65,9 @@ def plan_of(seed: int, *, claims: int = 0, without: Collection[str] = ()) -> Pla
 def slack_of(plan: Plan) -> float:
     """What late requests and watches of this plan add to the time that a verdict may be behind."""
     lags = [item.number for item in plan.events if item.what == "lag"]
-    # Where requests fail, what takes back a True is tried again every 10 s. What is not watched is then read within five minutes. One that
-    # goes astray besides has the next one refused when it arrives at last.
+    # Where requests fail, what takes back a True is tried again every 10 s. What is not watched is then read within five minutes.
     unwatched = any(item.what == "unplaced volume" for item in plan.events)
-    kinds = bool(plan.weather.straying) + bool(plan.weather.lost_requests or plan.weather.refused)
-    late = (300.0 if unwatched else 60.0) * kinds
+    late = (300.0 if unwatched else 60.0) if plan.weather.straying or plan.weather.lost_requests or plan.weather.refused else 0.0
     return max(lags, default=0.0) + 3.0 * plan.weather.watch.p99 + late
 
 
