@@ -64,6 +64,8 @@ OURS = {value: name for name, value in vars(names).items() if name.isupper() and
 FOREIGN_DOMAIN = re.compile(r"\b(kubernetes|k8s|csi-node-sidecar)\.io\b|\bkarpenter\.sh\b|\bweave\.works\b")
 # Words that mean something else there, with the file's folder or name.
 MEANS_SOMETHING_ELSE = {
+    ("slim_records.py", "policy"): "a field of a report",
+    ("stored.py", "policy"): "a field of a report",
     ("config", "VolumeAttributesClass"): "a feature gate",
     ("config", "MutatingAdmissionPolicy"): "a feature gate",
     ("doors.py", "VolumeAttributesClass"): "a feature gate",

@@ -128,7 +128,11 @@ def _a_cordon_says_that_the_node_goes(patch: Patch) -> None:
         found, signals = real(self), self._signals()
         return found and replace(found, leaving=signals.observed)
 
+    async def asked(self: Any, machine: Any) -> bool:
+        return True
+
     patch.setattr(Notes, "_view", view)
+    patch.setattr(Notes, "_is_leaving", asked)
 
 
 DRAIN_MUTATIONS = (

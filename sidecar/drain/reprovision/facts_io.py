@@ -7,7 +7,7 @@ from types import MappingProxyType
 from sidecar.drain.emptying import rivals
 from sidecar.drain.reprovision.facts import Facts, FoundClaim, ends, keeping, labels_of
 from sidecar.drain.reprovision.record import Target
-from sidecar.drain.reprovision.spread import Apart, query
+from sidecar.drain.reprovision.spread import Apart
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.kube.api import (
     BUDGETS,
@@ -143,9 +143,14 @@ class Reading:
 
     async def _selected(self, apart: Apart, namespace: str) -> Iterable[Pod]:
         """Pods of this namespace, or of all, that its selector may select, whatever depends on the replica."""
+
+        def selected(obj: Json) -> Pod | None:
+            pod = Pod.of(obj)
+            return pod if apart.may_select(pod.labels) else None
+
         if apart.selector is None:
             return ()
-        return [pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, label_selector=query(apart.selector))]
+        return [pod async for pod in records(self._kube, PODS, selected, namespace=namespace)]
 
     async def _budgets(self, namespace: str) -> tuple[Budget, ...]:
         return tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)])

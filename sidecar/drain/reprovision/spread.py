@@ -48,6 +48,10 @@ class Apart:
         """`labels` are the namespace's."""
         return not self.reaches_out or namespace in self.namespaces or _holds(self.of_namespaces, labels)
 
+    def may_select(self, labels: Mapping[str, str]) -> bool:
+        """Whatever depends on the labels of the replica."""
+        return _holds(self.selector, labels)
+
     def selects(self, labels: Mapping[str, str]) -> Selector:
         """With what depends on the labels of the replica."""
         return _with(self.selector, labels, alike=self.alike, unlike=self.unlike)
@@ -180,12 +184,6 @@ def _counts(even: Even, node: Node, wanted: Pod) -> bool:
 
 def _holds(selector: Selector, labels: Mapping[str, str]) -> bool:
     return selector is not None and all(requirement.holds(labels) for requirement in selector)
-
-
-def query(selector: tuple[Requirement, ...]) -> str:
-    """As the API server takes it."""
-    forms = {"In": "{key} in ({values})", "NotIn": "{key} notin ({values})", "Exists": "{key}", "DoesNotExist": "!{key}"}
-    return ",".join(forms[each.operator].format(key=each.key, values=",".join(each.values)) for each in selector if each.operator in forms)
 
 
 def _with(selector: Selector, labels: Mapping[str, str], *, alike: Iterable[str], unlike: Iterable[str] = ()) -> Selector:

@@ -8,7 +8,7 @@ import pytest
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.reprovision.lock import LocksView, Name
 from sidecar.drain.reprovision.locks import look
-from sidecar.drain.reprovision.spread import Others, Spread, query, shut_out
+from sidecar.drain.reprovision.spread import Others, Spread, shut_out
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names
 from sidecar.model.nodes import Pod
@@ -182,18 +182,3 @@ def test_anti_affinity_concerns_the_namespaces_that_it_names(term: Any, out: set
     nodes = [samples.node(name, labels={HOST: name}) for name in ("n2", "n3", "n5")]
     others = Others((replica(1),), HOME, beyond)
     assert set(shut_out(spread, WORKLOAD.replica("db-0"), others=others, nodes=nodes)) == out
-
-
-@pytest.mark.parametrize(
-    ("selector", "text"),
-    [
-        ({}, ""),
-        (OURS, "app in (db)"),
-        ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web", "job"]}]}, "app notin (web,job)"),
-        ({"matchExpressions": [{"key": "a", "operator": "Exists"}, {"key": "b", "operator": "DoesNotExist"}]}, "a,!b"),
-    ],
-)
-def test_how_the_api_server_is_asked_for_such_pods(selector: Any, text: str) -> None:
-    (of,) = spread_of(apart(selector=selector)).apart
-    assert of.selector is not None
-    assert query(of.selector) == text
