@@ -128,9 +128,11 @@ class DrainRoom:
                 self._gate,
                 marks,
                 # First what takes minutes and is stored: while a replica is on its way nobody else is evicted.
-                anew or LeftLeasesDuty(settings, kube, refusals),
+                *((anew,) if anew else ()),
                 *((EmptyingDuty(settings, tools, refusals, evictor=evictor),) if settings.evicts else ()),
                 ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),
+                # Last: a report does not wait for what an earlier process may have left.
+                *(() if anew else (LeftLeasesDuty(settings, kube, refusals),)),
             )
 
     # --- what others ask --------------------------------------------------------------------------------------------
