@@ -1,0 +1,130 @@
+"""Two moments of emptying that seldom come by themselves: two nodes look at one set at once, and a pod waits for a volume on such a node.
+
+What must not happen then is judged by the referee. Each guard is also left out, and noticed to be.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import pytest
+
+from sidecar.drain.emptying import rules
+from sidecar.drain.emptying.rivals import Rivals
+from sidecar.eviction import attempt_io
+from sidecar.kube.api import MERGE_PATCH, PODS, VOLUMES, Resource
+from sidecar.kube.api import NODES as KUBE_NODES
+from sidecar.model import names
+from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, SET
+from sidecar.simulation.drains.emptying_world import NOT_WHOLE, EmptyingWorld, play
+from sidecar.simulation.drains.evictions import WRONG_EVICTION
+from sidecar.simulation.drains.plan import GATED
+from sidecar.simulation.drains.replicas import TWO_AWAY
+from sidecar.simulation.world.network import Latency, Weather
+from sidecar.simulation.world.plan import Plan, PlannedEvent
+from sidecar.simulation.world.world import Report
+
+NODES: Final = ("n0", "n1", "n2", "n3")
+QUICK: Final = Latency(0.02, 0.05)
+SLOW: Final = Latency(4.0, 4.5)
+"""A write is on its way for so long that whoever looks meanwhile does not see what it does."""
+ARGS: Final = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", "--max-concurrent-evacuations=0")
+SET_OF_THREE: Final = PlannedEvent(60.0, SET, "db", 3.0, f"Parallel {EPHEMERAL} none")
+
+
+def played(plan: Plan, before: Callable[[EmptyingWorld], None] = lambda _: None) -> tuple[Report, int]:
+    """The report, and how many evictions there were."""
+    worlds: list[EmptyingWorld] = []
+
+    def watch(world: EmptyingWorld) -> None:
+        worlds.append(world)
+        before(world)
+
+    report = play(plan, before=watch)
+    return report, worlds[0].evictions.count
+
+
+# --- two nodes look at the same moment -------------------------------------------------------------------------------------
+
+
+def apart(world: EmptyingWorld) -> None:
+    """The first three pods go to the nodes that are emptied, one to each. Those that come after them may go anywhere."""
+    create, places = world.cluster.create, iter(NODES[1:])
+
+    def created(resource: Resource, body: Mapping[str, Any], **others: Any) -> Any:
+        if resource == PODS and (place := next(places, None)):
+            body = {**body, "spec": {**body["spec"], "nodeSelector": {"kubernetes.io/hostname": place}}}
+        return create(resource, body, **others)
+
+    world.cluster.create = created  # type: ignore[method-assign]
+
+
+def all_but_one_at_once() -> Plan:
+    """No budget keeps the nodes apart."""
+    events = (SET_OF_THREE, *(PlannedEvent(120.0, EVACUATE, node) for node in NODES[1:]))
+    return Plan(1, NODES, weather=Weather(read=QUICK, write=SLOW), events=events, args=ARGS, settle=1200.0)
+
+
+def test_two_nodes_that_look_at_the_same_moment_send_one_replica_away() -> None:
+    report, count = played(all_but_one_at_once(), apart)
+    assert report.ok, str(report)
+    assert count == 3
+
+
+def test_it_is_noticed_when_nodes_do_not_wait_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Rivals, "objection", lambda self, pod, others, budgets: "")
+        report, _ = played(all_but_one_at_once(), apart)
+    assert TWO_AWAY in report.kinds, str(report)
+
+
+# --- a pod waits for a volume that was made for it alone -------------------------------------------------------------------
+
+
+def its_node_is_emptied(world: EmptyingWorld) -> None:
+    """As soon as the first volume is there, when its pod has no node yet."""
+    create = world.cluster.create
+
+    def created(resource: Resource, body: Mapping[str, Any], **others: Any) -> Any:
+        made = create(resource, body, **others)
+        if resource == VOLUMES and not world.evacuated:
+            node = world.place_of(made.obj["metadata"]["name"])
+            world.asked(node, True)
+            asyncio.get_running_loop().call_soon(taint, world, node)
+        return made
+
+    world.cluster.create = created  # type: ignore[method-assign]
+
+
+def taint(world: EmptyingWorld, node: str) -> None:
+    taints = [{"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}]
+    world.cluster.patch(KUBE_NODES, node, {"spec": {"taints": taints}}, content_type=MERGE_PATCH)
+
+
+def one_set() -> Plan:
+    return Plan(1, NODES, weather=Weather(read=QUICK, write=QUICK), events=(SET_OF_THREE,), args=ARGS, settle=1200.0)
+
+
+def test_a_pod_that_waits_for_its_own_volume_is_sent_on() -> None:
+    report, count = played(one_set(), its_node_is_emptied)
+    assert report.ok, str(report)
+    assert count == 1
+
+
+def _who_waits_is_left_alone(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rules, "waiting_for", lambda view: ())
+
+
+def _in_whatever_version(patch: pytest.MonkeyPatch, *, real: Any = attempt_io.body) -> None:
+    patch.setattr(attempt_io, "body", lambda pod: real(replace(pod, version="")))
+
+
+@pytest.mark.parametrize(("breaks", "kind"), [(_who_waits_is_left_alone, NOT_WHOLE), (_in_whatever_version, WRONG_EVICTION)])
+def test_it_is_noticed_when_it_is_left_alone_or_evicted_in_whatever_version(
+    breaks: Callable[[pytest.MonkeyPatch], None], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        breaks(patch)
+        report, _ = played(one_set(), its_node_is_emptied)
+    assert kind in report.kinds, str(report)
