@@ -68,6 +68,8 @@ def slack_of(plan: Plan) -> float:
     # Where requests fail, what takes back a True is tried again every 10 s. What is not watched is then read within five minutes.
     unwatched = any(item.what == "unplaced volume" for item in plan.events)
     late = (300.0 if unwatched else 60.0) if plan.weather.straying or plan.weather.lost_requests or plan.weather.refused else 0.0
+    # Where a third of the requests goes astray and a third is refused, half of all tries fail; a look with two that hang lasts a minute.
+    late *= 2.0 if plan.weather.straying + plan.weather.refused > 0.5 else 1.0
     return max(lags, default=0.0) + 3.0 * plan.weather.watch.p99 + late
 
 
