@@ -15,9 +15,9 @@ from hack.lib.programs import Json
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER
+from tests.e2e.left_objects import CLAIMS, VOLUMES, claim, judged, uid_of, volume
 from tests.e2e.rights import Abuse, Request, Secured, allowed, create, delete, in_force, patch, secured
 
-CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
 REPORTS = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/csi-node-sidecar/leases"
 
@@ -36,34 +36,6 @@ def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
         yield made
 
 
-def claim(name: str, *, lost_with: str = "", node: str = "n9", driver: str = DRIVER, volume: str = "some-volume") -> Json:
-    """As the scheduler and the volume controller leave it: its volume was made for that node."""
-    made = {names.SELECTED_NODE: node, names.STORAGE_PROVISIONER: driver} | ({names.LOST_WITH: lost_with} if lost_with else {})
-    meta: Json = {"name": name, "annotations": {key: value for key, value in made.items() if value}}
-    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
-    spec |= {"volumeName": volume} if volume else {}
-    return {"apiVersion": "v1", "kind": names.CLAIM, "metadata": meta, "spec": spec}
-
-
-def volume(name: str, *, lies_on: str, node: str, **spec: Any) -> Json:
-    terms: list[Json] = [{"matchExpressions": [{"key": "example.com/host", "operator": "In", "values": [node]}]}]
-    identity = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{node}"}
-    return {
-        "apiVersion": "v1",
-        "kind": names.VOLUME,
-        "metadata": {"name": name, "annotations": {names.LIES_ON: lies_on} if lies_on else {}, "finalizers": [names.VOLUME_FINALIZER]},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "persistentVolumeReclaimPolicy": "Delete",
-            "storageClassName": "none",
-            "csi": {"driver": DRIVER, "volumeHandle": name, "volumeAttributes": identity},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
-            **spec,
-        },
-    }
-
-
 def released(cluster: Secured, name: str, *, lies_on: str, node: str, **spec: Any) -> None:
     """The volume controller says so of one whose claim is gone."""
     claim = {"kind": names.CLAIM, "namespace": "default", "name": "gone", "uid": "uid-of-a-claim-that-is-gone"}
@@ -71,19 +43,8 @@ def released(cluster: Secured, name: str, *, lies_on: str, node: str, **spec: An
     until(lambda: cluster.plane.request("GET", f"{VOLUMES}/{name}").get("status", {}).get("phase") == "Released", f"{name} is released")
 
 
-def uid_of(cluster: Secured, node: str) -> str:
-    return str(cluster.plane.request("GET", f"/api/v1/nodes/{node}")["metadata"]["uid"])
-
-
 def mark_of(name: str, mark: str) -> Request:
     return patch(f"{CLAIMS}/{name}", {"metadata": {"annotations": {names.LOST_WITH: mark}}})
-
-
-def judged(cluster: Secured, name: str) -> Request:
-    """The deletion of the claim as it is now."""
-    meta = cluster.plane.request("GET", f"{CLAIMS}/{name}")["metadata"]
-    conditions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-    return Request("DELETE", f"{CLAIMS}/{name}", {"preconditions": conditions, "dryRun": ["All"]})  # a body hides what the line asks
 
 
 # --- claims ---------------------------------------------------------------------------------------------------------------
