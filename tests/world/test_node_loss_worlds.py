@@ -96,6 +96,13 @@ def test_a_machine_that_is_back_in_the_middle_has_no_marks_at_rest() -> None:
     assert count > 0, "it came too early"
 
 
+def test_a_machine_may_be_lost_again_before_its_process_has_begun() -> None:
+    """What an earlier one has noted stands, for only such a process takes it off."""
+    report, count = played(lost(back=5.0, more=(PlannedEvent(AT + 5.001, LOST, "n0"),)))
+    assert report.ok, str(report)
+    assert count > 0
+
+
 # --- guards that are left out -----------------------------------------------------------------------------------------------
 
 Patch = pytest.MonkeyPatch

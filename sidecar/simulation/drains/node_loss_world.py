@@ -84,6 +84,8 @@ class NodeLossWorld(DrainWorld):
         self.strays = plan.weather.straying > 0.0 or plan.weather.lost_answers > 0.0
         self.lost: dict[str, Lost] = {}
         """By name."""
+        self._was_given_up: set[str] = set()
+        """Names of machines that are back. What a process there had noted stands until one there takes it off."""
         self.at_effects: list[str] = []
         """`before` or `after` the next effects of a peer are carried out, its sidecar dies."""
         self.back_at_look = 0
@@ -195,16 +197,18 @@ class NodeLossWorld(DrainWorld):
         if name not in self.nodes or len(self.nodes) <= 2:
             self.transcript.tell("world", f"{name} stays")
             return
-        life = self._lives.pop(name)
-        life.cancel()
-        await asyncio.gather(life, return_exceptions=True)
+        self.give_up(f"start {name}")
+        life = self._lives.pop(name, None)
+        if life is not None:  # one that has just come back may not have begun yet
+            life.cancel()
+            await asyncio.gather(life, return_exceptions=True)
         stored = self.cluster.store.find(NODES, name)
         uid = stored["metadata"]["uid"] if stored else ""
         self._look()
         said = self._announced.get(uid, Announcement())
         # What it had noted, and somebody has taken back when it could not see that any more, still stands on its volumes.
         seen = said.eyes.had_a_chance(said.ended, self.clock(), seconds=_TO_NOTE + slack_of(self.plan))
-        given_up = said.stands or (said.ended > float("-inf") and not seen)
+        given_up = said.stands or (not seen and (said.ended > float("-inf") or name in self._was_given_up))
         self.silent.add(name)
         self.lost[name] = Lost(self.nodes.pop(name), uid, given_up)
         self.transcript.tell("world", f"{name} is lost, {'given up' if given_up else 'and nobody has given it up'}")
@@ -227,6 +231,7 @@ class NodeLossWorld(DrainWorld):
             return
         self.give_up(f"lose {name}")
         del self.lost[name]
+        self._was_given_up = self._was_given_up | {name} if lost.given_up else self._was_given_up - {name}
         self.silent.discard(name)
         node = self.nodes[name] = Node(self, name, driver=lost.node.driver)
         node.folder = lost.node.folder

@@ -1,0 +1,47 @@
+"""`hack/fire`: what it tells of a world that does not come to its end."""
+
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from sidecar.simulation.world import world
+
+FIRE = Path(__file__).resolve().parents[2] / "hack" / "fire"
+
+
+@pytest.fixture(scope="module")
+def fire() -> ModuleType:
+    """As a module: it has no ending, so that `import` does not find it."""
+    loader = SourceFileLoader("hack_fire", str(FIRE))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, loader.name, module)  # dataclasses look there
+        loader.exec_module(module)
+    return module
+
+
+def _breaks(plan: Any) -> None:
+    raise ExceptionGroup("tasks", [ExceptionGroup("tasks", [KeyError("n0")])])
+
+
+def test_a_world_that_breaks_is_told_with_its_seed(fire: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "play", _breaks)
+    result = fire.play_one(fire.Order("claims", 7, 0, ()))
+    assert (result.seed, result.violations) == (7, ["the world itself broke: KeyError('n0')"])
+    totals = fire.Totals()
+    totals.add(result)
+    said = fire.summary(totals, seconds=1.0, replay="hack/fire --seed")
+    assert "violations: the world itself broke in 1" in said and "hack/fire --seed 7    # the world itself broke" in said
+
+
+def test_with_its_seed_alone_all_of_it_is_told(fire: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world, "play", _breaks)
+    with pytest.raises(ExceptionGroup):
+        fire.play_one(fire.Order("claims", 7, 0, ()), transcript=True)
