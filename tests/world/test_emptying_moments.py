@@ -1,9 +1,10 @@
-"""Two moments of emptying that seldom come by themselves: two nodes look at one set at once, and a pod waits for a volume on such a node.
+"""Moments of emptying that seldom come by themselves: nodes look at one set at once, an eviction arrives late, a pod waits for its volume.
 
 What must not happen then is judged by the referee. Each guard is also left out, and noticed to be.
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -11,16 +12,19 @@ from typing import Any, Final
 import pytest
 
 from sidecar.drain.emptying import rules
+from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.eviction import attempt_io
 from sidecar.kube.api import MERGE_PATCH, PODS, VOLUMES, Resource
 from sidecar.kube.api import NODES as KUBE_NODES
+from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, SET
 from sidecar.simulation.drains.emptying_world import NOT_WHOLE, EmptyingWorld, play
 from sidecar.simulation.drains.evictions import WRONG_EVICTION
 from sidecar.simulation.drains.plan import GATED
 from sidecar.simulation.drains.replicas import TWO_AWAY
+from sidecar.simulation.drains.sender import SENDER
 from sidecar.simulation.world.network import Latency, Weather
 from sidecar.simulation.world.plan import Plan, PlannedEvent
 from sidecar.simulation.world.world import Report
@@ -76,6 +80,56 @@ def test_it_is_noticed_when_nodes_do_not_wait_for_one_another(monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(Rivals, "objection", lambda self, pod, others, budgets: "")
         report, _ = played(all_but_one_at_once(), apart)
+    assert TWO_AWAY in report.kinds, str(report)
+
+
+# --- an eviction arrives late ----------------------------------------------------------------------------------------------
+
+ARRIVES_AFTER: Final = 80.0
+"""Seconds: after the next look, and before another replica that was sent away then is ready again."""
+STARTS_SLOWLY: Final = PlannedEvent(60.0, SET, "db", 40.0, f"Parallel {EPHEMERAL} none")
+
+
+def two_together(world: EmptyingWorld) -> None:
+    """Two replicas are on the node that is emptied. The first eviction is not answered, and arrives late."""
+    create, places = world.cluster.create, iter((NODES[1], NODES[1], NODES[2]))
+    post, late = world.api.create_subresource, list[asyncio.Task[Any]]()
+
+    def created(resource: Resource, body: Mapping[str, Any], **others: Any) -> Any:
+        if resource == PODS and (place := next(places, None)):
+            body = {**body, "spec": {**body["spec"], "nodeSelector": {"kubernetes.io/hostname": place}}}
+        return create(resource, body, **others)
+
+    async def posted(resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Any:
+        async def arrives() -> None:
+            await asyncio.sleep(ARRIVES_AFTER)
+            with contextlib.suppress(ApiError):
+                await post(resource, name, subresource, body, namespace=namespace)
+
+        if subresource == "eviction" and SENDER.get() and not late:
+            late.append(asyncio.create_task(arrives()))
+            raise Unavailable("the connection broke")
+        return await post(resource, name, subresource, body, namespace=namespace)
+
+    world.cluster.create = created  # type: ignore[method-assign]
+    world.api.create_subresource = posted  # type: ignore[method-assign]
+
+
+def one_of_two() -> Plan:
+    events = (STARTS_SLOWLY, PlannedEvent(160.0, EVACUATE, NODES[1]))
+    return Plan(1, NODES, weather=Weather(read=QUICK, write=QUICK), events=events, args=ARGS, settle=1200.0)
+
+
+def test_while_an_eviction_may_still_arrive_no_other_replica_is_sent_away() -> None:
+    report, count = played(one_of_two(), two_together)
+    assert report.ok, str(report)
+    assert count >= 2
+
+
+def test_it_is_noticed_when_what_was_not_answered_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Pauses, "unanswered", property(lambda self: {}))
+        report, _ = played(one_of_two(), two_together)
     assert TWO_AWAY in report.kinds, str(report)
 
 

@@ -17,7 +17,7 @@ from sidecar.drain.notes import rules as notes_rules
 from sidecar.drain.remade import Remade
 from sidecar.kube.api import CLAIMS
 from sidecar.simulation.drains.node_loss_plan import BACK, CLEANUP, LOST, ORPHAN, SET, UNPLACED
-from sidecar.simulation.drains.node_loss_referee import KEPT_GOES, NO_EVIDENCE, NOT_ASKED, WRONG_CLAIM
+from sidecar.simulation.drains.node_loss_referee import KEPT_GOES, NO_EVIDENCE, NOT_ASKED, TOUCHED, WRONG_CLAIM
 from sidecar.simulation.drains.node_loss_world import NodeLossWorld, plan_of, play
 from sidecar.simulation.world.doors import NodeKube
 from sidecar.simulation.world.plan import Plan, PlannedEvent
@@ -55,10 +55,31 @@ def lost(
     return Plan(seed, NODES, events=tuple(sorted((*events, *more), key=lambda item: item.at)), args=flags, settle=settle)
 
 
-def played(plan: Plan) -> tuple[Report, int]:
+def nothing_before(world: NodeLossWorld) -> None:
+    pass
+
+
+def no_process_begins_again(world: NodeLossWorld) -> None:
+    """What has come back has no sidecar, so nobody takes off what an earlier one has noted."""
+    begin, begun = world._begin, set[str]()
+
+    def once(node: str) -> None:
+        if node not in begun:
+            begun.add(node)
+            begin(node)
+
+    world._begin = once  # type: ignore[method-assign]
+
+
+def played(plan: Plan, *, before: Callable[[NodeLossWorld], None] = nothing_before) -> tuple[Report, int]:
     """The report, and how often something of another machine was touched."""
     worlds: list[NodeLossWorld] = []
-    report = play(plan, before=worlds.append)
+
+    def watch(world: NodeLossWorld) -> None:
+        worlds.append(world)
+        before(world)
+
+    report = play(plan, before=watch)
     return report, worlds[0].losses.effects
 
 
@@ -101,6 +122,13 @@ def test_a_machine_may_be_lost_again_before_its_process_has_begun() -> None:
     report, count = played(lost(back=5.0, more=(PlannedEvent(AT + 5.001, LOST, "n0"),)))
     assert report.ok, str(report)
     assert count > 0
+
+
+def test_another_machine_under_the_name_is_another_node() -> None:
+    """Also where no process there says so."""
+    report, count = played(lost(back=5.0), before=no_process_begins_again)
+    assert TOUCHED not in report.kinds, str(report)
+    assert count == 0
 
 
 # --- guards that are left out -----------------------------------------------------------------------------------------------
@@ -182,3 +210,11 @@ def test_a_guard_that_is_missing_is_noticed(name: str, monkeypatch: pytest.Monke
         breaks(patch)
         report, _ = played(plan)
     assert kind in report.kinds, f"{name} is missing, and nobody has noticed: {report}"
+
+
+def test_it_is_noticed_when_only_the_uid_of_a_node_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(evidence, "_there", lambda view: None)
+        _always(patch, where=Cleanup, name="_is_gone")
+        report, _ = played(lost(back=5.0), before=no_process_begins_again)
+    assert TOUCHED in report.kinds, str(report)
