@@ -366,7 +366,7 @@ class Ears:
 def test_what_a_secret_holds_reaches_the_driver_and_nobody_else(cluster: Cluster, driver: OurDriver, caged: dict[str, str]) -> None:
     """One claim lives and is deleted; the other one goes while the process is dead, and the next process tidies up. All at -v=9."""
     cluster.create(CLASSES, storage_class("late", driver.driver, LATE, **caged))
-    driver.misbehave({"method": "CreateVolume", "linger": 1.5})
+    driver.misbehave({"method": "CreateVolume", "linger": "inf"})  # until the process is dead
     ears = Ears(cluster, driver)
     with sidecar_for(driver, cluster, "-v=9", "--enable-capacity", "--capacity-ownerref-level=-1", *OFTEN) as sidecar:
         sidecar.until_ready()
@@ -375,6 +375,7 @@ def test_what_a_secret_holds_reaches_the_driver_and_nobody_else(cluster: Cluster
         until(lambda: len(volume_names(driver)) == 2, "both are created")
         ears.listen(sidecar)
         sidecar.kill()
+        driver.misbehave()
         cluster.delete(CLAIMS, "lost")
         sidecar.start().until_ready()
         bound(cluster, "data")

@@ -105,9 +105,9 @@ def _written(obj: Json) -> str:
 
 
 def _put_back(cluster: Secured, path: str, state: Json) -> None:
-    stored = cluster.plane.request("GET", path)
-    meta = stored["metadata"] | {key: state["metadata"].get(key) for key in ("annotations", "finalizers")}
-    cluster.plane.request("PUT", path, {**stored, "metadata": meta, "spec": state["spec"]})
+    """Whatever version it has by now: controllers write to its status."""
+    meta = {key: value for key, value in state["metadata"].items() if key != "resourceVersion"}
+    cluster.plane.request("PUT", path, {**state, "metadata": meta})
 
 
 # Whose mark of a loss is still there, because the machine is back, or because somebody has written it.
