@@ -49,12 +49,9 @@ def played(plan: Plan, before: Callable[[EmptyingWorld], None] = lambda _: None)
     return report, worlds[0].evictions.count
 
 
-# --- two nodes look at the same moment -------------------------------------------------------------------------------------
-
-
-def apart(world: EmptyingWorld) -> None:
-    """The first three pods go to the nodes that are emptied, one to each. Those that come after them may go anywhere."""
-    create, places = world.cluster.create, iter(NODES[1:])
+def placed(world: EmptyingWorld, *nodes: str) -> None:
+    """The first pods go to these nodes, one to each. Those that come after them may go anywhere."""
+    create, places = world.cluster.create, iter(nodes)
 
     def created(resource: Resource, body: Mapping[str, Any], **others: Any) -> Any:
         if resource == PODS and (place := next(places, None)):
@@ -62,6 +59,13 @@ def apart(world: EmptyingWorld) -> None:
         return create(resource, body, **others)
 
     world.cluster.create = created  # type: ignore[method-assign]
+
+
+# --- two nodes look at the same moment -------------------------------------------------------------------------------------
+
+
+def apart(world: EmptyingWorld) -> None:
+    placed(world, *NODES[1:])
 
 
 def all_but_one_at_once() -> Plan:
@@ -92,13 +96,8 @@ STARTS_SLOWLY: Final = PlannedEvent(60.0, SET, "db", 40.0, f"Parallel {EPHEMERAL
 
 def two_together(world: EmptyingWorld) -> None:
     """Two replicas are on the node that is emptied. The first eviction is not answered, and arrives late."""
-    create, places = world.cluster.create, iter((NODES[1], NODES[1], NODES[2]))
+    placed(world, NODES[1], NODES[1], NODES[2])
     post, late = world.api.create_subresource, list[asyncio.Task[Any]]()
-
-    def created(resource: Resource, body: Mapping[str, Any], **others: Any) -> Any:
-        if resource == PODS and (place := next(places, None)):
-            body = {**body, "spec": {**body["spec"], "nodeSelector": {"kubernetes.io/hostname": place}}}
-        return create(resource, body, **others)
 
     async def posted(resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Any:
         async def arrives() -> None:
@@ -111,7 +110,6 @@ def two_together(world: EmptyingWorld) -> None:
             raise Unavailable("the connection broke")
         return await post(resource, name, subresource, body, namespace=namespace)
 
-    world.cluster.create = created  # type: ignore[method-assign]
     world.api.create_subresource = posted  # type: ignore[method-assign]
 
 
