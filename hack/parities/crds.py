@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
-import sys
-from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
 
 from hack.lib import cache
 from hack.lib.control_plane import REPOSITORY
+from hack.lib.scripts import script
 
 SNAPSHOTTER = "github.com/kubernetes-csi/external-snapshotter/client/v8"
 GATEWAY = "sigs.k8s.io/gateway-api"
@@ -33,21 +30,10 @@ def reference_grants() -> Path:
 
 
 def _module_folder(module: str) -> Path:
-    tool = _control_plane()
+    tool = script("control-plane")  # it knows where Go is
     command = [str(tool.find_go(cache.root())), "mod", "download", "-json", module]
     environment = {**os.environ, **tool.GO_ENVIRONMENT}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PINNED_BY, env=environment, timeout=SECONDS_TO_FETCH)
     if done.returncode:
         raise SystemExit(f"hack/parity: the module {module} cannot be fetched: {done.stderr or done.stdout}")
     return Path(json.loads(done.stdout)["Dir"])
-
-
-def _control_plane() -> ModuleType:
-    """hack/control-plane knows where Go is; it is a script, and has no ending that an import would look for."""
-    loader = SourceFileLoader("hack_control_plane", str(REPOSITORY / "hack" / "control-plane"))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module

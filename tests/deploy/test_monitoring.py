@@ -10,8 +10,6 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hack.lib.control_plane import REPOSITORY, ControlPlane, until
 from hack.lib.programs import LATE, OurDriver, Sidecar, claim, storage_class
+from hack.lib.scripts import script
 from sidecar.observe.metrics import Metrics
 from tests.deploy.manifests import DEPLOY, Json, rendered, the, written
 from tests.deploy.promql import Matcher, grouped_by, selectors
@@ -214,13 +213,7 @@ def test_the_runbook_has_a_section_for_each_alert_and_for_no_other() -> None:
 
 @pytest.fixture(scope="module")
 def monitoring() -> ModuleType:
-    """hack/monitoring as a module: it has no ending, so that `import` does not find it."""
-    loader = SourceFileLoader("hack_monitoring", str(REPOSITORY / "hack" / "monitoring"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return script("monitoring")
 
 
 def test_promtool_reads_what_the_manifest_says(monitoring: ModuleType) -> None:

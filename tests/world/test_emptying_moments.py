@@ -15,7 +15,7 @@ from sidecar.drain.emptying import rules
 from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.eviction import attempt_io
-from sidecar.kube.api import MERGE_PATCH, PODS, VOLUMES, Resource
+from sidecar.kube.api import MERGE_PATCH, VOLUMES, Resource
 from sidecar.kube.api import NODES as KUBE_NODES
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
@@ -28,6 +28,7 @@ from sidecar.simulation.drains.sender import SENDER
 from sidecar.simulation.world.network import Latency, Weather
 from sidecar.simulation.world.plan import Plan, PlannedEvent
 from sidecar.simulation.world.world import Report
+from tests.harness.placing import place
 
 NODES: Final = ("n0", "n1", "n2", "n3")
 QUICK: Final = Latency(0.02, 0.05)
@@ -49,23 +50,7 @@ def played(plan: Plan, before: Callable[[EmptyingWorld], None] = lambda _: None)
     return report, worlds[0].evictions.count
 
 
-def placed(world: EmptyingWorld, *nodes: str) -> None:
-    """The first pods go to these nodes, one to each. Those that come after them may go anywhere."""
-    create, places = world.cluster.create, iter(nodes)
-
-    def created(resource: Resource, body: Mapping[str, Any], **others: Any) -> Any:
-        if resource == PODS and (place := next(places, None)):
-            body = {**body, "spec": {**body["spec"], "nodeSelector": {"kubernetes.io/hostname": place}}}
-        return create(resource, body, **others)
-
-    world.cluster.create = created  # type: ignore[method-assign]
-
-
 # --- two nodes look at the same moment -------------------------------------------------------------------------------------
-
-
-def apart(world: EmptyingWorld) -> None:
-    placed(world, *NODES[1:])
 
 
 def all_but_one_at_once() -> Plan:
@@ -74,16 +59,18 @@ def all_but_one_at_once() -> Plan:
     return Plan(1, NODES, weather=Weather(read=QUICK, write=SLOW), events=events, args=ARGS, settle=1200.0)
 
 
-def test_two_nodes_that_look_at_the_same_moment_send_one_replica_away() -> None:
-    report, count = played(all_but_one_at_once(), apart)
+def test_two_nodes_that_look_at_the_same_moment_send_one_replica_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    place(monkeypatch, *NODES[1:])
+    report, count = played(all_but_one_at_once())
     assert report.ok, str(report)
     assert count == 3
 
 
 def test_it_is_noticed_when_nodes_do_not_wait_for_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
+        place(patch, *NODES[1:])
         patch.setattr(Rivals, "objection", lambda self, pod, others, budgets: "")
-        report, _ = played(all_but_one_at_once(), apart)
+        report, _ = played(all_but_one_at_once())
     assert TWO_AWAY in report.kinds, str(report)
 
 
@@ -94,9 +81,8 @@ ARRIVES_AFTER: Final = 80.0
 STARTS_SLOWLY: Final = PlannedEvent(60.0, SET, "db", 40.0, f"Parallel {EPHEMERAL} none")
 
 
-def two_together(world: EmptyingWorld) -> None:
-    """Two replicas are on the node that is emptied. The first eviction is not answered, and arrives late."""
-    placed(world, NODES[1], NODES[1], NODES[2])
+def the_first_arrives_late(world: EmptyingWorld) -> None:
+    """The first eviction is not answered, and arrives all the same."""
     post, late = world.api.create_subresource, list[asyncio.Task[Any]]()
 
     async def posted(resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Any:
@@ -113,21 +99,27 @@ def two_together(world: EmptyingWorld) -> None:
     world.api.create_subresource = posted  # type: ignore[method-assign]
 
 
+TWO_TOGETHER: Final = (NODES[1], NODES[1], NODES[2])
+"""Two replicas are on the node that is emptied."""
+
+
 def one_of_two() -> Plan:
     events = (STARTS_SLOWLY, PlannedEvent(160.0, EVACUATE, NODES[1]))
     return Plan(1, NODES, weather=Weather(read=QUICK, write=QUICK), events=events, args=ARGS, settle=1200.0)
 
 
-def test_while_an_eviction_may_still_arrive_no_other_replica_is_sent_away() -> None:
-    report, count = played(one_of_two(), two_together)
+def test_while_an_eviction_may_still_arrive_no_other_replica_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    place(monkeypatch, *TWO_TOGETHER)
+    report, count = played(one_of_two(), the_first_arrives_late)
     assert report.ok, str(report)
     assert count >= 2
 
 
 def test_it_is_noticed_when_what_was_not_answered_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
+        place(patch, *TWO_TOGETHER)
         patch.setattr(Pauses, "unanswered", property(lambda self: {}))
-        report, _ = played(one_of_two(), two_together)
+        report, _ = played(one_of_two(), the_first_arrives_late)
     assert TWO_AWAY in report.kinds, str(report)
 
 

@@ -1,30 +1,17 @@
 """`hack/fire`: what it tells of a world that does not come to its end."""
 
-import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from hack.lib.scripts import script
 from sidecar.simulation.world import world
-
-FIRE = Path(__file__).resolve().parents[2] / "hack" / "fire"
 
 
 @pytest.fixture(scope="module")
 def fire() -> ModuleType:
-    """As a module: it has no ending, so that `import` does not find it."""
-    loader = SourceFileLoader("hack_fire", str(FIRE))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, loader.name, module)  # dataclasses look there
-        loader.exec_module(module)
-    return module
+    return script("fire")
 
 
 def _breaks(plan: Any) -> None:

@@ -15,10 +15,10 @@ from sidecar.simulation.drains.node_loss_referee import LossReferee
 from sidecar.simulation.drains.node_loss_world import NodeLossWorld, play
 from sidecar.simulation.drains.plan import GATED
 from sidecar.simulation.drains.sender import SENDER
-from sidecar.simulation.stand_ins.scheduler import Scheduler
 from sidecar.simulation.world.network import Latency, Weather
 from sidecar.simulation.world.node import NAMESPACE
 from sidecar.simulation.world.plan import Plan, PlannedEvent
+from tests.harness.placing import place
 
 NODES: Final = ("n0", "n1", "n2", "n3")
 QUICK: Final = Latency(0.02, 0.05)
@@ -50,17 +50,7 @@ PLAN: Final = Plan(
 
 @pytest.fixture(autouse=True)
 def _one_replica_on_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those that are made again may go anywhere."""
-    placed: set[str] = set()
-
-    async def choose(self: Scheduler, pod: Json, claims: list[Json], *, real: Any = Scheduler._choose) -> Any:
-        name = pod["metadata"]["name"]
-        if name in placed:
-            return await real(self, pod, claims)
-        placed.add(name)
-        return NODES[int(name[-1])]
-
-    monkeypatch.setattr(Scheduler, "_choose", choose)
+    place(monkeypatch, *NODES[:3])
 
 
 @pytest.fixture(autouse=True)
