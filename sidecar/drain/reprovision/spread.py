@@ -22,6 +22,9 @@ _MUST: Final = "DoNotSchedule"
 _MOST: Final = 3
 """Nodes that are told of."""
 
+_LONGEST_QUERY: Final = 2048
+"""Characters. A selector in an object may be longer than servers and proxies take in a request's first line."""
+
 Selector = tuple[Requirement, ...] | None
 """Requirements on labels that must all hold; None selects nothing."""
 
@@ -43,6 +46,11 @@ class Apart:
     def reaches_out(self) -> bool:
         """It concerns not simply the namespace of the replica."""
         return bool(self.namespaces) or self.of_namespaces is not None
+
+    @property
+    def asks_for_labels(self) -> bool:
+        """Of namespaces. A selector without any requirement selects them all."""
+        return bool(self.of_namespaces)
 
     def concerns(self, namespace: str, labels: Mapping[str, str]) -> bool:
         """`labels` are the namespace's."""
@@ -131,17 +139,22 @@ def _shortfall(found: Iterable[Place]) -> str:
 def shut_out(spread: Spread, wanted: Pod, *, others: Others, nodes: Iterable[Node]) -> Mapping[str, str]:
     """By name of a node that does not take one more of its pods: why. `nodes` are all, this one among them."""
     nodes = tuple(nodes)
-    there = tuple(pod for pod in others.pods if pod.node and not pod.ended)
+    there = tuple(filter(takes_place, others.pods))
     found: dict[str, str] = {}
     for apart in spread.apart:
         home = there if there and apart.concerns(there[0].namespace, others.namespace) else ()
-        beyond = (pod for pod in others.beyond.get(apart, ()) if pod.node and not pod.ended)
+        beyond = filter(takes_place, others.beyond.get(apart, ()))
         found |= _by_anti_affinity(apart, wanted, (*home, *beyond), nodes)
     # A node that lacks the label of one of the constraints counts for none of them.
     counted = tuple(node for node in nodes if all(even.key in node.labels for even in spread.even))
     for even in spread.even:
         found |= _by_spread(even, wanted, there, nodes, counted=counted)
     return found
+
+
+def takes_place(pod: Pod) -> bool:
+    """It counts where others may not be beside it."""
+    return bool(pod.node) and not pod.ended
 
 
 def _by_anti_affinity(apart: Apart, wanted: Pod, pods: Iterable[Pod], nodes: tuple[Node, ...]) -> Mapping[str, str]:
@@ -180,6 +193,28 @@ def _counts(even: Even, node: Node, wanted: Pod) -> bool:
         return True
     selected = all(node.labels.get(key) == value for key, value in wanted.node_selector.items())
     return selected and (wanted.affinity is None or any(term.matches(node.name, node.labels) for term in wanted.affinity))
+
+
+def as_query(selector: Iterable[Requirement]) -> str:
+    """So that the API server leaves out most of what these do not select. It may select more: what is long or unusual is not said."""
+    parts: list[str] = []
+    for part in filter(None, map(_as_query, selector)):
+        if sum(map(len, parts)) + len(part) <= _LONGEST_QUERY:
+            parts.append(part)
+    return ",".join(parts)
+
+
+def _as_query(requirement: Requirement) -> str:
+    key, values = requirement.key, requirement.values
+    match requirement.operator:
+        case "In" | "NotIn" if values and all(values):
+            return f"{key} {requirement.operator.lower()} ({','.join(values)})"
+        case "Exists":
+            return key
+        case "DoesNotExist":
+            return f"!{key}"
+        case _:
+            return ""
 
 
 def _holds(selector: Selector, labels: Mapping[str, str]) -> bool:

@@ -2,10 +2,13 @@
 
 import asyncio
 import random
+from typing import Any
 
+from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.record import ClaimName, Target
-from sidecar.kube.api import NAMESPACES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS
+from sidecar.kube.api import NAMESPACES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, Page, Resource
+from sidecar.model.objects import Json
 from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.simulation.cluster.kinds.kind import Kind
 from sidecar.simulation.cluster.kinds.table import TABLE
@@ -34,25 +37,69 @@ def test_where_there_are_no_snapshots_there_is_none_of_a_volume() -> None:
     assert snapshots("one", kinds=TABLE) == []
 
 
-def test_pods_of_other_namespaces_are_read_where_the_anti_affinity_of_the_set_concerns_them() -> None:
+class Counting(InProcessApi):
+    """Keeps what it was asked for, and with which label selector."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.asked: list[tuple[str, str]] = []
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        self.asked.append((resource.plural, f"{namespace}/{name}"))
+        return await super().get(resource, name, namespace=namespace)
+
+    async def list_page(self, resource: Resource, *, namespace: str = "", label_selector: str = "", **more: Any) -> Page:
+        self.asked.append((resource.plural, f"{namespace}?{label_selector}"))
+        return await super().list_page(resource, namespace=namespace, label_selector=label_selector, **more)
+
+
+def facts_beside(*selectors: Any) -> tuple[Facts, list[tuple[str, str]]]:
+    """What is read of a set in the namespace `home` with a term of anti-affinity for each of these, and what was asked for that."""
     cluster = Cluster(clock=lambda: 0.0, rng=random.Random(1).random, kinds=TABLE)
     for namespace, team in (("home", "x"), ("near", "x"), ("far", "y")):
         cluster.create(NAMESPACES, {"metadata": {"name": namespace, "labels": {"team": team}}})
-        for app in ("db", "web"):
-            spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": "n2"}
-            cluster.create(PODS, {"metadata": {"name": app, "labels": {"app": app}}, "spec": spec}, namespace=namespace)
-    selectors = ({"namespaceSelector": {"matchLabels": {"team": "x"}}}, {"namespaces": ["far"]}, {"namespaceSelector": {}}, {})
+        for app, node in (("db", "n2"), ("web", "n2"), ("waiting", "")):
+            spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": node}
+            labels = {"app": "db" if app == "waiting" else app}
+            cluster.create(PODS, {"metadata": {"name": app, "labels": labels}, "spec": spec}, namespace=namespace)
     terms = [{"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}} | each for each in selectors]
-    rule = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     labels = {"app": "db"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     body = {
         "replicas": 3,
         "serviceName": "db",
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}], "affinity": rule}},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "main", "image": "none"}], "affinity": affinity},
+        },
     }
     cluster.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": body}, namespace="home")
-    target = Target("home", "db-0", "uid-0", "db", "uid-db", (ClaimName("data-db-0", "uid-1"),))
-    facts = asyncio.run(Reading(InProcessApi(cluster), "n1", driver="d").facts(target, users=frozenset()))
+    target, api = Target("home", "db-0", "uid-0", "db", "uid-db", (ClaimName("data-db-0", "uid-1"),)), Counting(cluster)
+    return asyncio.run(Reading(api, "n1", driver="d").facts(target, users=frozenset())), api.asked
+
+
+def beyond(facts: Facts) -> list[list[str]]:
+    return [[pod.full_name for pod in pods] for pods in facts.beyond.values()]
+
+
+def test_pods_of_other_namespaces_are_read_where_the_anti_affinity_of_the_set_concerns_them() -> None:
+    facts, _ = facts_beside({"namespaceSelector": {"matchLabels": {"team": "x"}}}, {"namespaces": ["far"]}, {"namespaceSelector": {}}, {})
     assert facts.labels["team"] == "x"
-    assert [[pod.full_name for pod in pods] for pods in facts.beyond.values()] == [["near/db"], ["far/db"], ["far/db", "near/db"]]
+    assert beyond(facts) == [["near/db"], ["far/db"], ["far/db", "near/db"]]
+
+
+def test_pods_that_two_terms_select_alike_are_listed_once_and_only_what_they_may_select() -> None:
+    """Nor is any namespace asked for its labels where all of them count."""
+    facts, asked = facts_beside({"namespaceSelector": {}}, {"namespaceSelector": {}, "topologyKey": "zone"})
+    assert beyond(facts) == [["far/db", "near/db"]] * 2
+    assert [of for resource, of in asked if resource == "pods" and "app" in of] == ["?app in (db)"]
+    assert [of for resource, of in asked if resource == "namespaces"] == ["/home"]
+
+
+def test_a_namespace_is_asked_for_its_labels_once() -> None:
+    """And only one with a pod in the way that is not counted already, as its name is said."""
+    selector = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
+    facts, asked = facts_beside({**selector, "namespaces": ["far"]}, {**selector, "topologyKey": "zone"})
+    assert beyond(facts) == [["far/db", "near/db"], ["near/db"]]
+    assert sorted(of for resource, of in asked if resource == "namespaces") == ["/far", "/home", "/near"]

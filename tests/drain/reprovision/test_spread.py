@@ -8,10 +8,11 @@ import pytest
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.reprovision.lock import LocksView, Name
 from sidecar.drain.reprovision.locks import look
-from sidecar.drain.reprovision.spread import Others, Spread, shut_out
+from sidecar.drain.reprovision.spread import Others, Spread, as_query, shut_out
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names
 from sidecar.model.nodes import Pod
+from sidecar.simulation.cluster.storage.selectors import label_test
 from tests.drain.reprovision.scenes import LABELS, TAINTED, WORKLOAD, facts, replica, view
 from tests.harness.drain import samples
 
@@ -182,3 +183,31 @@ def test_anti_affinity_concerns_the_namespaces_that_it_names(term: Any, out: set
     nodes = [samples.node(name, labels={HOST: name}) for name in ("n2", "n3", "n5")]
     others = Others((replica(1),), HOME, beyond)
     assert set(shut_out(spread, WORKLOAD.replica("db-0"), others=others, nodes=nodes)) == out
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        {"key": "app", "operator": "In", "values": ["db", "web"]},
+        {"key": "app", "operator": "In", "values": [""]},
+        {"key": "app", "operator": "In", "values": ["", "db"]},
+        {"key": "app", "operator": "NotIn", "values": ["db"]},
+        {"key": "app", "operator": "NotIn", "values": ["", "web"]},
+        {"key": "app", "operator": "Exists"},
+        {"key": "app", "operator": "DoesNotExist"},
+        {"key": "app", "operator": "In", "values": [f"value-{number}" for number in range(1000)] + ["db"]},
+    ],
+    ids=str,
+)
+def test_what_the_api_server_is_asked_for_leaves_out_nothing_that_is_selected(expression: Any) -> None:
+    """The expressions stand beside another one, whose words are kept."""
+    (term,) = spread_of(apart(selector={"matchLabels": {"team": "x"}, "matchExpressions": [expression]})).apart
+    assert term.selector is not None
+    query = as_query(term.selector)
+    assert "team in (x)" in query and len(query) < 4096
+    kept = [app for app in ("db", "web", "", "other", None) if label_test(query)({"metadata": {"labels": labelled(app)}})]
+    assert {app for app in ("db", "web", "", "other", None) if term.may_select(labelled(app))} <= set(kept)
+
+
+def labelled(app: str | None) -> dict[str, str]:
+    return {"team": "x"} | ({} if app is None else {"app": app})
