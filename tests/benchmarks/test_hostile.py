@@ -99,7 +99,8 @@ def test_the_watcher_sees_slow_answers_memory_and_files(slow_page: int) -> None:
     try:
         with Watcher(child.pid, slow_page) as watcher:
             end = deadline(10)
-            while time.monotonic() < end and not (watcher.figures.answered and watcher.figures.files >= 40):
+            found = watcher.figures
+            while time.monotonic() < end and not (found.answered and found.files >= 40 and found.peak > 40):
                 time.sleep(0.05)
     finally:
         child.kill()

@@ -45,19 +45,26 @@ async def talk(hostile: Hostile, reader: asyncio.StreamReader, writer: asyncio.S
         writer.transport.abort()
 
 
-def against(hostile: Hostile) -> AbstractAsyncContextManager[KubeClient]:
-    return client_of(partial(talk, hostile), request_timeout=SECONDS)
+def against(hostile: Hostile, *, seconds: float = SECONDS) -> AbstractAsyncContextManager[KubeClient]:
+    return client_of(partial(talk, hostile), request_timeout=seconds)
 
 
 async def outcomes(hostile: Hostile, *, count: int = 1) -> list[Json | BaseException]:
-    """Of so many requests at once, among honest ones."""
-    async with against(hostile) as client:
+    """Of so many requests at once, among honest ones. A busy machine may stop for as long as these have, so they get a second try."""
+    good = [json.loads(TRUE)] * (3 * count)
+    told, others = await _asked(hostile, count, seconds=SECONDS)
+    if others != good:
+        told, others = await _asked(hostile, count, seconds=10 * SECONDS)
+    assert others == good
+    return told
+
+
+async def _asked(hostile: Hostile, count: int, *, seconds: float) -> tuple[list[Json | BaseException], list[Json | BaseException]]:
+    async with against(hostile, seconds=seconds) as client:
         asked = [client.get(VOLUMES, name) for _ in range(count) for name in ("true", "false", "true")]
         found = await asyncio.gather(*asked, return_exceptions=True)
-        found += await asyncio.gather(*(client.get(VOLUMES, "true") for _ in range(count)))
-    told, others = found[1 : 3 * count : 3], [each for at, each in enumerate(found) if at >= 3 * count or at % 3 != 1]
-    assert others == [json.loads(TRUE)] * (3 * count)
-    return list(told)
+        found += await asyncio.gather(*(client.get(VOLUMES, "true") for _ in range(count)), return_exceptions=True)
+    return found[1 : 3 * count : 3], [each for at, each in enumerate(found) if at >= 3 * count or at % 3 != 1]
 
 
 def says(*pieces: bytes, then: str = "stays") -> Hostile:
@@ -84,7 +91,7 @@ def drips(raw: bytes) -> Hostile:
     async def hostile(writer: asyncio.StreamWriter) -> AsyncIterator[bytes]:
         for byte in raw:
             yield bytes([byte])
-            await asyncio.sleep(SECONDS / 20)
+            await asyncio.sleep(SECONDS / 5)
 
     return hostile
 
