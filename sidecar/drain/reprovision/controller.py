@@ -76,7 +76,7 @@ class ReprovisionDuty:
         self._refusals = refusals
         self._clock, self._wall, self._rng = tools.clock, tools.wall, tools.rng
         self._memory = memory = Memory()
-        self._reading = reading = Reading(tools.kube, settings.node, settings.driver)
+        self._reading = reading = Reading(tools.kube, settings.node, settings.driver, clock=tools.clock)
         self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self._looks = Looks(settings, tools, reading, memory)
         self._acts = Acts(settings, tools, reading, memory, self._writer, evictor=evictor, failed=self._failed)

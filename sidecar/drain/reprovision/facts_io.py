@@ -1,13 +1,14 @@
 """Reads what the locks look at, from the API server itself and from no cache, for one replica."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Set
+import time
+from collections.abc import Callable, Iterable, Mapping, Set
 from types import MappingProxyType
 
 from sidecar.drain.emptying import rivals
+from sidecar.drain.reprovision.beyond_io import Beyond
 from sidecar.drain.reprovision.facts import Facts, FoundClaim, ends, keeping, labels_of
 from sidecar.drain.reprovision.record import Target
-from sidecar.drain.reprovision.spread import Apart, Selector, as_query, takes_place
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.kube.api import (
     BUDGETS,
@@ -33,8 +34,9 @@ from sidecar.model.objects import Class, Json, Volume, notes_of
 class Reading:
     """For one node. Whatever cannot be read is raised as ApiError: then nothing is decided."""
 
-    def __init__(self, kube: KubeApi, node: str, driver: str) -> None:
+    def __init__(self, kube: KubeApi, node: str, driver: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
+        self._beyond = Beyond(kube, clock=clock)
         self._node = node
         self._driver = driver
 
@@ -61,7 +63,7 @@ class Reading:
             namespace=said.namespace,
             namespace_ends=said.namespace_ends,
             labels=said.labels,
-            beyond=await self._beyond(of_set, namespace) if of_set else MappingProxyType({}),
+            beyond=await self._beyond.of(of_set, namespace) if of_set else MappingProxyType({}),
             budgets=await self._budgets(namespace) if there else (),
             emptied=await self._emptied() if there and rivals_matter else frozenset(),
         )
@@ -126,36 +128,6 @@ class Reading:
         if found is None:
             return Facts(namespace_ends=True)
         return Facts(namespace=notes_of(found["metadata"].get("annotations")), namespace_ends=ends(found), labels=labels_of(found))
-
-    async def _beyond(self, workload: Workload, home: str) -> Mapping[Apart, tuple[Pod, ...]]:
-        """As of `Facts`. Pods of one place that two terms select alike are listed once."""
-        found: dict[Apart, tuple[Pod, ...]] = {}
-        lists: dict[tuple[str, Selector], tuple[Pod, ...]] = {}
-        labels: dict[str, Mapping[str, str]] = {}
-        for apart in dict.fromkeys(each for each in workload.spread.apart if each.reaches_out):
-            pods: list[Pod] = []
-            for where in sorted(set(apart.namespaces) - {home}) if apart.of_namespaces is None else [""]:
-                if (where, apart.selector) not in lists:
-                    lists[where, apart.selector] = await self._selected(apart, where)
-                pods += (pod for pod in lists[where, apart.selector] if pod.namespace != home)
-            if apart.asks_for_labels:
-                for namespace in {pod.namespace for pod in pods} - labels.keys() - set(apart.namespaces):
-                    of_namespace = await self._find(NAMESPACES, namespace)
-                    labels[namespace] = labels_of(of_namespace) if of_namespace else {}
-            found[apart] = tuple(pod for pod in pods if apart.concerns(pod.namespace, labels.get(pod.namespace, {})))
-        return MappingProxyType(found)
-
-    async def _selected(self, apart: Apart, namespace: str) -> tuple[Pod, ...]:
-        """Pods on nodes, of this namespace or of all, that its selector may select, whatever depends on the replica."""
-
-        def selected(obj: Json) -> Pod | None:
-            pod = Pod.of(obj)
-            return pod if takes_place(pod) and apart.may_select(pod.labels) else None
-
-        if apart.selector is None:
-            return ()
-        found = records(self._kube, PODS, selected, namespace=namespace, label_selector=as_query(apart.selector))
-        return tuple([pod async for pod in found])
 
     async def _budgets(self, namespace: str) -> tuple[Budget, ...]:
         return tuple([budget async for budget in records(self._kube, BUDGETS, Budget.of, namespace=namespace)])

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from sidecar.drain.reprovision.facts import Facts
@@ -53,8 +54,9 @@ class Counting(InProcessApi):
         return await super().list_page(resource, namespace=namespace, label_selector=label_selector, **more)
 
 
-def facts_beside(*selectors: Any) -> tuple[Facts, list[tuple[str, str]]]:
-    """What is read of a set in the namespace `home` with a term of anti-affinity for each of these, and what was asked for that."""
+def facts_beside(*selectors: Any, looks: Sequence[float] = (0.0,)) -> tuple[Facts, list[tuple[str, str]]]:
+    """What is read of a set in the namespace `home` with a term of anti-affinity for each of these, at the last look, and what was asked at
+    all of them."""
     cluster = Cluster(clock=lambda: 0.0, rng=random.Random(1).random, kinds=TABLE)
     for namespace, team in (("home", "x"), ("near", "x"), ("far", "y")):
         cluster.create(NAMESPACES, {"metadata": {"name": namespace, "labels": {"team": team}}})
@@ -76,7 +78,14 @@ def facts_beside(*selectors: Any) -> tuple[Facts, list[tuple[str, str]]]:
     }
     cluster.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": body}, namespace="home")
     target, api = Target("home", "db-0", "uid-0", "db", "uid-db", (ClaimName("data-db-0", "uid-1"),)), Counting(cluster)
-    return asyncio.run(Reading(api, "n1", driver="d").facts(target, users=frozenset())), api.asked
+    now = [0.0]
+    reading = Reading(api, "n1", driver="d", clock=lambda: now[0])
+
+    async def look(at: float) -> Facts:
+        now[0] = at
+        return await reading.facts(target, users=frozenset())
+
+    return [asyncio.run(look(at)) for at in looks][-1], api.asked
 
 
 def beyond(facts: Facts) -> list[list[str]]:
@@ -103,3 +112,11 @@ def test_a_namespace_is_asked_for_its_labels_once() -> None:
     facts, asked = facts_beside({**selector, "namespaces": ["far"]}, {**selector, "topologyKey": "zone"})
     assert beyond(facts) == [["far/db", "near/db"], ["near/db"]]
     assert sorted(of for resource, of in asked if resource == "namespaces") == ["/far", "/home", "/near"]
+
+
+def test_the_labels_of_a_namespace_serve_several_looks() -> None:
+    selector = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
+    _, asked = facts_beside(selector, looks=(0.0, 200.0, 299.0))
+    assert [of for resource, of in asked if resource == "namespaces" and of != "/home"] == ["/far", "/near"]
+    _, asked = facts_beside(selector, looks=(0.0, 300.0))
+    assert [of for resource, of in asked if resource == "namespaces" and of != "/home"] == ["/far", "/near"] * 2
