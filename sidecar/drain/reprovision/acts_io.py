@@ -1,5 +1,9 @@
-"""Carries out the steps of one replica that is made anew. Before what cannot be taken back, Lease and Node are looked at once more."""
+"""Carries out the steps of one replica that is made anew. Before what cannot be taken back, Lease and Node are looked at once more.
 
+So are the other replicas and their StatefulSet: while the locks were looked at others had time to send one away, or to scale the set.
+"""
+
+import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,7 +20,7 @@ from sidecar.drain.reprovision import claim_locks, effects_io, steps
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.lock import Refusal
-from sidecar.drain.reprovision.looks_io import machine_of
+from sidecar.drain.reprovision.looks_io import Looks, machine_of
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.record import Record, Stage, Target, terms
 from sidecar.drain.reprovision.steps import Hold
@@ -33,6 +37,8 @@ from sidecar.tools import Tools
 AT_ONCE: Final = 0.0
 # Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes.
 _POLL: Final = 5.0
+# Seconds for which what was looked at right before a deletion counts.
+_STILL_NEW: Final = 1.0
 
 Done = tuple[steps.Decision | Undone | Rest, float]
 """What is told of it, and the seconds until the next pass."""
@@ -49,6 +55,7 @@ class Acts:
         memory: Memory,
         writer: LeaseWriter,
         *,
+        looks: Looks,
         evictor: Evictor,
         failed: Callable[[str], None],
     ) -> None:
@@ -58,6 +65,7 @@ class Acts:
         self._reading = reading
         self._memory = memory
         self._writer = writer
+        self._looks = looks
         self._evictor = evictor
         self._failed = failed
 
@@ -81,12 +89,13 @@ class Acts:
         marked = {found.claim.name: await effects_io.mark(self._kube, found, machine_of(picture)) for found in decision.claims}
         return replace(facts, claims=MappingProxyType({**facts.claims, **marked}))
 
-    async def perform(self, picture: Picture, lease: Lease, found: Record, decision: steps.Decision) -> Done:
+    async def perform(self, picture: Picture, lease: Lease, found: Record, decision: steps.Decision, facts: Facts) -> Done:
+        """`facts` are those that were decided on."""
         match decision:
             case steps.Evict():
-                return await self._evict(picture, lease, found, decision)
+                return await self._evict(picture, lease, found, decision, facts)
             case steps.DeleteClaims():
-                return await self._delete(picture, lease, found, decision)
+                return await self._delete(picture, lease, found, decision, facts)
             case steps.TakeBack(claims=claims):
                 await self.unmark(claims)
                 await self._give_back(lease, found, steps.Result.UNDONE, decision.why)
@@ -118,13 +127,20 @@ class Acts:
         self._metrics.replacements_late(len(self._memory.late))
         return decision, NEXT_PASS
 
-    async def _evict(self, picture: Picture, lease: Lease, found: Record, decision: steps.Evict) -> Done:
+    async def _evict(self, picture: Picture, lease: Lease, found: Record, decision: steps.Evict, facts: Facts) -> Done:
         if (wait := self._evictor.wait()) > 0:
             return Rest(f"{decision.pod.full_name} is evicted in {wait:.0f} s"), wait
         if refusal := await self._keeps_claims(decision):
             return self.refused(lease, found, refusal)
-        lease = await self.record(picture, lease, replace(found, stage=Stage.EVICTING, at=self._wall()))
-        if undone := await self._undone(picture):
+        begun = replace(found, stage=Stage.EVICTING, at=self._wall())
+        lease = await self.record(picture, lease, begun)
+        try:
+            undone = await self._is_as_before(picture, begun, facts, steps.Evict)
+        except Conflict:
+            await self.record(picture, lease, found)  # nothing was asked for, so nothing may be carried out later
+            raise
+        if undone:
+            await self.record(picture, lease, found)
             return undone, AT_ONCE
         answer = await self._evictor.evict(decision.pod)
         self._metrics.evicted(str(answer.result))
@@ -161,15 +177,20 @@ class Acts:
         reason = Hindrance.REPLACEMENT_NOT_READY if overdue else refusal.hindrance
         return self._hold(lease, Hold(reason, found.target.full_name, refusal.why, is_overdue=overdue))
 
-    async def _delete(self, picture: Picture, lease: Lease, found: Record, decision: steps.DeleteClaims) -> Done:
+    async def _delete(self, picture: Picture, lease: Lease, found: Record, decision: steps.DeleteClaims, facts: Facts) -> Done:
         # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
         begun = found if found.stage is Stage.DELETING else replace(found, stage=Stage.DELETING, at=self._wall())
         await self.record(picture, lease, begun)
-        if undone := await self._undone(picture):
+        looked_at = self._clock()
+        undone, refusal = await asyncio.gather(
+            self._is_as_before(picture, begun, facts, steps.DeleteClaims), self._keeps_snapshots(decision.claims)
+        )
+        if self._clock() - looked_at > _STILL_NEW:
+            # Where there are many snapshots their list is long, and the first word is old when it ends.
+            undone = await self._is_as_before(picture, begun, facts, steps.DeleteClaims)
+        if undone:
             return undone, AT_ONCE
-        # A watch shows snapshots late, and a list of all of them is too much to ask for at every look.
-        handles = {each.volume.handle for each in decision.claims if each.volume is not None}
-        if refusal := claim_locks.kept_by(await self._reading.snapshots(handles)):
+        if refusal:
             return Hold(refusal.hindrance, begun.target.full_name, refusal.why), NEXT_PASS
         for claim in (each.claim for each in decision.claims):
             try:
@@ -186,8 +207,20 @@ class Acts:
         self._memory.deleted.add(lease.name)
         return decision, AT_ONCE
 
+    async def _keeps_snapshots(self, claims: Iterable[FoundClaim]) -> Refusal | None:
+        """A watch shows snapshots late, and a list of all of them is too much to ask for at every look."""
+        handles = {each.volume.handle for each in claims if each.volume is not None}
+        return claim_locks.kept_by(await self._reading.snapshots(handles))
+
     def _of(self, decision: steps.DeleteClaims, name: str) -> FoundClaim:
         return next(found for found in decision.claims if found.claim.name == name)
+
+    async def _is_as_before(self, picture: Picture, found: Record, facts: Facts, step: type[steps.Decision]) -> Undone | None:
+        """Right before what cannot be taken back. Raises Conflict if another step would be decided on by now."""
+        undone, decision = await asyncio.gather(self._undone(picture), self._looks.again(picture, found, facts))
+        if undone is None and not isinstance(decision, step):
+            raise Conflict(f"while the locks of {found.target.full_name} were looked at: {decision.why}", status=409)
+        return undone
 
     async def _undone(self, picture: Picture) -> Undone | None:
         """By the Node as it is now: whether it is still to be emptied, and still keeps pods off."""

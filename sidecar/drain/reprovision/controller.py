@@ -15,14 +15,14 @@ from sidecar.drain.emptying.controller import is_under_way
 from sidecar.drain.evacuation.undone_io import Undone
 from sidecar.drain.lease_io import LeaseWriter
 from sidecar.drain.leases import Lease
-from sidecar.drain.machine_mark import text
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.reprovision import candidates, locks, record, steps
 from sidecar.drain.reprovision.acts_io import AT_ONCE, Acts
 from sidecar.drain.reprovision.candidates import Candidate
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.lock import Refusal
-from sidecar.drain.reprovision.looks_io import Looks, machine_of
+from sidecar.drain.reprovision.looks_io import Looks
+from sidecar.drain.reprovision.marks import is_marked_by
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.outlook import Looked
 from sidecar.drain.reprovision.patience import Conflicts, Turns
@@ -79,7 +79,7 @@ class ReprovisionDuty:
         self._reading = reading = Reading(tools.kube, settings.node, settings.driver, clock=tools.clock)
         self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
         self._looks = Looks(settings, tools, reading, memory)
-        self._acts = Acts(settings, tools, reading, memory, self._writer, evictor=evictor, failed=self._failed)
+        self._acts = Acts(settings, tools, reading, memory, self._writer, looks=self._looks, evictor=evictor, failed=self._failed)
         self._seen = SeenLeases()
         self._candidates, self._last, self._others, self._marks = Turns(), Turns(), Turns(), Turns()
         """Of candidates, of those that come last, of Leases that were passed, and of marks without a record."""
@@ -204,7 +204,7 @@ class ReprovisionDuty:
                 return self._acts.refused(lease, found, Refusal(Hindrance.MARK_NOT_UNDERSTOOD, _STRIPPED))
         irrevocable = isinstance(decision, steps.Await | steps.Finish)
         self._looked = self._stepped[lease.name] = Looked(found.target.full_name, decision.why, () if irrevocable else looked)
-        return await self._acts.perform(picture, lease, found, decision)
+        return await self._acts.perform(picture, lease, found, decision, facts)
 
     # --- the next one -------------------------------------------------------------------------------------------------
 
@@ -267,18 +267,20 @@ class ReprovisionDuty:
     # --- marks without a record ---------------------------------------------------------------------------------------
 
     def _stray(self, picture: Picture) -> list[tuple[str, str]]:
-        """Namespace and name of claims here that bear this machine's mark and are in no record of ours."""
+        """Namespace and name of claims here that bear this node's mark and are in no record of ours.
+
+        Nodes are registered again under their names, with other uids: what the former one has marked nobody else clears away.
+        """
         if picture.snapshot is None:
             return []
         known = {claim.uid for found in (self._memory.own or {}).values() if found is not None for claim in found.target.claims}
-        mark = (names.REPROVISIONED_BY, text(machine_of(picture)))
-        found = (claim for claim in picture.snapshot.claims.values() if mark in claim.notes and claim.uid not in known)
-        return sorted((claim.namespace, claim.name) for claim in found)
+        found = (claim for claim in picture.snapshot.claims.values() if claim.notes and claim.uid not in known)
+        return sorted((claim.namespace, claim.name) for claim in found if is_marked_by(claim.notes, picture.node.name))
 
     async def _sweep(self, picture: Picture) -> None:
         """A Lease that somebody has deleted leaves its marks behind."""
         for namespace, name in self._marks.of(self._stray(picture), _MOST_STRAY):
             with self._by_itself(f"{namespace}/{name}"):
                 found = await self._reading.claim(namespace, name)
-                if found is not None and found.words.marked_by == machine_of(picture) and not found.claim.deleting:
+                if found is not None and is_marked_by(found.claim.notes, picture.node.name) and not found.claim.deleting:
                     await self._acts.unmark((found,))

@@ -1,5 +1,7 @@
 """Looks at one replica: reads what the locks need, from the API server, and puts it before the rules. It writes nothing."""
 
+import asyncio
+from dataclasses import replace
 from types import MappingProxyType
 
 from sidecar.drain.duty import Picture
@@ -12,7 +14,10 @@ from sidecar.drain.reprovision.lock import Lock, LocksView
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.record import Record, Stage, Target
 from sidecar.drain.reprovision.steps import StepView
+from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.settings import Settings
+from sidecar.kube.api import PODS, STATEFUL_SETS, find, records
+from sidecar.model.nodes import Pod
 from sidecar.tools import Tools
 
 
@@ -23,7 +28,7 @@ def machine_of(picture: Picture) -> Machine:
 class Looks:
     def __init__(self, settings: Settings, tools: Tools, reading: Reading, memory: Memory) -> None:
         self._settings = settings
-        self._clock, self._wall = tools.clock, tools.wall
+        self._kube, self._clock, self._wall = tools.kube, tools.clock, tools.wall
         self._reading = reading
         self._memory = memory
 
@@ -44,6 +49,21 @@ class Looks:
         found = await self._reading.facts(target, users=users, words=words, rivals_matter=rivals_matter)
         self._memory.leavers.see(found.leaving, now=self._clock())
         return found
+
+    async def again(self, picture: Picture, found: Record, facts: Facts) -> steps.Decision:
+        """What is decided with the replicas and their StatefulSet as they are now, and all else as it was.
+
+        For the last moment before what cannot be taken back: a whole look takes long enough for a set to be scaled to nothing meanwhile.
+        """
+        target = found.target
+        pods, workload = await asyncio.gather(
+            self._pods(target.namespace), find(self._kube, STATEFUL_SETS, target.workload, namespace=target.namespace)
+        )
+        now = replace(facts, pods=pods, workload=Workload.of(workload) if workload else None)
+        return steps.decide(self.view(picture, found, now, self.locks_of(picture, found, now), ""))
+
+    async def _pods(self, namespace: str) -> tuple[Pod, ...]:
+        return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
 
     def locks(
         self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), alone: bool = False
@@ -67,7 +87,7 @@ class Looks:
             found,
             facts,
             looked,
-            node=picture.node.name,
+            machine=machine_of(picture),
             undone=undone,
             now=self._wall(),
             ready_for=0.0 if since is None else self._clock() - since,

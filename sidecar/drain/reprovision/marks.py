@@ -41,5 +41,12 @@ def read(notes: Notes) -> Words:
     return Words(deletion == "true", number, machine, "; ".join(filter(None, problems)))
 
 
+def is_marked_by(notes: Notes, node: str) -> bool:
+    """By this node, as the machine that it is or as one that had its name before."""
+    mark = dict(notes).get(names.REPROVISIONED_BY)
+    machine = None if mark is None else machine_mark.parse(mark)
+    return machine is not None and machine.node == node
+
+
 def _wrong(key: str, said: str | None) -> str:
     return f"the claim's annotation {key} is {quoted(said or '')}"

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from sidecar.drain.emptying.rivals import SETTLED, unguarded
+from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.lock import Lock, Refusal
 from sidecar.drain.reprovision.locks import shut
@@ -43,7 +44,8 @@ class StepView:
     """As it is stored in the Lease, which this process holds."""
     facts: Facts
     locks: tuple[Lock, ...]
-    node: str
+    machine: Machine
+    """This one."""
     undone: str
     """Why nobody asks any more that the node is emptied to be retired; empty: somebody does."""
     now: float
@@ -180,8 +182,9 @@ def _is(found: FoundClaim, wanted: ClaimName) -> bool:
     return found.claim.uid == wanted.uid
 
 
-def _marked(claims: Iterable[FoundClaim]) -> tuple[FoundClaim, ...]:
-    return tuple(found for found in claims if found.words.marked_by is not None)
+def _marked(claims: Iterable[FoundClaim], machine: Machine) -> tuple[FoundClaim, ...]:
+    """By this one: what another machine has written, a policy may not let it take off."""
+    return tuple(found for found in claims if found.words.marked_by == machine)
 
 
 def _unmarked(claims: Iterable[FoundClaim]) -> tuple[FoundClaim, ...]:
@@ -199,7 +202,7 @@ def _take_back(view: StepView, left: Iterable[FoundClaim], why: str) -> Decision
     pod, record = _with_a_node(view), view.record
     if pod is not None and not pod.deleting_since and record.stage is Stage.EVICTING and 0 <= view.now - record.at < MAY_ARRIVE_WITHIN:
         return Hold(Hindrance.POD_LEAVING, pod.full_name, f"{why}; its eviction was asked for and not answered, and may be carried out yet")
-    return TakeBack(_marked(left), why)
+    return TakeBack(_marked(left, view.machine), why)
 
 
 def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> Decision:
@@ -215,7 +218,7 @@ def _before_the_end(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> D
         return _take_back(view, left, f"{view.kept.hindrance}: {view.kept.why}")
     if unmarked := _unmarked(left):
         return Mark(unmarked, f"all locks of {pod.full_name} are open")
-    may = may_evict(pod, node=view.node, ours=view.ours)
+    may = may_evict(pod, node=view.machine.node, ours=view.ours)
     if isinstance(may, MayNot):
         return _take_back(view, left, may.why)
     if nodes := _may_cross(view, pod):
@@ -236,14 +239,14 @@ def _without_its_pod(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
     """Its pod is gone, or has not got a node yet. The data is still there."""
     target = view.record.target
     back = view.facts.pod(target.pod)
-    if back is not None and back.node == view.node:
-        return TakeBack(_marked(left), f"{back.full_name} has returned to its data")
+    if back is not None and back.node == view.machine.node:
+        return TakeBack(_marked(left, view.machine), f"{back.full_name} has returned to its data")
     if why := _given_up(view):
-        return TakeBack(_marked(left), why)
+        return TakeBack(_marked(left, view.machine), why)
     refusal = shut(view.locks)
     if refusal is not None:
         waits = _was_evicted(view) and refusal.hindrance not in _NEVER_AGAIN
-        return _held(view, refusal) if waits else TakeBack(_marked(left), f"{refusal.hindrance}: {refusal.why}")
+        return _held(view, refusal) if waits else TakeBack(_marked(left, view.machine), f"{refusal.hindrance}: {refusal.why}")
     if unmarked := _unmarked(left):
         return Mark(unmarked, f"all locks of {target.full_name} are open")
     return DeleteClaims(left, f"{target.full_name} is gone, every other replica is ready, and no pod with a node has the claim")
@@ -263,10 +266,10 @@ def _held(view: StepView, refusal: Refusal) -> Hold:
 
 
 def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> Decision:
-    """There is no way back for what is gone. The other claims of the pod are no use without it, unless it is undone."""
-    if left and view.undone:
-        if marked := _marked(left):
-            return Unmark(marked, view.undone)
+    """There is no way back for what is gone. The other claims of the pod are no use without it, unless nobody asks for that any more."""
+    if left and (over := view.undone or _given_up(view)):
+        if marked := _marked(left, view.machine):
+            return Unmark(marked, over)
     elif left:
         refusal = shut(view.locks)
         if refusal is not None:
@@ -284,7 +287,7 @@ def _awaiting(view: StepView) -> Decision:
     pod = view.facts.pod(target.pod)
     if pod is not None and _is_ready(pod, workload.uid):
         if view.ready_for >= workload.ready_for:
-            where = "" if pod.node != view.node else ", which is this node again"
+            where = "" if pod.node != view.machine.node else ", which is this node again"
             return Finish(Result.READY, f"{pod.full_name} is ready on {pod.node}{where}", pod)
         why = f"{pod.full_name} is ready on {pod.node}, and has to be for {workload.ready_for:g} s"
     else:

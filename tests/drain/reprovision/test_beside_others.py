@@ -11,14 +11,14 @@ import pytest
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision import effects_io
 from sidecar.drain.reprovision.facts import FoundClaim
-from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, MERGE_PATCH, PODS, STATEFUL_SETS
+from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
-from tests.harness.drain.simulated import EVACUATE, change, report_of, wait
+from tests.harness.drain.simulated import EVACUATE, all_of, change, report_of, wait
 
 HASTY: Final = (*ANEW, "--reprovision-ready-timeout=5m")
 ON_ITS_WAY: Final = 9.0
@@ -178,6 +178,60 @@ def test_a_replica_that_nobody_wants_any_more_after_its_eviction_keeps_nobody_wa
         assert "evict db-0" in seen.did
         assert await uids(bench) == before
         assert await at_rest(bench)
+
+    play(story, seen)
+
+
+@pytest.mark.parametrize("happens", ["scaled down", "deleted"])
+def test_a_replica_that_nobody_wants_any_more_after_the_first_of_its_claims_is_gone_leaves_nothing_behind(happens: str) -> None:
+    """The other claim keeps its data: nobody makes that again."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, workload: Workload) -> None:
+        before = await uids(bench)
+
+        def change_it() -> None:
+            workload.stop()
+            if happens == "deleted":
+                bench.cluster.delete(STATEFUL_SETS, "db", namespace="default")
+            else:
+                spec = {"spec": {"replicas": 2, "ordinals": {"start": 1}}}
+                bench.cluster.patch(STATEFUL_SETS, "db", spec, namespace="default", content_type=MERGE_PATCH)
+
+        seen.at("delete data-db-0", lambda: None)  # the first try does not come there, and then the other one goes first
+        seen.at("delete log-db-0", lambda: None)
+        seen.at("delete data-db-0", change_it, after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        after = await uids(bench)
+        assert "data-db-0" not in after
+        assert after["log-db-0"] == before["log-db-0"]
+        assert await at_rest(bench)
+
+    play(story, seen, templates=("data", "log"))
+
+
+@pytest.mark.parametrize("mark", ["n9/uid-n9", "n0/uid-of-a-former-node"])
+def test_a_copied_mark_that_may_not_be_taken_off_does_not_keep_the_lease_after_an_undo(mark: str) -> None:
+    """A backup of the claim is restored over it, with the mark of another machine, which a policy lets nobody else take off."""
+    copied: list[bool] = []
+    denied = Forbidden("csi-node-sidecar takes no mark off but its own", status=403)
+    seen = Seen(lambda call: denied if copied and call.resource == CLAIMS and call.verb == "patch" else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        def restored() -> None:
+            notes = {"metadata": {"annotations": {names.REPROVISIONED_BY: mark}}}
+            bench.cluster.patch(CLAIMS, "data-db-0", notes, namespace="default", content_type=MERGE_PATCH)
+            copied.append(True)
+
+        seen.at("evict db-0", restored, after=True)
+        await evacuate(bench)
+        await wait(bench, 60)
+        assert "delete data-db-0" not in seen.did
+        await evacuate(bench, False)
+        await wait(bench, 120)
+        assert (await places(bench))["db-0"] == "n0"
+        assert not [lease for lease in await all_of(bench, LEASES) if names.REPROVISION_FOR in (lease["metadata"].get("labels") or {})]
 
     play(story, seen)
 

@@ -1,5 +1,6 @@
 """Making a replica anew, as a process does it: led step by step against a simulated API server."""
 
+import asyncio
 from typing import Final
 
 import pytest
@@ -440,6 +441,7 @@ def test_a_snapshot_that_no_watch_has_shown_yet_keeps_the_data(monkeypatch: pyte
 
     async def listed(_: Reading, handles: frozenset[str]) -> tuple[SnapshotContent, ...]:
         (handle,) = handles
+        await asyncio.sleep(0.1)  # such a list takes its time
         return tuple(SnapshotContent(name, f"uid-{name}", DRIVER, handle, "", 1) for name in there)
 
     monkeypatch.setattr(Reading, "snapshots", listed)

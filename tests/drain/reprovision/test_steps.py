@@ -23,7 +23,7 @@ from sidecar.drain.reprovision.steps import (
     in_words,
 )
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
-from tests.drain.reprovision.scenes import WORKLOAD, claim, facts, found, noted, replica, target, volume
+from tests.drain.reprovision.scenes import ME, WORKLOAD, claim, facts, found, noted, replica, target, volume
 from tests.harness.drain import samples
 from tests.harness.drain.samples import NOW, stamp
 
@@ -40,7 +40,7 @@ TAKEN, EVICTING, DELETING = Stage.TAKEN, Stage.EVICTING, Stage.DELETING
 
 def step(stage: Stage, of: Facts, *, shut: bool = False, **changes: Any) -> Any:
     record = changes.pop("record", Record(target(), stage, NOW - 110, NOW - 100))
-    view = StepView(record, of, SHUT if shut else OPEN, node="n1", undone="", now=NOW)
+    view = StepView(record, of, SHUT if shut else OPEN, ME, undone="", now=NOW)
     return decide(replace(view, **changes))
 
 
@@ -262,6 +262,20 @@ def test_undone_in_between_the_claims_nothing_more_is_deleted() -> None:
     rest = replace(half, claims={**half.claims, "logs-db-0": unmarked})
     assert isinstance(step(DELETING, rest, record=BOTH, undone=UNDONE), Await)
     assert isinstance(step(DELETING, rest, record=BOTH), Mark), "asked for again, it is marked again before it is deleted"
+
+
+@pytest.mark.parametrize("workload", [None, replace(WORKLOAD, uid="other"), replace(WORKLOAD, start=1)], ids=["gone", "another", "scaled"])
+def test_in_between_the_claims_of_a_replica_that_nobody_makes_any_more_the_mark_goes_and_then_the_lease(workload: Any) -> None:
+    half = replace(away({"data-db-0": ANEW["data-db-0"], "logs-db-0": LOGS}, PENDING), workload=workload)
+    assert isinstance(step(DELETING, half, record=BOTH, shut=True), Unmark)
+    unmarked = replace(LOGS, claim=replace(LOGS.claim, notes=()))
+    over = step(DELETING, replace(half, claims={**half.claims, "logs-db-0": unmarked}), record=BOTH, shut=True)
+    assert over.result is Result.GIVEN_UP
+
+
+def test_what_another_machine_has_marked_is_not_for_this_one_to_take_off() -> None:
+    copied = {"data-db-0": noted(mark="n9/uid-n9")}
+    assert step(EVICTING, away(copied, PENDING), undone=UNDONE).claims == ()
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------------
