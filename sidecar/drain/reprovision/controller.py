@@ -112,16 +112,23 @@ class ReprovisionDuty:
         try:
             async with asyncio.timeout(LONGEST_PASS):
                 self._told, rest = await self._pass(picture, goes_on)
-            self._conflicts.none()
+            if isinstance(self._told, Undone):
+                # As soon as a watch shows it too there is another situation.
+                rest = self._anew()
+            else:
+                self._conflicts.none()
         except TimeoutError:
             self._failed(f"no answer within {LONGEST_PASS:g} s")
         except Conflict:
-            # What was judged has changed since, so it is judged again.
-            rest = AT_ONCE if self._conflicts.one_more() else NEXT_PASS
+            rest = self._anew()
         except ApiError as error:
             self._failed(str(error))
         self._again = self._clock() + (jittered(rest, self._rng, spread=_SPREAD) if rest >= NEXT_PASS else rest)
         return self._outcome(picture)
+
+    def _anew(self) -> float:
+        """What was judged has changed since, so it is judged again: after so many seconds."""
+        return AT_ONCE if self._conflicts.one_more() else NEXT_PASS
 
     def _failed(self, why: str) -> None:
         self._failure = why

@@ -11,10 +11,10 @@ import pytest
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision import effects_io
 from sidecar.drain.reprovision.facts import FoundClaim
-from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS
+from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
+from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
@@ -232,6 +232,28 @@ def test_a_copied_mark_that_may_not_be_taken_off_does_not_keep_the_lease_after_a
         await wait(bench, 120)
         assert (await places(bench))["db-0"] == "n0"
         assert not [lease for lease in await all_of(bench, LEASES) if names.REPROVISION_FOR in (lease["metadata"].get("labels") or {})]
+
+    play(story, seen)
+
+
+@pytest.mark.parametrize("step", ["note data-db-0", "evict db-0"])
+def test_an_undo_that_no_watch_has_shown_yet_costs_few_requests(step: str) -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, workload: Workload) -> None:
+        def undo() -> None:
+            workload.stop()
+            assert isinstance(bench.api, InProcessApi)
+            bench.api.hold_watches()
+            bench.cluster.patch(NODES, "n0", {"spec": {"taints": None}}, content_type=MERGE_PATCH)
+            begun.append(seen.requests)
+
+        begun: list[int] = []
+        seen.at(step, undo, after=True)
+        await evacuate(bench)
+        await wait(bench, 80)
+        assert seen.requests - begun[0] < 250
+        assert "delete data-db-0" not in seen.did
 
     play(story, seen)
 
