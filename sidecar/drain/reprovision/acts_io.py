@@ -192,9 +192,12 @@ class Acts:
             return undone, AT_ONCE
         if refusal:
             return Hold(refusal.hindrance, begun.target.full_name, refusal.why), NEXT_PASS
-        for claim in (each.claim for each in decision.claims):
+        for number, each in enumerate(decision.claims):
+            claim = each.claim
+            if number and (undone := await self._is_as_before(picture, begun, facts, steps.DeleteClaims)):
+                return undone, AT_ONCE
             try:
-                await effects_io.delete(self._kube, self._of(decision, claim.name))
+                await effects_io.delete(self._kube, each)
             except NotFound:
                 continue
             except Conflict:
@@ -211,9 +214,6 @@ class Acts:
         """A watch shows snapshots late, and a list of all of them is too much to ask for at every look."""
         handles = {each.volume.handle for each in claims if each.volume is not None}
         return claim_locks.kept_by(await self._reading.snapshots(handles))
-
-    def _of(self, decision: steps.DeleteClaims, name: str) -> FoundClaim:
-        return next(found for found in decision.claims if found.claim.name == name)
 
     async def _is_as_before(self, picture: Picture, found: Record, facts: Facts, step: type[steps.Decision]) -> Undone | None:
         """Right before what cannot be taken back. Raises Conflict if another step would be decided on by now."""

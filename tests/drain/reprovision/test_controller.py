@@ -116,6 +116,27 @@ def test_undone_just_before_a_step_it_is_not_taken(step: str) -> None:
     play(story, seen)
 
 
+def test_undone_right_after_the_deletion_of_a_claim_the_next_one_stays() -> None:
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, workload: Workload) -> None:
+        before = await uids(bench)
+
+        def undo() -> None:
+            bench.cluster.patch(NODES, "n0", {"spec": {"taints": None}}, content_type=MERGE_PATCH)
+
+        seen.at("delete data-db-0", undo, after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        after = await uids(bench)
+        assert "delete log-db-0" not in seen.did
+        assert (after["data-db-0"] != before["data-db-0"], after["log-db-0"] == before["log-db-0"]) == (True, True)
+        marked = [claim for claim in await all_of(bench, CLAIMS) if names.REPROVISIONED_BY in (claim["metadata"].get("annotations") or {})]
+        assert not marked
+
+    play(story, seen, templates=TWO)
+
+
 def test_undone_after_the_deletion_the_replica_is_waited_for_and_no_other_one_is_begun() -> None:
     seen = Seen()
 
