@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 
+from sidecar.drain.reprovision import acts_io
 from sidecar.drain.reprovision.controller import ReprovisionDuty
 from sidecar.drain.reprovision.looks_io import Looks
 from sidecar.drain.reprovision.steps import DeleteClaims, Evict
@@ -57,13 +58,12 @@ def _one_replica_on_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     place(monkeypatch, *NODES[:3])
 
 
-def played(tool: Tool, moment: Moment) -> tuple[Report, EmptyingWorld]:
-    worlds: list[EmptyingWorld] = []
+def played(tool: Tool, moment: Moment, *, after: float = 0.0) -> Report:
+    """The tool acts so many seconds after the moment, while that request is on its way."""
     requests: list[str] = []
     acted: list[asyncio.Task[None]] = []
 
     def prepare(world: EmptyingWorld) -> None:
-        worlds.append(world)
         assert isinstance(world.api, InProcessApi)
         before = world.api.before
 
@@ -73,6 +73,7 @@ def played(tool: Tool, moment: Moment) -> tuple[Report, EmptyingWorld]:
                 return
             requests.append(f"{call}{' (trial)' if call.dry_run else ''}")
             if not acted and moment(requests):
+                await asyncio.sleep(after)
                 acted.append(by_itself(quietly(tool(world))))
                 await acted[0]
                 await asyncio.sleep(BUSY)
@@ -81,7 +82,7 @@ def played(tool: Tool, moment: Moment) -> tuple[Report, EmptyingWorld]:
 
     report = play(PLAN, before=prepare)
     assert acted, "the moment never came"
-    return report, worlds[0]
+    return report
 
 
 def by_itself(doing: Any) -> asyncio.Task[None]:
@@ -103,11 +104,6 @@ def is_lease(request: str) -> bool:
 # --- moments ----------------------------------------------------------------------------------------------------------------
 
 EVICTION: Final = "create pods/eviction default/db-0"
-
-
-def after_the_pods_before_the_eviction(requests: list[str]) -> bool:
-    """The replicas have been looked at, and all else is still to be."""
-    return requests[-1] == "list poddisruptionbudgets.policy default"
 
 
 def after_the_pods_before_the_deletion(requests: list[str]) -> bool:
@@ -184,12 +180,16 @@ TO_THE_END: Final = (sends_another_replica_away, scales_to_nothing, replaces_the
 """By itself the set is whole again after these. For a rollout by hand somebody has to delete pods."""
 
 
-@pytest.mark.parametrize("moment", [after_the_pods_before_the_deletion, at_the_snapshots])
 @pytest.mark.parametrize("tool", WHILE_IT_LOOKS)
-def test_no_data_is_deleted_where_a_tool_acts_while_the_locks_are_looked_at(tool: Tool, moment: Moment) -> None:
-    report, _ = played(tool, moment)
+def test_no_data_is_deleted_where_a_tool_acts_while_the_locks_are_looked_at(tool: Tool) -> None:
+    report = played(tool, after_the_pods_before_the_deletion)
     assert CLAIM_DELETED not in report.kinds, str(report)
     assert report.ok or tool not in TO_THE_END, str(report)
+
+
+def test_no_data_is_deleted_where_a_tool_acts_while_a_long_list_of_snapshots_is_read() -> None:
+    report = played(scales_to_nothing, at_the_snapshots, after=BUSY)
+    assert report.ok, str(report)
 
 
 def as_it_was(patch: pytest.MonkeyPatch) -> None:
@@ -206,18 +206,25 @@ def as_it_was(patch: pytest.MonkeyPatch) -> None:
 def test_it_is_noticed_when_nobody_looks_again_before_the_deletion(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         as_it_was(patch)
-        report, _ = played(tool, after_the_pods_before_the_deletion)
+        report = played(tool, after_the_pods_before_the_deletion)
+    assert CLAIM_DELETED in report.kinds, str(report)
+
+
+def test_it_is_noticed_when_nobody_looks_again_after_a_long_list_of_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(acts_io, "_STILL_NEW", 10.0 * BUSY)
+        report = played(scales_to_nothing, at_the_snapshots, after=BUSY)
     assert CLAIM_DELETED in report.kinds, str(report)
 
 
 def test_no_mark_is_left_where_the_node_is_registered_again_under_another_uid() -> None:
     """Nothing else takes it off, and whoever empties the node later is told of the mark of another machine."""
-    report, _ = played(registers_again, when_marked)
+    report = played(registers_again, when_marked)
     assert report.ok, str(report)
 
 
 def test_it_is_noticed_when_the_mark_of_the_former_node_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(ReprovisionDuty, "_stray", lambda self, picture: [])
-        report, _ = played(registers_again, when_marked)
+        report = played(registers_again, when_marked)
     assert LEFT_BEHIND in report.kinds, str(report)

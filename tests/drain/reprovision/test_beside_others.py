@@ -236,6 +236,27 @@ def test_a_copied_mark_that_may_not_be_taken_off_does_not_keep_the_lease_after_a
     play(story, seen)
 
 
+def test_no_replica_is_evicted_where_another_one_falls_after_the_locks_were_looked_at() -> None:
+    """What was recorded for that eviction is taken back too: nobody waits for one that nobody has asked for."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        def falls() -> None:
+            status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+            bench.cluster.patch(PODS, "db-2", status, namespace="default", subresource="status", content_type=MERGE_PATCH)
+
+        seen.at("note data-db-0", lambda: seen.at("update lease", falls, after=True), after=True)
+        await evacuate(bench)
+        await wait(bench, 40)
+        assert "evict db-0" not in seen.did
+        assert await at_rest(bench)
+        await unready(bench, "db-2", False)
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n3"
+
+    play(story, seen)
+
+
 @pytest.mark.parametrize("step", ["note data-db-0", "evict db-0"])
 def test_an_undo_that_no_watch_has_shown_yet_costs_few_requests(step: str) -> None:
     seen = Seen()
