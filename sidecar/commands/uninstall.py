@@ -179,7 +179,7 @@ def _is_held(volume: Mapping[str, Any], driver: str) -> bool:
 def _is_named_for(driver: str, lease: Mapping[str, Any]) -> bool:
     """Of the leases about workloads and about gone nodes. A driver's name may be the end of another one's."""
     name, of = str(lease["metadata"]["name"]), re.escape(driver.lower())
-    return name == names.node_loss(driver) or re.fullmatch(rf"reprovision-[^.]+\.{of}", name) is not None
+    return name in (names.node_loss(driver), names.node_loss_watched(driver)) or re.fullmatch(rf"reprovision-[^.]+\.{of}", name) is not None
 
 
 def _of_storage(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:

@@ -142,6 +142,8 @@ GUARDED_FOR: Final = f"{GROUP}/guarded-for"
 SLOT_FOR: Final = f"{GROUP}/evacuation-slot-for"
 # label of the lease by which one sidecar looks after what gone nodes have left, and of the reports on these nodes (the driver)
 NODE_LOSS_FOR: Final = f"{GROUP}/node-loss-for"
+UNWATCHED_UNTIL: Final = f"{GROUP}/unwatched-until"
+"""On the lease about that, and on reports on gone nodes: until when nobody had looked for gone nodes."""
 REPROVISION_FOR: Final = f"{GROUP}/reprovision-for"
 """Of the leases by which a workload's replicas are made anew (the driver)."""
 REPROVISION_RECORD: Final = f"{GROUP}/reprovision"
@@ -329,6 +331,11 @@ def reprovision(workload_uid: str, driver: str) -> str:
 def node_loss(driver: str) -> str:
     """The name of the lease of the one sidecar that looks after what gone nodes have left."""
     return f"node-loss.{driver.lower()}"
+
+
+def node_loss_watched(driver: str) -> str:
+    """The name of the lease that says until when somebody has looked for gone nodes. No Node owns it."""
+    return f"node-loss-watched.{driver.lower()}"
 
 
 def guard(node_uid: str, driver: str) -> str:

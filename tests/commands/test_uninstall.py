@@ -306,10 +306,11 @@ def test_a_volume_that_is_made_anew_under_its_name_keeps_its_notes() -> None:
 
 def test_leases_about_workloads_and_gone_nodes_are_known_by_their_names() -> None:
     cluster = new_cluster()
-    ours = (names.reprovision("uid-1", DRIVER), names.node_loss(DRIVER))
+    ours = (names.reprovision("uid-1", DRIVER), names.node_loss(DRIVER), names.node_loss_watched(DRIVER))
     others = (
         names.reprovision("uid-1", f"x.{DRIVER}"),
         names.node_loss(f"x.{DRIVER}"),
+        names.node_loss_watched(f"x.{DRIVER}"),
         f"reprovision-a.b.{DRIVER}",
         DRIVER,
         "reprovision-x",

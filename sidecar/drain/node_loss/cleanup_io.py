@@ -149,7 +149,7 @@ class Cleanup:
         machine = loss.machine
         if loss.evidence is not Evidence.ACKNOWLEDGED:
             return True
-        return report.acknowledged(await self._reports.find(machine.node), Suspect(machine.node, machine.uid))
+        return report.acknowledged(await self._reports.find(machine.node), Suspect(machine.node, machine.uid), doubt=loss.doubt)
 
     async def _perform(self, view: RemainsView, item: Remain, may_go_on: Callable[[], Awaitable[bool]]) -> bool:
         """Whether it was done."""

@@ -17,9 +17,10 @@ from sidecar.drain.lease_io import LeaseWriter, Overtaken, Written
 from sidecar.drain.leases import Hold, Lease
 from sidecar.drain.leases import identity as holder_of
 from sidecar.drain.machine_mark import Machine
-from sidecar.drain.node_loss import report, suspects, turn
+from sidecar.drain.node_loss import gap, report, suspects, turn
 from sidecar.drain.node_loss.cleanup_io import Cleanup, Cleared
-from sidecar.drain.node_loss.evidence import LossView, NotGone, Verdict, judge, of_same_name
+from sidecar.drain.node_loss.evidence import Gone, LossView, NotGone, Verdict, judge, of_same_name
+from sidecar.drain.node_loss.gap_io import Gaps
 from sidecar.drain.node_loss.report import Left
 from sidecar.drain.node_loss.report_io import Reports
 from sidecar.drain.node_loss.returned_io import Returned
@@ -82,6 +83,9 @@ class NodeLoss:
             wall=tools.wall,
         )
         self._returned = Returned(tools.kube, claims=claims, dry_run=settings.dry_run)
+        self._gaps = Gaps(self._writer, driver=settings.driver, namespace=settings.namespace, clock=tools.clock, wall=tools.wall)
+        self._gap = ""
+        """As `gap.ended`."""
         self._held: Lease | None = None
         """As this process has it; None: it has it not, or does not know."""
         self._others: turn.Seen | None = None
@@ -154,7 +158,13 @@ class NodeLoss:
         if self._held is not None and not had:
             log.info("This sidecar looks after nodes that are gone now", extra={"fields": {"why": decision.why}})
             self._there, self._due_at, self._missed, self._asked, self._told_claims = {}, 0.0, {}, {}, {}
-        return self._held is not None
+            self._gaps.begin()
+        return self._held is not None and await self._knows_gap(me)
+
+    async def _knows_gap(self, holder: str) -> bool:
+        found = await self._gaps.latest(holder)
+        self._gap = found or ""
+        return found is not None
 
     async def _still_has_turn(self) -> bool:
         """If the write succeeds, this process is the holder at that moment."""
@@ -194,9 +204,13 @@ class NodeLoss:
     async def _newly_acknowledged(self) -> bool:
         """A person has said that the disks of a node are lost, and waits for what follows."""
         stored = await self._stored() if self._missed else {}
-        said = frozenset(suspect for suspect in self._missed if report.acknowledged(stored.get(suspect), suspect))
+        said = frozenset(suspect for suspect in self._missed if self._is_acknowledged(stored.get(suspect), suspect))
         new, self._acknowledged = said - self._acknowledged, said
         return bool(new)
+
+    def _is_acknowledged(self, stored: Json | None, suspect: Suspect) -> bool:
+        doubt = gap.doubt(self._gap, missed_since=report.since(stored, suspect, now=self._wall()))
+        return report.acknowledged(stored, suspect, doubt=doubt)
 
     async def _look_at_volumes(self, there: Mapping[str, str]) -> tuple[list[str], float]:
         """What failed, and in how many seconds there is more to do."""
@@ -292,7 +306,7 @@ class NodeLoss:
                 done=done,
                 dropped=report.dropped(stored, suspect),
             )
-            await self._reports.write(suspect, status, stored)
+            await self._reports.write(suspect, status, stored, doubt=verdict.doubt if isinstance(verdict, Gone) else "")
         self._refused += cleared.refused
         again = cleared.again
         if len(untold) > MOST_TOLD:
@@ -301,6 +315,7 @@ class NodeLoss:
         return min(again, turn.HOLDER_EVERY) if stored is None or report.has_owner(stored) else again
 
     async def _verdict(self, suspect: Suspect, volumes: tuple[LostVolume, ...], stored: Json | None) -> Verdict:
+        since = report.since(stored, suspect, now=self._wall())
         return judge(
             LossView(
                 node=suspect.node,
@@ -308,8 +323,9 @@ class NodeLoss:
                 node_uid=await self._surroundings.node_uid(suspect.node),
                 has_csi_node=await self._surroundings.has_csi_node(suspect.node),
                 leaving=tuple(lost.leaving for lost in volumes),
-                acknowledged=report.acknowledged(stored, suspect),
-                missed_since=report.since(stored, suspect, now=self._wall()),
+                acknowledged=self._is_acknowledged(stored, suspect),
+                missed_since=since,
+                doubt=gap.doubt(self._gap, missed_since=since),
             )
         )
 

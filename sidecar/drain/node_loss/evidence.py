@@ -48,6 +48,8 @@ class LossView:
     """A person has acknowledged the loss of this very machine."""
     missed_since: float
     """Since when it is missed."""
+    doubt: str = ""
+    """As `gap.doubt`: until when nobody had looked. What volumes say may be older than that; `acknowledged` is not."""
 
 
 @frozen
@@ -75,6 +77,8 @@ class Gone:
     evidence: Evidence
     since: float
     why: str
+    doubt: str = ""
+    """As `LossView.doubt`."""
 
 
 Verdict = NotGone | Unproven | Gone
@@ -117,7 +121,13 @@ def _there(view: LossView) -> NotGone | None:
 def _gone(view: LossView, machine: Machine) -> Gone:
     nothing = f"there is neither a Node nor a CSINode {view.node}"
     if view.acknowledged:
-        return Gone(machine, Evidence.ACKNOWLEDGED, view.missed_since, f"{nothing}, and its report is acknowledged")
+        return Gone(machine, Evidence.ACKNOWLEDGED, view.missed_since, f"{nothing}, and its report is acknowledged", view.doubt)
+    if view.doubt:
+        why = (
+            f"{nothing}, but nobody had looked until {view.doubt}, as where the API server was restored from a backup: what is stored may"
+            " be older than that, and only who acknowledges this report now says that the disks do not come back"
+        )
+        return Gone(machine, Evidence.NONE, view.missed_since, why, view.doubt)
     if is_announced(machine, view.leaving):
         return Gone(machine, Evidence.ANNOUNCED, view.missed_since, f"{nothing}, and all its volumes say that it was to be retired")
     return Gone(machine, Evidence.NONE, view.missed_since, f"{nothing}, and nobody has said that its disks do not come back")

@@ -61,11 +61,21 @@ def suspect_of(report: Json) -> Suspect | None:
     return Suspect(text(mapping(report, "spec"), "nodeName"), text(status_of(report), "nodeUID")) if gone_of(report) else None
 
 
-def acknowledged(report: Json | None, suspect: Suspect) -> bool:
-    """A person has said so on the report on this very machine, after it was written. What was said before is taken off: `head_patch`."""
-    if not suspect.uid or report is None or not is_about(report, suspect) or has_owner(report):
+def acknowledged(report: Json | None, suspect: Suspect, *, doubt: str = "") -> bool:
+    """A person has said so on the report on this very machine, after it was written. What was said before is taken off: `head_patch`.
+    `doubt`: as `evidence.Gone.doubt`."""
+    if not suspect.uid or report is None or not is_about(report, suspect) or has_owner(report) or _is_doubted(report, doubt):
         return False
-    return bool(text(mapping(mapping(report, "metadata"), "annotations"), names.ACKNOWLEDGED).strip())
+    return bool(text(_notes(report), names.ACKNOWLEDGED).strip())
+
+
+def _is_doubted(report: Json, doubt: str) -> bool:
+    """It was written, or acknowledged, before the end of a time in which nobody looked."""
+    return bool(doubt) and text(_notes(report), names.UNWATCHED_UNTIL) != doubt
+
+
+def _notes(report: Json) -> Json:
+    return mapping(mapping(report, "metadata"), "annotations")
 
 
 def since(report: Json | None, suspect: Suspect, *, now: float) -> float:
@@ -92,12 +102,13 @@ def evidence_of(loss: Gone | Unproven) -> str:
     return str(loss.evidence) if isinstance(loss, Gone) else UNPROVEN
 
 
-def head(suspect: Suspect, driver: str) -> Json:
+def head(suspect: Suspect, driver: str, *, doubt: str = "") -> Json:
     """The object without its status, to be created."""
+    notes: Json = {"annotations": {names.UNWATCHED_UNTIL: doubt}} if doubt else {}
     return {
         "apiVersion": names.REPORT_VERSION,
         "kind": names.REPORT_KIND,
-        "metadata": {"name": names.drain_report(suspect.node, driver), "labels": {names.NODE_LOSS_FOR: driver}},
+        "metadata": {"name": names.drain_report(suspect.node, driver), "labels": {names.NODE_LOSS_FOR: driver}, **notes},
         "spec": {"nodeName": suspect.node, "driver": driver},
     }
 
@@ -106,14 +117,18 @@ def has_owner(report: Json) -> bool:
     return bool(mapping(report, "metadata").get("ownerReferences"))
 
 
-def head_patch(stored: Json, suspect: Suspect, driver: str) -> Json | None:
+def head_patch(stored: Json, suspect: Suspect, driver: str, *, doubt: str = "") -> Json | None:
     """A merge patch that makes a stored report this one, if it is not yet: without an owner, and without what people have acknowledged of
-    another machine. It holds for the version that was read."""
+    another machine, or before they could know that nobody had looked. It holds for the version that was read."""
     meta = mapping(stored, "metadata")
     labelled = mapping(meta, "labels").get(names.NODE_LOSS_FOR) == driver
-    if labelled and not has_owner(stored) and is_about(stored, suspect):
+    doubted = _is_doubted(stored, doubt)
+    if labelled and not has_owner(stored) and is_about(stored, suspect) and not doubted:
         return None
-    annotations = {"annotations": {names.ACKNOWLEDGED: None}} if not is_about(stored, suspect) or has_owner(stored) else {}
+    other = not is_about(stored, suspect) or has_owner(stored) or doubted
+    noted: Json = {names.ACKNOWLEDGED: None} if other else {}
+    noted |= {names.UNWATCHED_UNTIL: doubt} if doubted else {}
+    annotations = {"annotations": noted} if noted else {}
     changed = {"ownerReferences": None, "labels": {names.NODE_LOSS_FOR: driver}, **annotations}
     return {"metadata": {"resourceVersion": text(meta, "resourceVersion"), **changed}}
 

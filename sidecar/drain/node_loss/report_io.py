@@ -28,12 +28,13 @@ class Reports:
     async def find(self, node: str) -> Json | None:
         return await find(self._kube, DRAIN_REPORTS, names.drain_report(node, self._driver))
 
-    async def write(self, suspect: Suspect, status: Json, stored: Json | None) -> None:
-        head = report.head(suspect, self._driver)
+    async def write(self, suspect: Suspect, status: Json, stored: Json | None, *, doubt: str = "") -> None:
+        """`doubt`: as `evidence.Gone.doubt`."""
+        head = report.head(suspect, self._driver, doubt=doubt)
         name = head["metadata"]["name"]
         if stored is None:
             stored = await self._kube.create(DRAIN_REPORTS, head)
-        elif (patch := report.head_patch(stored, suspect, self._driver)) is not None:
+        elif (patch := report.head_patch(stored, suspect, self._driver, doubt=doubt)) is not None:
             stored = await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=MERGE_PATCH)
         if report.differs(stored, status):
             version = stored["metadata"]["resourceVersion"]

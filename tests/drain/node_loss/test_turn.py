@@ -70,7 +70,7 @@ class Counting:
 
     def __init__(self, *, nodes: int, volumes: int) -> None:
         self.asked: Counter[str] = Counter()
-        self.lease: Json | None = None
+        self.leases: dict[str, Json] = {}
         self._version = 0
         self._lists: dict[Resource, list[Json]] = {
             CSI_NODES: [{"metadata": {"name": f"n{n}", "ownerReferences": [_owner(n)]}} for n in range(nodes)],
@@ -80,9 +80,9 @@ class Counting:
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         self.asked[f"get {resource.plural}"] += 1
-        if resource != LEASES or self.lease is None:
+        if resource != LEASES or name not in self.leases:
             raise NotFound("none", status=404, reason="NotFound")
-        return self.lease
+        return self.leases[name]
 
     async def list_page(self, resource: Resource, *, resource_version: str = "", begin: Callable[[], Any], **_: Any) -> Page:
         items = self._lists[resource]
@@ -92,20 +92,21 @@ class Counting:
 
     async def create(self, resource: Resource, body: Json, *, namespace: str = "") -> Json:
         self.asked[f"create {resource.plural}"] += 1
-        if self.lease is not None:
+        if body["metadata"]["name"] in self.leases:
             raise AlreadyExists("there is one", status=409)
         return self._store(body)
 
     async def replace(self, resource: Resource, body: Json, *, name: str, namespace: str = "") -> Json:
         self.asked[f"replace {resource.plural}"] += 1
-        if self.lease is None or body["metadata"]["resourceVersion"] != self.lease["metadata"]["resourceVersion"]:
+        if name not in self.leases or body["metadata"]["resourceVersion"] != self.leases[name]["metadata"]["resourceVersion"]:
             raise Conflict("another one was faster", status=409)
         return self._store(body)
 
     def _store(self, body: Json) -> Json:
         self._version += 1
-        self.lease = body | {"metadata": body["metadata"] | {"uid": "u", "resourceVersion": str(self._version)}}
-        return self.lease
+        meta = body["metadata"] | {"uid": "u", "resourceVersion": str(self._version)}
+        self.leases[meta["name"]] = body | {"metadata": meta}
+        return self.leases[meta["name"]]
 
 
 def _owner(number: int) -> Json:
