@@ -1,9 +1,10 @@
 """Carries out what `remains` decides under Cleanup: one request for each step, on condition of the version that was judged.
 
-Before each one it is asked anew whether the machine is gone and whether somebody still says that its disks do not come back, and the thing
-itself is read and judged again: lists are minutes old, and from a claim's deletion there is no way back. Whatever is not as it was is left
-to the next look, and so is what is refused, as by a policy of one namespace. Those have their turn after all others then, so that many of
-them keep nothing else from being cleared away.
+Before each one the thing itself is read and judged again, and then it is asked anew whether somebody still says that the disks do not come
+back, and whether the machine is gone: lists are minutes old, and from a claim's deletion there is no way back. The Node comes last, and an
+answer that is read late counts no more: the process may have been stopped meanwhile. Whatever is not as it was is left to the next look,
+and so is what is refused, as by a policy of one namespace. Those have their turn after all others then, so that many of them keep nothing
+else from being cleared away.
 """
 
 import logging
@@ -36,6 +37,8 @@ MOST_AT_ONCE: Final = 50
 """Steps for one machine in one look: what must not happen is to show before much has."""
 MOST_SECONDS: Final = 20.0
 """For the steps of one look at all machines: other losses wait to be told meanwhile. One step for each machine is taken all the same."""
+FRESH: Final = 15.0
+"""Seconds for which it counts what the API server has said of the Node, from the question on."""
 
 
 @frozen
@@ -102,13 +105,16 @@ class Cleanup:
             if self._waits(item):
                 continue  # the driver has not answered for another one
             late = self._spent + self._clock() - began >= MOST_SECONDS
-            if (late and not first) or not await self._is_gone(loss) or not await self._is_acknowledged(loss):
+            if late and not first:
                 break
             first = False
             fresh.discard(item.uid)
             behind.pop(item.uid, None)
             try:
-                if await self._perform(view, item, may_go_on):
+                judged = await self._judged(view, item)
+                if judged is not None and not await self._is_lost(loss):
+                    break
+                if judged is not None and await self._perform(loss, *judged, may_go_on):
                     self._tell(loss, item, done)
                 else:
                     behind[item.uid] = ""
@@ -130,10 +136,15 @@ class Cleanup:
         found = self._behind[machine] = {uid: why for uid, why in self._behind.get(machine, {}).items() if uid in uids}
         return found
 
+    async def _is_lost(self, loss: Gone) -> bool:
+        """Right before an effect."""
+        return await self._is_acknowledged(loss) and await self._is_gone(loss)
+
     async def _is_gone(self, loss: Gone) -> bool:
-        """By the API server's own word of this moment."""
-        node = loss.machine.node
-        return await self._surroundings.node_uid(node) == "" and await self._surroundings.has_csi_node(node) is False
+        """By the API server's own word of this moment. A kubelet makes the Node before the CSINode, so the Node has the last word."""
+        node, asked_at = loss.machine.node, self._clock()
+        gone = await self._surroundings.has_csi_node(node) is False and await self._surroundings.node_uid(node) == ""
+        return gone and self._clock() - asked_at <= FRESH
 
     async def _all_say_so(self, loss: Gone) -> bool:
         """Where the volumes are the evidence: the look had them from a cache, which may be older than an undo."""
@@ -151,20 +162,22 @@ class Cleanup:
             return True
         return report.acknowledged(await self._reports.find(machine.node), Suspect(machine.node, machine.uid), doubt=loss.doubt)
 
-    async def _perform(self, view: RemainsView, item: Remain, may_go_on: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether it was done."""
-        lost: LostVolume | None = None
+    async def _judged(self, view: RemainsView, item: Remain) -> tuple[Remain, LostVolume] | None:
+        """Anew, with its volume; None: it is not as it was."""
+        lost = await self._lost_now(view, item.volume if item.kind == names.CLAIM else item.name)
+        if lost is None:
+            return None
         if item.kind == names.CLAIM:
-            fresh = await self._claim_now(view, item)
+            fresh = await self._claim_now(view, item, lost)
         else:
-            lost = await self._lost_now(view, item.name)
-            fresh = await self._volume_now(view, lost) if lost is not None and lost.volume.uid == item.uid else None
-        if fresh is None or fresh.step is not item.step:
-            return False
+            fresh = await self._volume_now(view, lost) if lost.volume.uid == item.uid else None
+        return (fresh, lost) if fresh is not None and fresh.step is item.step else None
+
+    async def _perform(self, loss: Gone, fresh: Remain, lost: LostVolume, may_go_on: Callable[[], Awaitable[bool]]) -> bool:
+        """Whether it was done."""
         match fresh.step:
             case Step.MARK_CLAIM:
-                assert isinstance(view.loss, Gone)
-                mark = {names.LOST_WITH: machine_mark.text(view.loss.machine)}
+                mark = {names.LOST_WITH: machine_mark.text(loss.machine)}
                 patch = {"metadata": {"resourceVersion": fresh.resource_version, "uid": fresh.uid, "annotations": mark}}
                 await self._kube.patch(CLAIMS, fresh.name, patch, content_type=MERGE_PATCH, namespace=fresh.namespace)
             case Step.DELETE_CLAIM:
@@ -172,27 +185,25 @@ class Cleanup:
                     CLAIMS, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=fresh.resource_version
                 )
             case Step.EMPTY_VOLUME:
-                assert isinstance(view.loss, Gone) and lost is not None
-                loss = view.loss
 
                 async def still() -> bool:
                     # In this order: a node that comes back has the last word.
-                    return await may_go_on() and await self._is_acknowledged(loss) and await self._is_gone(loss)
+                    return await may_go_on() and await self._is_lost(loss)
 
                 return await self._unplaced.delete(lost.volume, still)
             case Step.DELETE_VOLUME:
                 await self._kube.delete(VOLUMES, fresh.name, uid=fresh.uid, resource_version=fresh.resource_version)
             case Step.RELEASE_VOLUME:
-                await self._release(fresh)
+                left = [finalizer for finalizer in lost.volume.finalizers if finalizer != names.VOLUME_FINALIZER]
+                patch = {"metadata": {"resourceVersion": fresh.resource_version, "uid": fresh.uid, "finalizers": left}}
+                await self._kube.patch(VOLUMES, fresh.name, patch, content_type=MERGE_PATCH)
             case Step.NOTHING:
                 return False
         return True
 
-    async def _claim_now(self, view: RemainsView, item: Remain) -> Remain | None:
-        before = view.claims[item.uid]
-        lost = await self._lost_now(view, item.volume)
-        there: ClaimThere | None = await self._surroundings.claim(before) if lost is not None else None
-        if lost is None or there is None:
+    async def _claim_now(self, view: RemainsView, item: Remain, lost: LostVolume) -> Remain | None:
+        there: ClaimThere | None = await self._surroundings.claim(view.claims[item.uid])
+        if there is None:
             return None
         pods = await self._surroundings.pods_in(item.namespace)
         sets = await self._surroundings.sets_in((item.namespace,))
@@ -215,14 +226,6 @@ class Cleanup:
             return None
         proven = view.loss.evidence is not Evidence.ANNOUNCED or is_announced(view.loss.machine, (lost.leaving,))
         return lost if proven else None
-
-    async def _release(self, item: Remain) -> None:
-        """Takes our finalizer off, and no other."""
-        stored = await self._kube.get(VOLUMES, item.name)
-        meta = stored["metadata"]
-        left = [finalizer for finalizer in meta.get("finalizers") or () if finalizer != names.VOLUME_FINALIZER]
-        patch = {"metadata": {"resourceVersion": item.resource_version, "uid": item.uid, "finalizers": left}}
-        await self._kube.patch(VOLUMES, item.name, patch, content_type=MERGE_PATCH)
 
     def _tell(self, loss: Gone, item: Remain, done: list[Json]) -> None:
         fields = {

@@ -1,0 +1,130 @@
+"""A process that clears up is stopped for a while, or its answers come late: what it was told before is not what it acts on."""
+
+import asyncio
+
+import pytest
+
+from sidecar.drain.node_loss import cleanup_io
+from sidecar.kube.api import CLAIMS, CSI_NODES, LEASES, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
+from sidecar.kube.errors import NotFound
+from sidecar.model import names
+from sidecar.simulation.cluster import Call, InProcessApi
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from tests.harness.drain.node_loss import CLEANING, Watchman, app, holder, note, play, replicas, settled, there, told, uid_of, vanish
+from tests.harness.drain.simulated import Json, wait
+
+
+class Pause:
+    """Once, while it is judged for the last time whether a claim that is marked is deleted: the process does not go on until that many
+    seconds later. Meanwhile n0 registers, as a kubelet does first: its CSINode comes once a driver has registered."""
+
+    def __init__(self, bench: NotebookWorld, what: tuple[str, Resource], seconds: float, *, registers: bool = True) -> None:
+        assert isinstance(bench.api, InProcessApi)
+        self._bench, self._api, self._what, self._seconds, self._registers = bench, bench.api, what, seconds, registers
+        self._marked = self._armed = self.done = False
+        self._before, self._get = self._api.before, self._api.get
+
+    def on_the_way(self) -> None:
+        """Before the server has the request."""
+
+        async def before(call: Call) -> None:
+            await self._notice(call)
+            if (call.verb, call.resource) == self._what:
+                await self._take()
+
+        self._api.before = before
+
+    def on_the_way_back(self) -> None:
+        """The server has said that there is no such thing, and nobody has read that yet."""
+
+        async def get(resource: Resource, name: str, *, namespace: str = "") -> Json:
+            try:
+                return await self._get(resource, name, namespace=namespace)
+            except NotFound:
+                if ("get", resource) == self._what and name == "n0":
+                    await self._take()
+                raise
+
+        self._api.get = get  # type: ignore[method-assign]
+        self._api.before = self._notice
+
+    async def _take(self) -> None:
+        if not self._armed or self.done:
+            return
+        self.done = True
+        await asyncio.sleep(0.5)
+        if self._registers:
+            self._bench.cluster.create(NODES, {"metadata": {"name": "n0"}, "spec": {}}, namespace="")
+        await asyncio.sleep(self._seconds)
+
+    async def _notice(self, call: Call) -> None:
+        await self._before(call)
+        self._armed = self._armed or (self._marked and (call.verb, call.resource) == ("get", VOLUMES))
+        self._marked = self._marked or (call.verb, call.resource) == ("patch", CLAIMS)
+
+
+async def about_to_lose(bench: NotebookWorld) -> None:
+    await replicas(bench, 1)
+    await app(bench)
+    await settled(bench)
+    await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+    await vanish(bench)
+
+
+READS = [("get", VOLUMES), ("get", CLAIMS), ("list", PODS), ("list", STATEFUL_SETS), ("get", NODES), ("get", CSI_NODES)]
+
+
+def paused(what: tuple[str, Resource], seconds: float, *, back: bool) -> list[str]:
+    """The claims that are left. `back`: the answer is late, and not the request."""
+    left: list[str] = []
+
+    async def story(bench: NotebookWorld) -> None:
+        await about_to_lose(bench)
+        pause = Pause(bench, what, seconds)
+        if back:
+            pause.on_the_way_back()
+        else:
+            pause.on_the_way()
+        await wait(bench, 700 + seconds)
+        assert pause.done
+        left.extend(await there(bench, CLAIMS))
+
+    play(story, args=CLEANING)
+    return left
+
+
+@pytest.mark.parametrize("seconds", [1.0, 1800.0])
+@pytest.mark.parametrize("what", READS, ids=lambda what: f"{what[0]} {what[1].plural}")
+def test_G1_a_node_that_is_back_while_its_claim_is_judged_keeps_it(what: tuple[str, Resource], seconds: float) -> None:
+    assert paused(what, seconds, back=False) == ["data-db-0"]
+
+
+@pytest.mark.parametrize("seconds", [30.0, 1800.0])
+@pytest.mark.parametrize("what", READS[-2:], ids=lambda what: f"{what[0]} {what[1].plural}")
+def test_an_answer_that_is_read_too_late_counts_no_more(what: tuple[str, Resource], seconds: float) -> None:
+    assert paused(what, seconds, back=True) == ["data-db-0"]
+
+
+def test_a_guard_that_is_missing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleanup_io, "FRESH", 1e9)
+    assert paused(("get", NODES), 16.0, back=True) == []
+
+
+@pytest.mark.parametrize("what", [*READS, ("delete", CLAIMS), ("update", LEASES)], ids=lambda what: f"{what[0]} {what[1].plural}")
+def test_one_that_goes_on_after_another_has_taken_its_turn_does_nothing_twice(what: tuple[str, Resource]) -> None:
+    """Both believe to have the turn for a moment."""
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await about_to_lose(bench)
+        pause = Pause(bench, what, 1800.0, registers=False)
+        pause.on_the_way()
+        await wait(bench, 4000)
+        assert pause.done
+        volume, claim = sorted(await told(bench), reverse=True)
+        assert (claim, volume[:4]) == ("data-db-0", "pvc-")
+        assert await there(bench, CLAIMS) == await there(bench, VOLUMES) == []
+        assert await holder(bench)
+
+    play(story, seen, args=CLEANING)
+    assert len(seen.of("delete", CLAIMS)) <= 2, "one of them refused, for it is not what was judged"
