@@ -19,6 +19,7 @@ from sidecar.drain.node_loss import report
 from sidecar.drain.node_loss.evidence import Evidence, Gone, is_announced
 from sidecar.drain.node_loss.remains import Remain, RemainsView, Step, remains
 from sidecar.drain.node_loss.report_io import Reports
+from sidecar.drain.node_loss.spoken import No, Yes
 from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import ClaimThere, LostVolume, volume_of
@@ -138,7 +139,7 @@ class Cleanup:
 
     async def _is_lost(self, loss: Gone) -> bool:
         """Right before an effect."""
-        return await self._is_acknowledged(loss) and await self._is_gone(loss)
+        return await self._is_still_said(loss) and await self._is_gone(loss)
 
     async def _is_gone(self, loss: Gone) -> bool:
         """By the API server's own word of this moment. A kubelet makes the Node before the CSINode, so the Node has the last word."""
@@ -155,12 +156,11 @@ class Cleanup:
         ]
         return is_announced(loss.machine, found)
 
-    async def _is_acknowledged(self, loss: Gone) -> bool:
-        """Where that is the evidence. A person stops what goes on by taking the word back."""
+    async def _is_still_said(self, loss: Gone) -> bool:
+        """A person stops what goes on by taking the word back, or, whatever was announced, by saying no."""
         machine = loss.machine
-        if loss.evidence is not Evidence.ACKNOWLEDGED:
-            return True
-        return report.acknowledged(await self._reports.find(machine.node), Suspect(machine.node, machine.uid), doubt=loss.doubt)
+        said = report.said(await self._reports.find(machine.node), Suspect(machine.node, machine.uid), doubt=loss.doubt)
+        return isinstance(said, Yes) if loss.evidence is Evidence.ACKNOWLEDGED else not isinstance(said, No)
 
     async def _judged(self, view: RemainsView, item: Remain) -> tuple[Remain, LostVolume] | None:
         """Anew, with its volume; None: it is not as it was."""

@@ -209,8 +209,10 @@ class NodeLoss:
         return bool(new)
 
     def _is_acknowledged(self, stored: Json | None, suspect: Suspect) -> bool:
-        doubt = gap.doubt(self._gap, missed_since=report.since(stored, suspect, now=self._wall()))
-        return report.acknowledged(stored, suspect, doubt=doubt)
+        return report.acknowledged(stored, suspect, doubt=self._doubt(stored, suspect))
+
+    def _doubt(self, stored: Json | None, suspect: Suspect) -> str:
+        return gap.doubt(self._gap, missed_since=report.since(stored, suspect, now=self._wall()))
 
     async def _look_at_volumes(self, there: Mapping[str, str]) -> tuple[list[str], float]:
         """What failed, and in how many seconds there is more to do."""
@@ -315,7 +317,7 @@ class NodeLoss:
         return min(again, turn.HOLDER_EVERY) if stored is None or report.has_owner(stored) else again
 
     async def _verdict(self, suspect: Suspect, volumes: tuple[LostVolume, ...], stored: Json | None) -> Verdict:
-        since = report.since(stored, suspect, now=self._wall())
+        doubt = self._doubt(stored, suspect)
         return judge(
             LossView(
                 node=suspect.node,
@@ -323,9 +325,9 @@ class NodeLoss:
                 node_uid=await self._surroundings.node_uid(suspect.node),
                 has_csi_node=await self._surroundings.has_csi_node(suspect.node),
                 leaving=tuple(lost.leaving for lost in volumes),
-                acknowledged=self._is_acknowledged(stored, suspect),
-                missed_since=since,
-                doubt=gap.doubt(self._gap, missed_since=since),
+                spoken=report.said(stored, suspect, doubt=doubt),
+                missed_since=report.since(stored, suspect, now=self._wall()),
+                doubt=doubt,
             )
         )
 

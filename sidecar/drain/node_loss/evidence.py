@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
+from sidecar.drain.node_loss.spoken import No, Spoken, Yes
 from sidecar.frozen import frozen
 
 
@@ -44,12 +45,12 @@ class LossView:
     has_csi_node: bool | Unread
     leaving: Collection[str]
     """What each of its volumes says as `names.LEAVING`; empty for one that says nothing."""
-    acknowledged: bool
-    """A person has acknowledged the loss of this very machine."""
+    spoken: Spoken
+    """What a person has said on the report on this very machine."""
     missed_since: float
     """Since when it is missed."""
     doubt: str = ""
-    """As `gap.doubt`: until when nobody had looked. What volumes say may be older than that; `acknowledged` is not."""
+    """As `gap.doubt`: until when nobody had looked. What volumes say may be older than that; `spoken` is not."""
 
 
 @frozen
@@ -120,7 +121,9 @@ def _there(view: LossView) -> NotGone | None:
 
 def _gone(view: LossView, machine: Machine) -> Gone:
     nothing = f"there is neither a Node nor a CSINode {view.node}"
-    if view.acknowledged:
+    if isinstance(view.spoken, No):
+        return Gone(machine, Evidence.NONE, view.missed_since, f"{nothing}, and {view.spoken.why}", view.doubt)
+    if isinstance(view.spoken, Yes):
         return Gone(machine, Evidence.ACKNOWLEDGED, view.missed_since, f"{nothing}, and its report is acknowledged", view.doubt)
     if view.doubt:
         why = (

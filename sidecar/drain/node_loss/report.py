@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
+from sidecar.drain.node_loss.spoken import Nothing, Spoken, Yes, spoken
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
 from sidecar.drain.publish.report import SCHEMA
@@ -61,12 +62,17 @@ def suspect_of(report: Json) -> Suspect | None:
     return Suspect(text(mapping(report, "spec"), "nodeName"), text(status_of(report), "nodeUID")) if gone_of(report) else None
 
 
-def acknowledged(report: Json | None, suspect: Suspect, *, doubt: str = "") -> bool:
-    """A person has said so on the report on this very machine, after it was written. What was said before is taken off: `head_patch`.
+def said(report: Json | None, suspect: Suspect, *, doubt: str = "") -> Spoken:
+    """By a person, on the report on this very machine, after it was written. What was said before is taken off: `head_patch`.
     `doubt`: as `evidence.Gone.doubt`."""
-    if not suspect.uid or report is None or not is_about(report, suspect) or has_owner(report) or _is_doubted(report, doubt):
-        return False
-    return bool(text(_notes(report), names.ACKNOWLEDGED).strip())
+    machine = suspect.machine
+    if machine is None or report is None or not is_about(report, suspect) or has_owner(report) or _is_doubted(report, doubt):
+        return Nothing()
+    return spoken(text(_notes(report), names.ACKNOWLEDGED), machine)
+
+
+def acknowledged(report: Json | None, suspect: Suspect, *, doubt: str = "") -> bool:
+    return isinstance(said(report, suspect, doubt=doubt), Yes)
 
 
 def _is_doubted(report: Json, doubt: str) -> bool:

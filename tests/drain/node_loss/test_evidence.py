@@ -7,10 +7,11 @@ import pytest
 
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.evidence import Evidence, Gone, LossView, NotGone, Unproven, Unread, judge
+from sidecar.drain.node_loss.spoken import No, Nothing, Yes
 
 N1 = Machine("n1", "uid-1")
 LEAVING = "n1/uid-1"
-GONE = LossView("n1", N1, node_uid="", has_csi_node=False, leaving=("",), acknowledged=False, missed_since=100.0)
+GONE = LossView("n1", N1, node_uid="", has_csi_node=False, leaving=("",), spoken=Nothing(), missed_since=100.0)
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,11 @@ GONE = LossView("n1", N1, node_uid="", has_csi_node=False, leaving=("",), acknow
         pytest.param({"leaving": ("n2/uid-1",)}, Evidence.NONE, id="announced for another node"),
         pytest.param({"leaving": ("n1",)}, Evidence.NONE, id="announced in garbage"),
         pytest.param({"leaving": (f"{LEAVING}\n",)}, Evidence.NONE, id="announced with a line break"),
-        pytest.param({"acknowledged": True}, Evidence.ACKNOWLEDGED, id="acknowledged"),
-        pytest.param({"acknowledged": True, "leaving": (LEAVING,)}, Evidence.ACKNOWLEDGED, id="both"),
+        pytest.param({"spoken": Yes()}, Evidence.ACKNOWLEDGED, id="acknowledged"),
+        pytest.param({"spoken": Yes(), "leaving": (LEAVING,)}, Evidence.ACKNOWLEDGED, id="both"),
+        pytest.param({"spoken": No("it says no"), "leaving": (LEAVING,)}, Evidence.NONE, id="announced, and a person says no"),
+        pytest.param({"doubt": "2026-01-01T00:00:00Z", "leaving": (LEAVING,)}, Evidence.NONE, id="announced in a backup"),
+        pytest.param({"doubt": "2026-01-01T00:00:00Z", "spoken": Yes()}, Evidence.ACKNOWLEDGED, id="acknowledged after a restore"),
     ],
 )
 def test_a_node_that_is_gone_and_who_says_that_its_disks_are_too(told: dict[str, Any], evidence: Evidence) -> None:
@@ -35,7 +39,7 @@ def test_a_node_that_is_gone_and_who_says_that_its_disks_are_too(told: dict[str,
     assert (found.machine, found.evidence, found.since) == (N1, evidence, 100.0)
 
 
-EVERYTHING_SPEAKS_FOR_IT = replace(GONE, leaving=(LEAVING,), acknowledged=True, missed_since=0.0)
+EVERYTHING_SPEAKS_FOR_IT = replace(GONE, leaving=(LEAVING,), spoken=Yes(), missed_since=0.0)
 
 
 @pytest.mark.parametrize(
