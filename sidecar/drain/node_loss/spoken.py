@@ -11,7 +11,7 @@ from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
 from sidecar.frozen import frozen
 
-_NO: Final = frozenset("0 cancel cancelled denied false keep n never no none not null off stop wait".split())
+_NO: Final = frozenset({"0", "cancel", "false", "keep", "never", "no", "none", "not", "null", "off", "stop", "wait"})
 """First words, whatever follows."""
 _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST_SHOWN: Final = 80
