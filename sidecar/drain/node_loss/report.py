@@ -62,6 +62,13 @@ def suspect_of(report: Json) -> Suspect | None:
     return Suspect(text(mapping(report, "spec"), "nodeName"), text(status_of(report), "nodeUID")) if gone_of(report) else None
 
 
+def whose(report: Json) -> tuple[str, str] | None:
+    """Which node it is on and by which driver; None: it does not say."""
+    spec = mapping(report, "spec")
+    node, driver = text(spec, "nodeName"), text(spec, "driver")
+    return (node, driver) if node and driver else None
+
+
 def said(report: Json | None, suspect: Suspect, *, doubt: str = "") -> Spoken:
     """By a person, on the report on this very machine, after it was written. What was said before is taken off: `head_patch`.
     `doubt`: as `evidence.Gone.doubt`."""

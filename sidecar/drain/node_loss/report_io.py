@@ -9,6 +9,7 @@ from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.turn import selector
 from sidecar.drain.publish.report import status_patch
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, KubeApi, find, records
+from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -26,7 +27,15 @@ class Reports:
         return {about: obj async for obj in found if (about := report.suspect_of(obj)) is not None and self._is_ours(obj)}
 
     async def find(self, node: str) -> Json | None:
-        return await find(self._kube, DRAIN_REPORTS, names.drain_report(node, self._driver))
+        """The name may also be that of another node by a driver with a longer or shorter name: that report is its own sidecar's."""
+        name = names.drain_report(node, self._driver)
+        found = await find(self._kube, DRAIN_REPORTS, name)
+        of = report.whose(found) if found is not None else None
+        if of is not None and of != (node, self._driver):
+            raise ApiError(
+                f"the report {name} is that of driver {of[1]} on node {of[0]}, so node {node} has none, and nothing of it is touched"
+            )
+        return found
 
     async def write(self, suspect: Suspect, status: Json, stored: Json | None, *, doubt: str = "") -> None:
         """`doubt`: as `evidence.Gone.doubt`."""
