@@ -78,7 +78,8 @@ class Notes:
         """By uid of a volume whose note was refused: until when it is left alone."""
         self._in_a_row = 0
         self._written: dict[str, str] = {}
-        """By uid: the version of a volume that has been written over, or that is not the newest. No watch need have shown that yet."""
+        """By uid: the version of a volume that has been written over, or that is not the newest, until a watch shows another: after a
+        restore from a backup the API server may have that very version again."""
         self._known: dict[str, tuple[float, bool]] = {}
         """By name of another node: until when it counts whether it exists."""
         self._left: frozenset[str] = frozenset()
@@ -165,8 +166,8 @@ class Notes:
         watched = self._watched.volumes.values()
         known = {volume.uid for volume in watched}
         found = [*watched, *(volume for volume in self._watched.listed().volumes if volume.uid not in known)]
-        there = {volume.uid for volume in found}
-        self._written = {uid: version for uid, version in self._written.items() if uid in there}
+        there = {volume.uid: volume.resource_version for volume in found}
+        self._written = {uid: version for uid, version in self._written.items() if there.get(uid) == version}
         self._refused = {uid: until for uid, until in self._refused.items() if uid in there and until > self._clock()}
         return found
 

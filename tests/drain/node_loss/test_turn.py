@@ -143,3 +143,22 @@ def test_a_thousand_nodes_at_rest_ask_for_less_than_three_things_a_second() -> N
     assert api.asked["list csinodes"] == pytest.approx(seconds / turn.HOLDER_EVERY, abs=2), "one looks for all"
     assert api.asked["list persistentvolumes"] == pytest.approx(seconds / turn.VOLUMES_EVERY, abs=1)
     assert api.asked["get nodes"] == 0
+
+
+def test_two_processes_of_one_node_do_not_keep_each_other_from_looking() -> None:
+    """As where a roll starts the new pod before the old one ends: both are the same holder."""
+    api = Counting(nodes=3, volumes=10)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        tools = doors.tools(api, clock=loop.time, wall=loop.time)
+        own = Node.of({"metadata": {"name": "n0", "uid": "uid-0"}})
+        settings = Settings(own.name, DRIVER, "kube-system", "v0", judges=True, follows_loss=True)
+        both = [NodeLoss(tools, settings, own_node=lambda: own, attaches=False) for _ in range(2)]
+        for _ in range(60):
+            for each in both:
+                await each.turn()
+            await asyncio.sleep(turn.HOLDER_EVERY)
+
+    run_virtual(main())
+    assert api.asked["list csinodes"] >= 60, "every minute one of them looks"
