@@ -29,7 +29,7 @@ from tests.harness.drain.node_loss import (
 from tests.harness.drain.simulated import Json, node_of, wait
 
 ACK: Json = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
-LONG = gap.LONGEST + 900.0
+LONG = gap.LONGEST + 60.0
 
 
 async def back_with_its_disks(bench: NotebookWorld, node: Json, csi_node: Json) -> None:
@@ -78,7 +78,7 @@ def test_what_a_backup_says_of_a_machine_is_no_evidence(case: dict[str, Any]) ->
 
     async def story(bench: NotebookWorld) -> None:
         found = await returned_then_restored(bench, **case)
-        await wait(bench, 2400)
+        await wait(bench, 1000)
         assert await what_is_there(bench) == (1, 1)
         told = await gone(bench)
         assert told["evidence"] == "None"
@@ -95,7 +95,7 @@ def test_what_a_backup_says_of_a_machine_is_no_evidence(case: dict[str, Any]) ->
 def test_who_acknowledges_after_the_restore_is_believed(case: dict[str, Any]) -> None:
     async def story(bench: NotebookWorld) -> None:
         await returned_then_restored(bench, **case)
-        await wait(bench, 2400)
+        await wait(bench, 1000)
         stored = await report(bench)
         assert stored is not None
         assert names.ACKNOWLEDGED not in stored["metadata"]["annotations"], "what was said before is taken off"
@@ -117,17 +117,19 @@ def test_it_is_known_also_where_the_lease_goes_with_a_node_that_is_no_more() -> 
         await bench.you.delete(NODES, had_it)
         bench.cluster.collect_garbage()
         assert names.node_loss(DRIVER) not in await there(bench, LEASES)
-        await wait(bench, 2400)
+        await wait(bench, 1000)
         assert await what_is_there(bench) == (1, 1)
         assert "restored from a backup" in (await gone(bench))["message"]
 
     play(story, args=CLEANING)
 
 
-def test_what_is_lost_after_that_is_cleared_away_as_ever() -> None:
+def test_what_is_lost_after_that_is_cleared_away_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gap, "SETTLING", 900.0)
+
     async def story(bench: NotebookWorld) -> None:
         found = await returned_then_restored(bench)
-        await wait(bench, 2400)
+        await wait(bench, 1000)
         await back_with_its_disks(bench, *found)
         await wait(bench, gap.SETTLING)
         await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
@@ -144,7 +146,7 @@ def test_a_guard_that_is_missing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 
     async def story(bench: NotebookWorld) -> None:
         await returned_then_restored(bench)
-        await wait(bench, 2400)
+        await wait(bench, 1000)
         assert await what_is_there(bench) == (0, 0)
 
     play(story, args=CLEANING)
