@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import Json, OurDriver, all_of
+from hack.lib.programs import all_of
 from sidecar.model import names
-from tests.e2e.conftest import CLAIMS, NODES, PODS, VOLUMES, Cluster
-from tests.e2e.draining import EVENTS, REPORTS, STATEFUL_SETS, Ground, installed, stateful_set
-
-ALPHA = "alpha.example.com"
-LOOK = 90.0
+from tests.e2e.conftest import CLAIMS, PODS, VOLUMES, Cluster
+from tests.e2e.draining import EVENTS, REPORTS, STATEFUL_SETS, Ground, installed
+from tests.e2e.losing import ALPHA, LOOK, gone, lose
 
 
 @pytest.fixture(scope="module")
@@ -31,36 +29,6 @@ def ground(cluster: Cluster, rights: None, tmp_path: Path) -> Iterator[Ground]:
     for report in cluster.items(REPORTS):
         cluster.delete(REPORTS, report["metadata"]["name"])
     found.clean()
-
-
-def gone(cluster: Cluster) -> Json:
-    name = names.drain_report("n1", ALPHA)
-    return dict(cluster.get(REPORTS, name).get("status", {}).get("gone") or {}) if cluster.exists(REPORTS, name) else {}
-
-
-def notes_of(cluster: Cluster) -> list[str | None]:
-    """Of the only volume: where it lies, and whether that machine leaves."""
-    (volume,) = cluster.items(VOLUMES)
-    notes = volume["metadata"].get("annotations") or {}
-    return [notes.get(names.LIES_ON), notes.get(names.LEAVING)]
-
-
-def lose(ground: Ground, driver: OurDriver, *args: str, announced: bool) -> None:
-    """n1 has the only replica; its sidecar ends, and it is deleted with what garbage collection would take."""
-    cluster = ground.cluster
-    with ground.sidecar(driver, *args) as sidecar:
-        ground.node("n1", driver)
-        sidecar.until_ready()
-        cluster.create(STATEFUL_SETS, stateful_set("db", driver, 1))
-        until(lambda: cluster.phase(PODS, "db-0") == "Running", "db-0 runs", seconds=60)
-        machine = f"n1/{ground.get('n1')['metadata']['uid']}"
-        if announced:
-            ground.taint("n1")
-        noted = [machine, machine if announced else None]
-        until(lambda: notes_of(cluster) == noted, "the volume says where it lies, and whether that leaves", seconds=60)
-    cluster.plane.request("DELETE", f"{NODES}/n1")
-    cluster.plane.request("DELETE", "/apis/storage.k8s.io/v1/csinodes/n1")
-    cluster.plane.request("DELETE", f"{PODS}/db-0?gracePeriodSeconds=0")
 
 
 @pytest.mark.parametrize("announced", [True, False])

@@ -12,7 +12,7 @@ from sidecar.drain.node_loss import gap
 from sidecar.model import names
 from tests.e2e.conftest import CLAIMS, PODS, ROLE, Cluster
 from tests.e2e.draining import LEASES, REPORTS, Ground, installed
-from tests.e2e.test_node_loss import ALPHA, LOOK, gone, lose, notes_of
+from tests.e2e.losing import ALPHA, LOOK, gone, lose, notes_of
 
 CLEANING = ("--node-delete-policy=Cleanup", "--node-gone-after=20s")
 SECOND_LOOK = 80.0

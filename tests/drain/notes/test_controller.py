@@ -1,66 +1,18 @@
 """Notes on volumes, as processes write them: led step by step against a simulated API server."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import pytest
 
-from sidecar.drain.machine_mark import parse
 from sidecar.drain.notes.controller import Notes
 from sidecar.kube.api import MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.harness.drain import simulated
+from tests.harness.drain.notes import ARGS, Writes, apps, marks, play
 from tests.harness.drain.simulated import EVACUATE, all_of, change, node_of, wait, with_pod
-
-ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule")
-Marks = dict[str, tuple[str, str]]
-
-
-class Writes:
-    """Every patch of a volume by a sidecar, and what `refuse` answers."""
-
-    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None) -> None:
-        self.calls: list[str] = []
-        self.refuse = refuse
-
-    def __call__(self, call: Call) -> ApiError | None:
-        if call.resource != VOLUMES or call.verb != "patch":
-            return None
-        self.calls.append(call.name)
-        return self.refuse(call)
-
-
-def play(story: Callable[[NotebookWorld], Awaitable[None]], seen: Writes, *, args: tuple[str, ...] = ARGS) -> None:
-    simulated.play(story, args=args, refuse=seen)
-
-
-async def marks(bench: NotebookWorld) -> Marks:
-    """By claim: the nodes that its volume lies on and leaves with, both of which have to be machines of today."""
-    found = {}
-    for volume in await all_of(bench, VOLUMES):
-        notes = volume["metadata"].get("annotations") or {}
-        found[volume["spec"]["claimRef"]["name"]] = (
-            await of_today(bench, notes.get(names.LIES_ON)),
-            await of_today(bench, notes.get(names.LEAVING)),
-        )
-    return found
-
-
-async def of_today(bench: NotebookWorld, note: str | None) -> str:
-    if note is None:
-        return ""
-    machine = parse(note)
-    assert machine is not None, note
-    return machine.node if (await node_of(bench, machine.node))["metadata"]["uid"] == machine.uid else f"former {machine.node}"
-
-
-async def apps(bench: NotebookWorld, *wanted: str) -> None:
-    for number, node in enumerate(wanted):
-        await with_pod(bench, f"app-{number}", node=node)
 
 
 def test_each_node_notes_its_own_volumes_and_then_rests() -> None:
