@@ -143,6 +143,7 @@ class EmptyingDuty:
                 failures=self._pauses.failures,
                 slow=self._pauses.slow,
                 passed=self._pauses.passed,
+                late=self._pauses.late,
                 ours=self._settings.own_pods,
                 reprovisions=self._settings.reprovisions,
             )
@@ -205,6 +206,9 @@ class EmptyingDuty:
         now = self._clock()
         ends = [self._pauses.next_end(now)]
         match decision:
+            case decisions.Ask(again=True) | decisions.AskController(again=True):
+                # All have been asked about in vain, so this is as if one look had done that.
+                ends.append(self._pauses.until_replica(now))
             case decisions.Ask() | decisions.AskController():
                 ends.append(_GOES_ON_AFTER)
             case decisions.Hold(Hindrance.REPLICA_NOT_READY):

@@ -49,6 +49,8 @@ class EmptyingView:
     """Namespaces whose pods take so long to leave that they hold up no other namespace any more."""
     passed: Set[str] = frozenset()
     """Workloads that earlier looks have asked about in vain, while others were not asked about yet."""
+    late: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By uid of a pod that came after the first look: how many of those of its namespace have been evicted, and itself."""
     ours: Set[str] = frozenset()
     """Full names of this program's own pods."""
     reprovisions: bool = False
@@ -84,6 +86,8 @@ class Ask:
     passed: frozenset[str] = frozenset()
     waits: bool = False
     """As of `Evict`."""
+    again: bool = False
+    """So it was asked for in an earlier look, in vain, and so was everybody before."""
 
 
 @frozen
@@ -95,6 +99,8 @@ class AskController:
     pod: str
     why: str
     passed: frozenset[str] = frozenset()
+    again: bool = False
+    """As of `Ask`."""
 
     @property
     def workload(self) -> str:

@@ -34,6 +34,12 @@ class Pauses:
         """As `EmptyingView.failures`."""
         self.passed: frozenset[str] = frozenset()
         """As `EmptyingView.passed`."""
+        self.late: dict[str, int] = {}
+        """As `EmptyingView.late`."""
+        self._late_evicted: dict[str, int] = {}
+        """By namespace."""
+        self._first: frozenset[str] | None = None
+        """Uids of the pods of the first look."""
         self.waiting_evicted: dict[str, int] = {}
         """As `EmptyingView.waiting_evicted`."""
         self._unanswered: dict[str, tuple[str, float]] = {}
@@ -52,8 +58,11 @@ class Pauses:
 
     def see(self, pods: Iterable[Pod], *, now: float) -> None:
         """`pods` are those of the node, and those that wait for a node with a volume here. Who is gone has left."""
-        there = {pod.uid for pod in pods}
+        namespaces = {pod.uid: pod.namespace for pod in pods}
+        there = namespaces.keys()
         self._begun = now if self._begun is None else self._begun
+        self._first = frozenset(there) if self._first is None else self._first & there
+        self.late = {uid: 1 + self._late_evicted.get(of, 0) for uid, of in namespaces.items() if uid not in self._first}
         self._leaving = {uid: until for uid, until in self._leaving.items() if uid in there and now < until}
         self._paused = {uid: each for uid, each in self._paused.items() if uid in there}
         self.failures = {uid: count for uid, count in self.failures.items() if uid in there}
@@ -61,7 +70,13 @@ class Pauses:
 
     def decided(self, decision: Decision, *, now: float, patience: float) -> None:
         """Nobody waits longer than `patience` seconds on end for pods of another namespace to leave."""
-        self.passed = self.passed | decision.passed if isinstance(decision, Evict | Ask | AskController) else frozenset()
+        match decision:
+            case Ask(again=True) | AskController(again=True):
+                self.passed = decision.passed  # the next round has begun with these
+            case Evict() | Ask() | AskController():
+                self.passed |= decision.passed
+            case _:
+                self.passed = frozenset()
         if not isinstance(decision, Hold) or decision.hindrance is not Hindrance.POD_LEAVING:
             self._waited_since = {}
             return
@@ -86,6 +101,8 @@ class Pauses:
     def note(self, evicted: Evict, answer: Answer, *, now: float) -> None:
         uid = evicted.pod.uid
         if answer.result in (Result.EVICTED, Result.FAILED):
+            if uid in self.late:
+                self._late_evicted[evicted.pod.namespace] = self._late_evicted.get(evicted.pod.namespace, 0) + 1
             if evicted.waits:
                 self.waiting_evicted[evicted.workload] = self.waiting_evicted.get(evicted.workload, 0) + 1
             else:

@@ -186,7 +186,9 @@ def _first(candidates: Iterable[Candidate], holds: Sequence[Hold], view: Emptyin
     passed: set[str] = set()
     for each in sorted(candidates, key=lambda each: _turn(each, view)):
         decision = _among(each, view)
-        if not isinstance(decision, Hold):
+        if isinstance(decision, Ask | AskController):
+            return replace(decision, passed=frozenset(passed), again=each.workload in view.passed)
+        if isinstance(decision, Evict):
             return replace(decision, passed=frozenset(passed))
         waiting.append(decision)
         passed.add(each.workload)
@@ -198,9 +200,11 @@ def _turn(each: Candidate, view: EmptyingView) -> tuple[Any, ...]:
 
     Who waits for a node comes before who runs: with it nothing is taken away, and its workload may be waiting for it.
     """
-    pod = each.pod
-    last = view.failures.get(pod.uid, 0), pod.namespace in view.slow, each.workload in view.passed
-    return *last, not (each.waits and comes_first(pod, view)), not pod.ready, each.bytes, pod.full_name, pod.uid
+    pod, at_once = each.pod, each.waits and comes_first(each.pod, view)
+    # Whoever puts new pods here all the time may give each an owner of its own.
+    late = 0 if at_once else view.late.get(pod.uid, 0)
+    last = view.failures.get(pod.uid, 0), pod.namespace in view.slow, late, each.workload in view.passed
+    return *last, not at_once, not pod.ready, each.bytes, pod.full_name, pod.uid
 
 
 def _among(each: Candidate, view: EmptyingView) -> Evict | Ask | AskController | Hold:

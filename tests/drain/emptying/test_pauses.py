@@ -143,6 +143,23 @@ def test_workloads_that_had_to_wait_are_passed_until_all_were_asked_about() -> N
     assert pauses.passed == frozenset()
 
 
+def test_once_all_were_asked_about_in_vain_the_next_round_begins() -> None:
+    pauses = Pauses()
+    pauses.decided(Ask("c", "c/pod", "why", frozenset({"a/uid-a", "b/uid-b"})), now=0.0, patience=300.0)
+    pauses.decided(Ask("b", "b/pod", "why", frozenset({"c/uid-c"}), again=True), now=1.0, patience=300.0)
+    assert pauses.passed == {"c/uid-c"}
+
+
+def test_who_comes_after_the_first_look_is_late_and_later_with_each_such_pod_that_was_evicted() -> None:
+    pauses = Pauses()
+    pauses.see([samples.pod("a")], now=0.0)
+    pauses.see([samples.pod("a"), samples.pod("b")], now=1.0)
+    assert pauses.late == {samples.pod("b").uid: 1}
+    pauses.note(replace(EVICT, pod=May("apps", "b", samples.pod("b").uid)), EVICTED, now=1.0)
+    pauses.see([samples.pod("a"), samples.pod("c"), samples.pod("c", namespace="other")], now=2.0)
+    assert pauses.late == {samples.pod("c").uid: 2, samples.pod("c", namespace="other").uid: 1}
+
+
 def test_replicas_are_looked_for_soon_after_an_eviction_and_then_less_often() -> None:
     pauses = noted(EVICTED)
     waits = [pauses.until_replica(100.0 + after) for after in (0.0, 2.0, 20.0, 60.0, 1e6)]

@@ -314,7 +314,13 @@ def test_workloads_that_are_wholly_ready_come_first_then_the_fewest_bytes() -> N
 
 
 @pytest.mark.parametrize(
-    "changes", [{"failures": {"uid-apps-a-0": 1}}, {"slow": frozenset({"apps"})}, {"passed": frozenset({"apps/uid-a"})}]
+    "changes",
+    [
+        {"failures": {"uid-apps-a-0": 1}},
+        {"slow": frozenset({"apps"})},
+        {"passed": frozenset({"apps/uid-a"})},
+        {"late": {"uid-apps-a-0": 2, "uid-b-b-0": 1}},
+    ],
 )
 def test_who_holds_up_others_comes_last(changes: dict[str, Any]) -> None:
     pods = [evictable("a-0", owner=samples.owner(name="a")), evictable("b-0", namespace="b", ready=False, owner=samples.owner(name="b"))]
