@@ -1,6 +1,6 @@
 """Which pods' volumes are to be made anew, by what was judged: those with a volume here whose policy for retiring is Reprovision."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.pod_fates import counts_as_gone
@@ -34,11 +34,16 @@ def find(snapshot: Snapshot) -> tuple[Sequence[Candidate], Sequence[Refused]]:
     running = [pod for pod in snapshot.pods if not pod.ended and not counts_as_gone(pod, snapshot)]
     items = classify(snapshot, running)
     pods = {pod.uid: pod for item in items if _is_asked_for(item) for pod in item.use.everybody if pod.node in ("", snapshot.node_name)}
+    # Thousands of pods may name thousands of claims.
+    held: dict[str, list[LocalItem]] = {uid: [] for uid in pods}
+    for item in items:
+        for uid in {user.uid for user in item.use.everybody} if item.class_ is VolumeClass.IN_USE else ():
+            if uid in held:
+                held[uid].append(item)
     found: list[Candidate] = []
     refused: list[Refused] = []
     for pod in pods.values():
-        held = [item for item in items if item.class_ is VolumeClass.IN_USE and any(user.uid == pod.uid for user in item.use.everybody)]
-        each = _candidate(pod, held)
+        each = _candidate(pod, held[pod.uid])
         if isinstance(each, Refused):
             refused.append(each)
         else:
@@ -51,15 +56,16 @@ def _is_asked_for(item: LocalItem) -> bool:
     return item.class_ is VolumeClass.IN_USE and item.retire is not None and item.retire.policy is Policy.REPROVISION
 
 
-def _candidate(pod: Pod, held: Iterable[LocalItem]) -> Candidate | Refused:
-    held = tuple(held)
+def _candidate(pod: Pod, held: Sequence[LocalItem]) -> Candidate | Refused:
     if pod.owner is None or not is_supported(pod):
         kind = pod.owner.kind if pod.owner else "nobody"
         return Refused(pod.full_name, Hindrance.OWNER_NOT_SUPPORTED, f"{kind} controls it")
     if not pod.uid or not pod.owner.uid or any(item.object.kind != names.CLAIM or not item.object.uid for item in held):
         return Refused(pod.full_name, Hindrance.NOT_KNOWN, "one of its claims could not be read")
     claims = tuple(ClaimName(item.object.name, item.object.uid) for item in held)
-    if len(claims) > MOST_CLAIMS:
-        return Refused(pod.full_name, Hindrance.TOO_MANY_CLAIMS, f"it uses {len(claims)} claims, and at most {MOST_CLAIMS} are made anew")
+    # Each is read anew at every look, also those that are not made anew.
+    number = len({*pod.claims, *(claim.name for claim in claims)})
+    if number > MOST_CLAIMS:
+        return Refused(pod.full_name, Hindrance.TOO_MANY_CLAIMS, f"it uses {number} claims, and at most {MOST_CLAIMS} are made anew")
     target = Target(pod.namespace, pod.name, pod.uid, pod.owner.name, pod.owner.uid, claims)
     return Candidate(target, sum(item.bytes for item in held), pod.ready)

@@ -25,7 +25,7 @@ from sidecar.drain.reprovision.looks_io import Looks
 from sidecar.drain.reprovision.marks import is_marked_by
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.outlook import Looked
-from sidecar.drain.reprovision.patience import Conflicts, Turns
+from sidecar.drain.reprovision.patience import Conflicts, FairTurns, Turns
 from sidecar.drain.reprovision.record import Record, Target
 from sidecar.drain.reprovision.steps import Hold
 from sidecar.drain.rest import Rest
@@ -81,8 +81,12 @@ class ReprovisionDuty:
         self._looks = Looks(settings, tools, reading, memory)
         self._acts = Acts(settings, tools, reading, memory, self._writer, looks=self._looks, evictor=evictor, failed=self._failed)
         self._seen = SeenLeases()
-        self._candidates, self._last, self._others, self._marks = Turns(), Turns(), Turns(), Turns()
-        """Of candidates, of those that come last, of Leases that were passed, and of marks without a record."""
+        self._candidates, self._last = FairTurns(), FairTurns()
+        """Of candidates, and of those that come last."""
+        self._others, self._marks = Turns(), Turns()
+        """Of Leases that were passed, and of marks without a record."""
+        self._came_to_nothing_else = False
+        """The last pass had no time for anything but Leases that were passed."""
         self._conflicts = Conflicts()
         self._again = float("-inf")
         self._situation: object = None
@@ -169,9 +173,12 @@ class ReprovisionDuty:
             told.append(await self._step(picture, own[name], undone))
             if name not in self._memory.passed:
                 return told[-1]
-        for name in self._others.of(sorted(own.keys() & self._memory.passed), _MOST_PASSED):
+        # Those may take all the time that there is, again and again, so every second pass is for others then.
+        left, self._came_to_nothing_else = sorted(own.keys() & self._memory.passed), not self._came_to_nothing_else
+        for name in self._others.of(left, _MOST_PASSED) if self._came_to_nothing_else else ():
             with self._by_itself(name):
                 told.append(await self._step(picture, own[name], undone))
+        self._came_to_nothing_else = False
         await self._sweep(picture)
         if goes_on:
             told.append(await self._begin(picture, stored))
@@ -233,8 +240,10 @@ class ReprovisionDuty:
         """Those of a namespace in which one was passed come after all others: no tenant has everybody wait again and again."""
         passed = (of for name, of in (self._memory.own or {}).items() if name in self._memory.passed)
         troubled = {of.target.namespace for of in passed if of is not None}
-        yield from self._candidates.of([each for each in found if each.target.namespace not in troubled], _MOST_CANDIDATES)
-        yield from self._last.of([each for each in found if each.target.namespace in troubled], 1)
+        calm = [each for each in found if each.target.namespace not in troubled]
+        yield from self._candidates.of(calm, _MOST_CANDIDATES, namespace=lambda each: each.target.namespace)
+        others = [each for each in found if each.target.namespace in troubled]
+        yield from self._last.of(others, 1, namespace=lambda each: each.target.namespace)
 
     async def _try(self, picture: Picture, each: Candidate, stored: Mapping[str, Lease]) -> Told:
         target = each.target

@@ -1,6 +1,6 @@
 """What this process remembers so that nobody holds up others for ever: whose turn it is, and for how long pods have been leaving."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -23,6 +23,29 @@ class Turns:
     def restart(self) -> None:
         """The order of the items counts again."""
         self._first = 0
+
+
+class FairTurns:
+    """As `Turns`, but namespaces have their turns, and in each its items have theirs: who has thousands waits for them alone."""
+
+    def __init__(self) -> None:
+        self._namespaces = Turns()
+        self._within: dict[str, Turns] = {}
+
+    def of(self, items: Sequence[T], most: int, *, namespace: Callable[[T], str]) -> Iterator[T]:
+        groups: dict[str, list[T]] = {}
+        for item in items:
+            groups.setdefault(namespace(item), []).append(item)
+        self._within = {name: turns for name, turns in self._within.items() if name in groups}
+        left = {name: len(group) for name, group in groups.items()}
+        for _ in range(min(most, len(items))):
+            name = next(name for name in self._namespaces.of([*groups], len(groups)) if left[name])
+            left[name] -= 1
+            yield from self._within.setdefault(name, Turns()).of(groups[name], 1)
+
+    def restart(self) -> None:
+        """The order of the items counts again."""
+        self._namespaces, self._within = Turns(), {}
 
 
 class Leavers:

@@ -1,6 +1,6 @@
 """What keeps one replica, one pod or one namespace from holding up all others for ever."""
 
-from sidecar.drain.reprovision.patience import Conflicts, Leavers, Turns
+from sidecar.drain.reprovision.patience import Conflicts, FairTurns, Leavers, Turns
 
 
 def test_whoever_was_looked_at_comes_last_also_if_the_look_came_to_nothing() -> None:
@@ -10,6 +10,20 @@ def test_whoever_was_looked_at_comes_last_also_if_the_look_came_to_nothing() -> 
     assert list(turns.of("", 3)) == []
     turns.restart()
     assert next(turns.of("abc", 2)) == "a"
+
+
+def test_namespaces_have_their_turns_and_in_each_its_items_have_theirs() -> None:
+    turns = FairTurns()
+    items = ["a1", "a2", "a3", "b1"]
+
+    def of(most: int, among: list[str] = items) -> list[str]:
+        return list(turns.of(among, most, namespace=lambda item: item[0]))
+
+    assert [of(1) for _ in range(5)] == [["a1"], ["b1"], ["a2"], ["b1"], ["a3"]]
+    assert sorted(of(9)) == items, "each of them once"
+    turns.restart()
+    assert of(3) == ["a1", "b1", "a2"]
+    assert of(3, []) == []
 
 
 def test_a_pod_is_slow_that_has_been_seen_leaving_all_the_time() -> None:

@@ -1,0 +1,171 @@
+"""What a tenant with thousands of objects, or with pods that come again and again, does to the emptying of a node that others use too."""
+
+import asyncio
+import contextlib
+import time
+from typing import Any, Final
+
+import pytest
+
+from sidecar.drain.reprovision import candidates
+from sidecar.drain.reprovision.facts import Facts
+from sidecar.drain.reprovision.facts_io import Reading
+from sidecar.drain.reprovision.record import MOST_CLAIMS, Target
+from sidecar.drain.vocabulary import Hindrance
+from sidecar.kube.api import NAMESPACES, PODS, STATEFUL_SETS
+from sidecar.kube.errors import ApiError
+from sidecar.simulation.cluster import Call
+from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from tests.drain.reprovision.scenes import TAINTED
+from tests.harness.drain import emptying, samples, simulated
+from tests.harness.drain.emptying import Evictions, owner, run
+from tests.harness.drain.reprovision import ANEW, NODES_THERE, Seen, Workload, evacuate, places, unready
+from tests.harness.drain.simulated import EVACUATE, change, wait
+
+TENANT: Final = "a-tenant"
+
+
+async def a_set(bench: NotebookWorld, name: str, namespace: str, *, replicas: int = 2) -> dict[str, Any]:
+    """As the owner of pods."""
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+    spec = {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}
+    made = await bench.you.create(STATEFUL_SETS, {"metadata": {"name": name}, "spec": spec}, namespace=namespace)
+    return owner(name, made["metadata"]["uid"])
+
+
+def test_many_sets_that_lack_a_pod_keep_no_other_one_here_and_are_asked_about_now_and_then() -> None:
+    """More than one look asks about; the other tenant's set is ready only when all have been asked about."""
+    requests: list[Call] = []
+
+    def count(call: Call) -> ApiError | None:
+        requests.append(call) if call.verb != "watch" else None
+        return None
+
+    seen = Evictions(count)
+
+    async def story(bench: NotebookWorld) -> None:
+        for namespace in (TENANT, "well"):
+            await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
+        for number in range(40):
+            await run(bench, f"s-{number:02}-0", namespace=TENANT, of=await a_set(bench, f"s-{number:02}", TENANT))
+        of = await a_set(bench, "db", "well")
+        await run(bench, "z-0", namespace="well", of=of)
+        await run(bench, "z-1", namespace="well", of=of, nodeName="n1")
+        await wait(bench, 20)
+        await unready(bench, "z-1", namespace="well")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        requests.clear()
+        await wait(bench, 60)
+        assert seen.calls == []
+        assert len(requests) < 180
+        await unready(bench, "z-1", False, namespace="well")
+        await wait(bench, 100)
+        assert seen.calls == ["z-0"]
+
+    emptying.play(story, seen)
+
+
+def test_a_tenant_who_puts_new_pods_here_all_the_time_under_new_owners_keeps_no_other_one_here() -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        for number in range(3):
+            await run(bench, f"z-{number}", namespace="well")
+
+        async def again() -> None:
+            number = 0
+            while True:
+                found = (await bench.you.list_page(PODS, namespace=TENANT)).items
+                for _ in range(3 - len([pod for pod in found if "deletionTimestamp" not in pod["metadata"]])):
+                    await run(bench, f"a-{number}", namespace=TENANT, of=owner(f"a-{number}", kind="ConfigMap"))
+                    number += 1
+                await asyncio.sleep(0.2)
+
+        bench.spawn(again())
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+
+    emptying.play(story, seen)
+    assert {"z-0", "z-1", "z-2"} <= set(seen.calls[:7]), "three were there before"
+
+
+def test_many_pods_that_wait_with_one_claim_keep_no_other_replica_here() -> None:
+    """Each of them is one that may be made anew, and three of all are looked at in 20 seconds."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld) -> None:
+        await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
+        db, aa = Workload(bench), Workload(bench, name="aa", namespace=TENANT)
+        await db.begin()
+        await aa.begin()
+        await wait(bench, 70)
+        aa.stop()
+        await bench.you.delete(PODS, "aa-0", namespace=TENANT)
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-aa-0"}}]
+        spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": emptying.NOWHERE}
+        for number in range(60):
+            meta = {"name": f"aa-{number + 10}", "ownerReferences": [owner("aa", aa.uid)]}
+            await bench.you.create(PODS, {"metadata": meta, "spec": spec}, namespace=TENANT)
+        await unready(bench, "db-2")
+        await evacuate(bench, True, "aa")
+        await wait(bench, 60)
+        await unready(bench, "db-2", False)
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n3"
+
+    simulated.play(story, args=ANEW, refuse=seen, nodes=NODES_THERE)
+
+
+def test_a_replica_that_is_late_and_takes_long_to_read_keeps_no_other_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tenant makes thousands of pods once the sidecar has begun with it."""
+    facts, full = Reading.facts, list[bool]()
+
+    async def slow(self: Reading, target: Target, *, users: frozenset[str], **options: Any) -> Facts:
+        await asyncio.sleep(60.0 if full and target.namespace == TENANT else 0.0)
+        return await facts(self, target, users=users, **options)
+
+    monkeypatch.setattr(Reading, "facts", slow)
+    seen = Seen()
+
+    async def story(bench: NotebookWorld) -> None:
+        await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
+        for each in (Workload(bench), Workload(bench, name="aa", namespace=TENANT)):
+            await each.begin()
+        await wait(bench, 70)
+        seen.at("evict aa-0", lambda: full.append(True), after=True)
+        await evacuate(bench, True, "aa")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(400):
+                while (await places(bench)).get("db-0", "n0") == "n0":
+                    await wait(bench, 5)
+        assert (await places(bench))["db-0"] == "n3"
+        assert "delete data-aa-0" not in seen.did
+
+    simulated.play(story, args=(*ANEW, "--reprovision-ready-timeout=120s"), refuse=seen, nodes=NODES_THERE)
+
+
+def test_thousands_of_pods_that_name_the_same_claims_take_no_long_time() -> None:
+    """Nothing else is done by this process meanwhile."""
+    claims = tuple(samples.claim(f"c-{number}", policy="Reprovision", volume_name=f"pv-{number}") for number in range(MOST_CLAIMS))
+    volumes = tuple(samples.volume(f"pv-{number}", f"c-{number}") for number in range(MOST_CLAIMS))
+    pods = tuple(samples.pod(f"p-{number}", *(claim.name for claim in claims), node="") for number in range(2000))
+    snapshot = samples.snapshot(node=TAINTED, volumes=volumes, claims=claims, pods=(), claimants=pods)
+    begun = time.process_time()
+    assert len(candidates.find(snapshot)[0]) == len(pods)
+    assert time.process_time() - begun < 2.0
+
+
+def test_a_pod_that_names_thousands_of_claims_is_not_looked_at() -> None:
+    """Each of its claims would be read anew at every look, also those that are not here."""
+    names = [f"other-{number}" for number in range(MOST_CLAIMS)]
+    snapshot = samples.snapshot(
+        node=TAINTED,
+        volumes=(samples.volume("pv-0", "data"),),
+        claims=(samples.claim("data", policy="Reprovision", volume_name="pv-0"),),
+        pods=(),
+        claimants=(samples.pod("db-0", "data", *names, node=""),),
+    )
+    found, refused = candidates.find(snapshot)
+    assert (found, [each.hindrance for each in refused]) == ([], [Hindrance.TOO_MANY_CLAIMS])
