@@ -21,6 +21,11 @@ def first_few(names: Sequence[str], most: int = _SHOWN) -> str:
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
+def all_or_few(names: Sequence[str]) -> str:
+    """With `and` between them, where they are few."""
+    return " and ".join(names) if len(names) <= _SHOWN else first_few(names)
+
+
 def quoted(text: str) -> str:
     """What somebody wrote on an object, for a sentence about it."""
     return repr(text[:_LONGEST])

@@ -3,23 +3,29 @@
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from typing import Any, Final
 
 import pytest
 
-from sidecar.drain.reprovision import candidates
+from sidecar.drain.emptying import decisions, rules
+from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.reprovision import candidates, locks
 from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
+from sidecar.drain.reprovision.lock import Name
 from sidecar.drain.reprovision.record import MOST_CLAIMS, Target
+from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
+from sidecar.drain.wording import all_or_few
 from sidecar.kube.api import NAMESPACES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.drain.reprovision.scenes import TAINTED
-from tests.harness.drain import emptying, samples, simulated
+from tests.drain.reprovision.scenes import TAINTED, facts, view
+from tests.harness.drain import emptying, reprovision, samples, simulated
 from tests.harness.drain.emptying import Evictions, owner, run
-from tests.harness.drain.reprovision import ANEW, NODES_THERE, Seen, Workload, evacuate, places, unready
+from tests.harness.drain.reprovision import ANEW, NODES_THERE, Seen, evacuate, places, unready
 from tests.harness.drain.simulated import EVACUATE, change, wait
 
 TENANT: Final = "a-tenant"
@@ -97,7 +103,7 @@ def test_many_pods_that_wait_with_one_claim_keep_no_other_replica_here() -> None
 
     async def story(bench: NotebookWorld) -> None:
         await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
-        db, aa = Workload(bench), Workload(bench, name="aa", namespace=TENANT)
+        db, aa = reprovision.Workload(bench), reprovision.Workload(bench, name="aa", namespace=TENANT)
         await db.begin()
         await aa.begin()
         await wait(bench, 70)
@@ -120,18 +126,18 @@ def test_many_pods_that_wait_with_one_claim_keep_no_other_replica_here() -> None
 
 def test_a_replica_that_is_late_and_takes_long_to_read_keeps_no_other_one_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tenant makes thousands of pods once the sidecar has begun with it."""
-    facts, full = Reading.facts, list[bool]()
+    read, full = Reading.facts, list[bool]()
 
     async def slow(self: Reading, target: Target, *, users: frozenset[str], **options: Any) -> Facts:
         await asyncio.sleep(60.0 if full and target.namespace == TENANT else 0.0)
-        return await facts(self, target, users=users, **options)
+        return await read(self, target, users=users, **options)
 
     monkeypatch.setattr(Reading, "facts", slow)
     seen = Seen()
 
     async def story(bench: NotebookWorld) -> None:
         await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
-        for each in (Workload(bench), Workload(bench, name="aa", namespace=TENANT)):
+        for each in (reprovision.Workload(bench), reprovision.Workload(bench, name="aa", namespace=TENANT)):
             await each.begin()
         await wait(bench, 70)
         seen.at("evict aa-0", lambda: full.append(True), after=True)
@@ -155,6 +161,80 @@ def test_thousands_of_pods_that_name_the_same_claims_take_no_long_time() -> None
     begun = time.process_time()
     assert len(candidates.find(snapshot)[0]) == len(pods)
     assert time.process_time() - begun < 2.0
+
+
+TERM: Final = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+
+
+def of_template(terms: list[dict[str, Any]], *, claims: int = 1) -> Workload:
+    asked = [{"metadata": {"name": "data" if number == 0 else f"data-{number}"}, "spec": {}} for number in range(claims)]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"affinity": affinity}}
+    return Workload.of(
+        {"metadata": {"name": "db", "uid": "uid-db"}, "spec": {"replicas": 3, "template": template, "volumeClaimTemplates": asked}}
+    )
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        [TERM | {"topologyKey": f"zone-{number}"} for number in range(21)],
+        [TERM | {"namespaces": [f"of-{number}" for number in range(21)]}],
+        [TERM | {"topologyKey": f"zone-{number}", "namespaceSelector": {}} for number in range(3)],
+        [TERM | {"labelSelector": {"matchExpressions": [{"key": f"k-{number}", "operator": "DoesNotExist"} for number in range(401)]}}],
+        [TERM | {"labelSelector": {"matchExpressions": [{"key": "k", "operator": "NotIn", "values": [str(n) for n in range(400)]}]}}],
+    ],
+    ids=["terms", "namespaces", "all namespaces", "requirements", "values"],
+)
+def test_a_template_that_asks_for_thousands_of_things_is_not_looked_at(terms: list[dict[str, Any]]) -> None:
+    """Each term costs a list of pods, or a comparison with each pod, at every look."""
+    workload = of_template(terms)
+    assert workload.spread.apart == workload.spread.even == ()
+    shut = [lock for lock in locks.look(view(facts(workload=workload))) if lock.name is Name.PLACE]
+    assert [lock.refusal.hindrance for lock in shut if lock.refusal] == [Hindrance.NO_NODE_FITS]
+    assert of_template([TERM]).spread.apart
+
+
+def test_a_set_with_thousands_of_claim_templates_is_not_looked_at() -> None:
+    """For each its class would be read at every look."""
+    workload = of_template([TERM], claims=MOST_CLAIMS + 1)
+    assert workload.wishes == ()
+    shut = [lock for lock in locks.look(view(facts(workload=workload))) if lock.name is Name.MADE_AGAIN]
+    assert [lock.refusal.hindrance for lock in shut if lock.refusal] == [Hindrance.TOO_MANY_CLAIMS]
+    assert len(of_template([TERM], claims=MOST_CLAIMS).wishes) == MOST_CLAIMS
+
+
+def test_a_look_holds_budgets_and_volumes_against_pods_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it asks and decides again: with thousands of budgets each time takes seconds."""
+    looks: list[Snapshot] = []
+    look_at = rules.look_at
+
+    def counted(snapshot: Snapshot) -> decisions.Looked:
+        looks.append(snapshot)
+        return look_at(snapshot)
+
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
+        for number in range(8):
+            await run(bench, f"s-{number}-0", namespace=TENANT, of=await a_set(bench, f"s-{number}", TENANT))
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 2)
+        monkeypatch.setattr(rules, "look_at", counted)
+        await wait(bench, 60)
+
+    emptying.play(story, seen)
+    assert seen.calls == []
+    # The evacuation asks too whether somebody is left.
+    assert 0 < max(Counter(map(id, looks)).values()) <= 3
+
+
+@pytest.mark.parametrize("number", [2, 5000])
+def test_a_pod_that_thousands_of_budgets_select_is_told_in_few_words(number: int) -> None:
+    budgets = tuple(f"apps/budget-{each}" for each in range(number))
+    assert len(all_or_few(budgets)) < 200
 
 
 def test_a_pod_that_names_thousands_of_claims_is_not_looked_at() -> None:

@@ -52,7 +52,8 @@ _NODE: Final = "the Node, before an eviction"
 class _Answers:
     """What one look has asked for and heard: as in `EmptyingView`."""
 
-    def __init__(self) -> None:
+    def __init__(self, looked: decisions.Looked) -> None:
+        self.looked = looked
         self.peers: dict[str, tuple[Pod, ...]] = {}
         self.sizes: dict[str, int | None] = {}
         self.unread: dict[str, str] = {}
@@ -105,7 +106,7 @@ class EmptyingDuty:
         assert snapshot is not None
         waiting = (pod for pod in snapshot.claimants if not pod.node)
         self._pauses.see((*snapshot.pods, *waiting), now=self._clock())
-        answers = _Answers()
+        answers = _Answers(rules.look_at(snapshot))
         decision = self._decided(snapshot, answers)
         begun, questions = self._clock(), 0
         while questions < _MOST_QUESTIONS and self._clock() - begun < LONGEST_PASS / 2:
@@ -144,6 +145,7 @@ class EmptyingDuty:
                 slow=self._pauses.slow,
                 passed=self._pauses.passed,
                 late=self._pauses.late,
+                looked=answers.looked,
                 ours=self._settings.own_pods,
                 reprovisions=self._settings.reprovisions,
             )

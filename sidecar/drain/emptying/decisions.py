@@ -1,17 +1,26 @@
 """What the rules of emptying look at, and what they may decide: nouns alone."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from types import MappingProxyType
 
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.judgement.budgets import BudgetFindings
 from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.rules import May
 from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Owner
+
+
+@frozen
+class Looked:
+    """What follows from a snapshot alone. With thousands of pods and budgets that takes a while."""
+
+    users: Sequence[tuple[Pod, tuple[LocalItem, ...]]]
+    findings: BudgetFindings
 
 
 @frozen
@@ -51,6 +60,8 @@ class EmptyingView:
     """Workloads that earlier looks have asked about in vain, while others were not asked about yet."""
     late: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod that came after the first look: how many of those of its namespace have been evicted, and itself."""
+    looked: Looked | None = None
+    """Where it was worked out before: a look decides again after each answer."""
     ours: Set[str] = frozenset()
     """Full names of this program's own pods."""
     reprovisions: bool = False

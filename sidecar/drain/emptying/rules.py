@@ -10,7 +10,18 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Final
 
-from sidecar.drain.emptying.decisions import Ask, AskController, Candidate, Decision, EmptyingView, Evict, Finished, Hold, workload_of
+from sidecar.drain.emptying.decisions import (
+    Ask,
+    AskController,
+    Candidate,
+    Decision,
+    EmptyingView,
+    Evict,
+    Finished,
+    Hold,
+    Looked,
+    workload_of,
+)
 from sidecar.drain.emptying.replicas import not_ready, replicas_of, says_how_many, too_few
 from sidecar.drain.emptying.rivals import is_kept_apart
 from sidecar.drain.emptying.waiting import comes_first, decide_waiting, in_use_by_others, waiting_for
@@ -19,7 +30,7 @@ from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
 from sidecar.drain.judgement.pod_fates import is_bare, running
 from sidecar.drain.judgement.volumes import LocalItem, classify
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance, Intent, Policy, VolumeClass
-from sidecar.drain.wording import first_few
+from sidecar.drain.wording import all_or_few, first_few
 from sidecar.eviction.rules import MayNot, may_evict
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node, Pod, Taint
@@ -33,13 +44,13 @@ def decide(view: EmptyingView) -> Decision:
     if doubt := unsure(snapshot):
         return doubt
     assert node is not None
-    users = users_of(snapshot)
+    looked = view.looked or look_at(snapshot)
+    users, findings = looked.users, looked.findings
     for pod, _ in users:
         if _leaves(pod, view) and pod.namespace not in view.slow:
             return Hold(Hindrance.POD_LEAVING, pod.full_name, f"{pod.full_name} was asked to end, and is still there")
     holds: list[Hold] = []
     candidates: list[Candidate] = []
-    findings = check_budgets(snapshot.budgets or (), [pod for pod, _ in users], stranded=frozenset())
     for pod, held in users:
         may = may_evict(pod, node=snapshot.node_name, ours=view.ours)
         if isinstance(may, MayNot) or _leaves(pod, view):
@@ -93,6 +104,11 @@ def unsure(snapshot: Snapshot) -> Hold | None:
         return Hold(Hindrance.SOURCE_OFFLINE, "", "the node is not ready, so that nobody would report that a pod has ended")
     unknown = tuple(filter(None, (*sorted(set(snapshot.ignorance)), snapshot.not_listed)))
     return Hold(Hindrance.NOT_KNOWN, "", first_few(unknown)) if unknown else None
+
+
+def look_at(snapshot: Snapshot) -> Looked:
+    users = users_of(snapshot)
+    return Looked(users, check_budgets(snapshot.budgets or (), [pod for pod, _ in users], stranded=frozenset()))
 
 
 def users_of(snapshot: Snapshot) -> Sequence[tuple[Pod, tuple[LocalItem, ...]]]:
@@ -173,7 +189,7 @@ def _refused(pod: Pod, view: EmptyingView, findings: BudgetFindings) -> Hold | N
     if paused := _paused(pod, view):
         return paused
     if budgets := findings.conflicting(pod):
-        return Hold(Hindrance.TWO_BUDGETS, pod.full_name, f"selected by {' and '.join(budgets)}")
+        return Hold(Hindrance.TWO_BUDGETS, pod.full_name, f"selected by {all_or_few(budgets)}")
     if budget := findings.blocked.get(pod.full_name):
         return Hold(Hindrance.PDB_BLOCKED, pod.full_name, f"the budget is {budget}")
     if budget := findings.outdated.get(pod.full_name):

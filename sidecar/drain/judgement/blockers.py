@@ -15,7 +15,7 @@ from sidecar.drain.judgement.remedies import remedy_of
 from sidecar.drain.judgement.use import Use
 from sidecar.drain.judgement.volumes import LocalItem, ObjectName
 from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Intent, Policy, Reason, VolumeClass
-from sidecar.drain.wording import first_few
+from sidecar.drain.wording import all_or_few, first_few
 from sidecar.frozen import frozen
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Pod
@@ -86,7 +86,7 @@ def _unowned(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
 
 def _doubly_selected(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
     budgets = findings.conflicting(pod)
-    return f"selected by {' and '.join(budgets)}" if budgets else ""
+    return f"selected by {all_or_few(budgets)}" if budgets else ""
 
 
 def _forbidden_now(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:

@@ -76,6 +76,8 @@ def made_again(view: LocksView) -> Refusal | None:
     pod = view.pod
     if pod is not None and (pod.owner is None or pod.owner.uid != workload.uid):
         return Refusal(Hindrance.OWNER_NOT_SUPPORTED, f"{pod.full_name} is not the StatefulSet's")
+    if workload.excess:
+        return Refusal(Hindrance.TOO_MANY_CLAIMS, f"StatefulSet {target.workload}: {workload.excess}")
     made = workload.claims_of(target.pod)
     for name, found in view.claims:
         if found is not None and found.of_pod:

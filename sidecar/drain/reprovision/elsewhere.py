@@ -29,6 +29,8 @@ def place(view: LocksView) -> Refusal | None:
 def _beside_the_others(view: LocksView) -> Refusal | None:
     """Free space for what is here is not all: other volumes of the pod and other replicas keep it off nodes, and templates ask for more."""
     workload, facts, snapshot = view.facts.workload, view.facts, view.snapshot
+    if workload is not None and workload.spread.excess:
+        return Refusal(Hindrance.NO_NODE_FITS, f"StatefulSet {workload.name}: {workload.spread.excess}")
     if workload is None or snapshot.surroundings is None or snapshot.node is None:
         return None
     if why := made_anew.no_volume(view.target, facts):

@@ -15,6 +15,7 @@ from sidecar.drain.reprovision.lock import Check, Lock, LocksView, Name, Refusal
 from sidecar.drain.reprovision.order import makes_after, rollout_waits_for
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
+from sidecar.drain.wording import all_or_few
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 
@@ -119,7 +120,7 @@ def _budget(view: LocksView) -> Refusal | None:
         return None
     findings = check_budgets(view.facts.budgets, [pod], stranded=frozenset())
     if budgets := findings.conflicting(pod):
-        return Refusal(Hindrance.TWO_BUDGETS, f"selected by {' and '.join(budgets)}")
+        return Refusal(Hindrance.TWO_BUDGETS, f"selected by {all_or_few(budgets)}")
     if budget := findings.blocked.get(pod.full_name):
         return Refusal(Hindrance.PDB_BLOCKED, f"the budget is {budget}")
     if budget := findings.outdated.get(pod.full_name):

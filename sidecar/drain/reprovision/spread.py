@@ -21,6 +21,12 @@ from sidecar.model.topology import Requirement
 _MUST: Final = "DoNotSchedule"
 _MOST: Final = 3
 """Nodes that are told of."""
+_MOST_TERMS: Final = 20
+_MOST_WORDS: Final = 400
+_MOST_NAMESPACES: Final = 20
+"""For each its pods are read at every look."""
+_MOST_WIDE: Final = 2
+"""For each all pods of the cluster are read at every look."""
 
 _LONGEST_QUERY: Final = 2048
 """Characters. A selector in an object may be longer than servers and proxies take in a request's first line."""
@@ -92,17 +98,17 @@ class Spread:
 
     apart: tuple[Apart, ...] = ()
     even: tuple[Even, ...] = ()
+    excess: str = ""
+    """Why nothing of it is looked at: it asks for so much that each look would take long, or many requests. Empty: it is."""
 
     @classmethod
     def of(cls, template: Mapping[str, Any]) -> "Spread":
         spec = template.get("spec") or {}
         terms = ((spec.get("affinity") or {}).get("podAntiAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
-        return cls(
-            apart=tuple(_apart(term) for term in terms or ()),
-            even=tuple(
-                _even(item) for item in spec.get("topologySpreadConstraints") or () if item.get("whenUnsatisfiable", _MUST) == _MUST
-            ),
-        )
+        apart = tuple(_apart(term) for term in terms or ())
+        even = tuple(_even(item) for item in spec.get("topologySpreadConstraints") or () if item.get("whenUnsatisfiable", _MUST) == _MUST)
+        excess = _excess(apart, even)
+        return cls(excess=excess) if excess else cls(apart, even)
 
 
 @frozen
@@ -227,6 +233,20 @@ def _with(selector: Selector, labels: Mapping[str, str], *, alike: Iterable[str]
         return None
     more = [Requirement(key, "In", (labels[key],)) for key in alike if key in labels]
     return (*selector, *more, *(Requirement(key, "NotIn", (labels[key],)) for key in unlike if key in labels))
+
+
+def _excess(apart: tuple[Apart, ...], even: tuple[Even, ...]) -> str:
+    """Whoever may write a template may write a megabyte of it."""
+    selectors = [each.selector for each in apart] + [each.of_namespaces for each in apart] + [each.selector for each in even]
+    for number, most, what in (
+        (len(apart) + len(even), _MOST_TERMS, "terms of required anti-affinity and topology spread"),
+        (sum(1 + len(item.values) for selector in selectors for item in selector or ()), _MOST_WORDS, "words in the selectors of these"),
+        (sum(len(each.namespaces) for each in apart), _MOST_NAMESPACES, "namespaces that anti-affinity names"),
+        (sum(each.of_namespaces is not None for each in apart), _MOST_WIDE, "terms of anti-affinity that select namespaces"),
+    ):
+        if number > most:
+            return f"{number} {what} are more than the {most} that are looked at"
+    return ""
 
 
 def _apart(term: Mapping[str, Any]) -> Apart:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from sidecar.drain.reprovision.record import MOST_CLAIMS
 from sidecar.drain.reprovision.spread import Spread
 from sidecar.frozen import frozen
 from sidecar.model import names
@@ -40,6 +41,8 @@ class Workload:
     """How far they want to be from each other."""
     ordered: bool = False
     """A pod is made only once all before it are ready."""
+    excess: str = ""
+    """Why its claim templates are not looked at, and `templates` and `wishes` are empty: for each a class would be read at every look."""
     one_by_one: bool = False
     """Its rollout takes away one pod at a time, and waits until that is ready again."""
 
@@ -70,7 +73,8 @@ class Workload:
         meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         template = spec.get("template") or {}
         labels = (template.get("metadata") or {}).get("labels") or {}
-        wishes = tuple(_wish(item) for item in spec.get("volumeClaimTemplates") or ())
+        asked = spec.get("volumeClaimTemplates") or ()
+        wishes = tuple(_wish(item) for item in asked) if len(asked) <= MOST_CLAIMS else ()
         replicas = spec.get("replicas")
         return cls(
             uid=meta.get("uid", ""),
@@ -87,6 +91,7 @@ class Workload:
             one_by_one=_is_one_by_one(spec.get("updateStrategy") or {}),
             template=Pod.of({"metadata": {"name": meta["name"], "labels": labels}, "spec": template.get("spec") or {}}),
             spread=Spread.of(template),
+            excess=f"it has {len(asked)} claim templates, and at most {MOST_CLAIMS} are looked at" if len(asked) > MOST_CLAIMS else "",
         )
 
 
