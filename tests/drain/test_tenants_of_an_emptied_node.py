@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import pytest
@@ -18,10 +19,12 @@ from sidecar.drain.reprovision.record import MOST_CLAIMS, Target
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.drain.wording import all_or_few
-from sidecar.kube.api import NAMESPACES, PODS, STATEFUL_SETS
+from sidecar.kube.api import CLAIMS, NAMESPACES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError
+from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
 from tests.drain.reprovision.scenes import TAINTED, facts, view
 from tests.harness.drain import emptying, reprovision, samples, simulated
 from tests.harness.drain.emptying import Evictions, owner, run
@@ -152,6 +155,45 @@ def test_a_replica_that_is_late_and_takes_long_to_read_keeps_no_other_one_here(m
     simulated.play(story, args=(*ANEW, "--reprovision-ready-timeout=120s"), refuse=seen, nodes=NODES_THERE)
 
 
+async def waits_for_claims_that_nobody_makes(bench: NotebookWorld) -> None:
+    volumes = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"none-{number}"}} for number in range(500)]
+    spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "none"}], "volumes": volumes}
+    await bench.you.create(PODS, {"metadata": {"name": "a"}, "spec": spec, "status": {"phase": "Pending"}}, namespace=TENANT)
+
+
+async def claims_say_that_they_are_bound_here(bench: NotebookWorld) -> None:
+    for number in range(200):
+        notes = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
+        wish = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        body = {"metadata": {"name": f"c-{number}", "annotations": notes}, "spec": wish | {"volumeName": f"none-{number}"}}
+        await bench.you.create(CLAIMS, body, namespace=TENANT)
+
+
+@pytest.mark.parametrize("trouble", [waits_for_claims_that_nobody_makes, claims_say_that_they_are_bound_here])
+def test_claims_by_the_hundred_cost_few_requests(trouble: Callable[[NotebookWorld], Awaitable[None]]) -> None:
+    """At five requests a second, a look that asked for each of them would not be over before the next one."""
+    requests: list[Call] = []
+
+    def count(call: Call) -> ApiError | None:
+        requests.append(call) if call.verb != "watch" else None
+        return None
+
+    seen = Evictions(count)
+
+    async def story(bench: NotebookWorld) -> None:
+        await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
+        await trouble(bench)
+        await run(bench, "z-0", namespace="well")
+        await wait(bench, 20)
+        requests.clear()
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 130)
+
+    emptying.play(story, seen)
+    assert seen.calls == ["z-0"]
+    assert len(requests) < 100
+
+
 def test_thousands_of_pods_that_name_the_same_claims_take_no_long_time() -> None:
     """Nothing else is done by this process meanwhile."""
     claims = tuple(samples.claim(f"c-{number}", policy="Reprovision", volume_name=f"pv-{number}") for number in range(MOST_CLAIMS))
@@ -239,13 +281,13 @@ def test_a_pod_that_thousands_of_budgets_select_is_told_in_few_words(number: int
 
 def test_a_pod_that_names_thousands_of_claims_is_not_looked_at() -> None:
     """Each of its claims would be read anew at every look, also those that are not here."""
-    names = [f"other-{number}" for number in range(MOST_CLAIMS)]
+    others = [f"other-{number}" for number in range(MOST_CLAIMS)]
     snapshot = samples.snapshot(
         node=TAINTED,
         volumes=(samples.volume("pv-0", "data"),),
         claims=(samples.claim("data", policy="Reprovision", volume_name="pv-0"),),
         pods=(),
-        claimants=(samples.pod("db-0", "data", *names, node=""),),
+        claimants=(samples.pod("db-0", "data", *others, node=""),),
     )
     found, refused = candidates.find(snapshot)
     assert (found, [each.hindrance for each in refused]) == ([], [Hindrance.TOO_MANY_CLAIMS])

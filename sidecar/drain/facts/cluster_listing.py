@@ -10,7 +10,6 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
-from sidecar.drain.facts import unseen_volumes
 from sidecar.drain.facts.assembly import is_unseen, namespace_is_heeded, namespace_notes, policy_namespaces
 from sidecar.drain.facts.listed_cluster import ListedCluster, ListedNamespace, ListedReports, NodePicker
 from sidecar.drain.facts.listed_node import ListedNode
@@ -18,6 +17,7 @@ from sidecar.drain.facts.listed_volumes import VolumeSorting, mounted_claims, un
 from sidecar.drain.facts.listing_io import Lister
 from sidecar.drain.facts.slim_records import registration, stored, verdict_conditions, with_topology
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
+from sidecar.drain.facts.unseen_volumes import UnseenVolumes
 from sidecar.kube.api import (
     ATTACHMENTS,
     BUDGETS,
@@ -169,7 +169,7 @@ class ClusterListing:
             return claim if waits_here or claim.full_name in wanted else None
 
         found = await self._lister.all(CLAIMS, keep)
-        self._lister.ignorance += await unseen_volumes.ignorance_of(self._kube, unseen, forbidden={})
+        self._lister.ignorance += await UnseenVolumes(self._kube).ignorance_of(unseen, forbidden={})
         return found
 
     async def _pods(self, there: tuple[Pod, ...], held: Iterable[Volume]) -> tuple[Pod, ...]:

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sidecar.drain.facts import unseen_volumes
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.assembly import Facts, content_lies_here, is_unseen, namespace_is_heeded, namespace_notes, policy_namespaces
 from sidecar.drain.facts.claimants_io import Claimants
 from sidecar.drain.facts.driver_list import DriverList
-from sidecar.drain.facts.locations import VolumeLocator
+from sidecar.drain.facts.locations import VolumeLocator, maker_of
 from sidecar.drain.facts.mounts_io import MountedVolumes, Mounts
 from sidecar.drain.facts.other_nodes_io import OtherNodes
 from sidecar.drain.facts.renamed_snapshots_io import RenamedSnapshots
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
 from sidecar.drain.facts.snapshot_sources_io import SnapshotSources
+from sidecar.drain.facts.unseen_volumes import UnseenVolumes
 from sidecar.drain.facts.waiting_claims import WaitingClaims
 from sidecar.drain.facts.watched import (
     OpenClaims,
@@ -86,6 +86,9 @@ class Lookups:
         self._sources = SnapshotSources(kube, asking, settings.driver)
         self._renamed = RenamedSnapshots(kube, asking, driver=settings.driver, node=settings.node)
         self._waiting = WaitingClaims(clock=clock)
+        self._unseen = UnseenVolumes(kube, concerns=self._may_be_here, clock=clock)
+        self._me: Node | None = None
+        """As its driver labels it."""
         self._elsewhere: tuple[Pod, ...] = ()
         """Pods of other nodes that the last look found."""
         self.changes_in: float | None = None
@@ -148,7 +151,7 @@ class Lookups:
         held = placed.held
         of_unplaced = await self._claims_of_unplaced(placed.unplaced)
         fetched, namespaces, classes = await self.claims(held), await self.namespaces(held), await self.classes(held)
-        await self.unseen_volumes()
+        await self.unseen_volumes(node)
         await self.snapshots()
         unplaced = await self._unplaced(node, (*held, *placed.doubtful))
         renamed = await self._renamed.of(volume for volume in held if placed.locator.is_renamed(volume))
@@ -246,11 +249,21 @@ class Lookups:
             found |= {volume.name: claim} if claim is not None else {}
         return found
 
-    async def unseen_volumes(self) -> None:
+    async def unseen_volumes(self, node: Node | None = None) -> None:
         """A claim may name a volume of this node before the watch of volumes has shown it; without the volume too little would block."""
-        node, seen = self._settings.node, self._watched.volumes
-        claims = [claim for claim in self._watched.claims.by_index("node", node) if is_unseen(claim, node_name=node, seen=seen)]
-        self._asking.ignorance += await unseen_volumes.ignorance_of(self._kube, claims, forbidden=self._asking.forbidden)
+        name, seen = self._settings.node, self._watched.volumes
+        claims = [claim for claim in self._watched.claims.by_index("node", name) if is_unseen(claim, node_name=name, seen=seen)]
+        self._me = with_driver_labels(self._watched, node) if node else None
+        self._asking.ignorance += await self._unseen.ignorance_of(claims, forbidden=self._asking.forbidden)
+
+    def _may_be_here(self, claim: Claim, volume: Volume) -> bool:
+        """What its claim says of where it is proves nothing."""
+        me, maker = self._me, maker_of(volume)
+        if volume.driver != self._settings.driver or (volume.claim is not None and volume.claim.uid not in ("", claim.uid)):
+            return False
+        if maker or me is None or volume.affinity is None:
+            return maker in ("", self._settings.node)
+        return any(term.matches(me.name, me.labels) for term in volume.affinity)
 
     async def snapshots(self) -> None:
         """Snapshots that were installed later: a watch that found no such type is not started again."""

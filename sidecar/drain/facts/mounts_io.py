@@ -13,13 +13,17 @@ from sidecar.drain.facts import mounts_unknown
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.snapshot import CLAIM, unread_key
 from sidecar.frozen import frozen
-from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
+from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, records
 from sidecar.model.nodes import Pod
-from sidecar.model.objects import Claim, Volume
+from sidecar.model.objects import Claim, Json, Volume
 
 # Questions in one look at a node that nobody empties. A process that starts on a full node asks for many claims, and others need the
 # client's rate as well.
 _SOME: Final = 10
+# Claims of one namespace: of more of them a list costs less. A pod may name thousands that nobody makes, and each would be asked for
+# every minute.
+_MANY: Final = 50
+_WAITS: Final = "Pending"
 
 
 @frozen
@@ -93,6 +97,7 @@ class MountedVolumes:
     async def _ask_about(self, unknown: Mapping[tuple[str, str], Pod | None], *, observed: bool) -> tuple[tuple[Volume, ...], bool]:
         """Those of this driver, and whether all could be asked about. By uid of a pod and claim the pod, by name what is attached."""
         ours: dict[str, Volume] = {}
+        listed = await self._bound_in(unknown)
         unasked, unanswered = set[str](), dict[tuple[str, str], Pod]()
         for key, pod in sorted(unknown.items(), key=lambda item: item[0]):
             name = key[1]
@@ -102,7 +107,7 @@ class MountedVolumes:
                 unasked.add(name)
                 unanswered |= {} if pod is None else {key: pod}
                 continue
-            found = await (self._volume(name) if pod is None else self._volume_of(name, pod))
+            found = await (self._volume(name) if pod is None else self._volume_of(name, pod, listed.get(pod.namespace)))
             if pod is not None and self._is_open(name):
                 unanswered[key] = pod
             if found is not None and found.driver == self._driver:
@@ -135,21 +140,44 @@ class MountedVolumes:
                 left |= {name: found or volume} if found is not None or f"volume {name}" in self._asking.unread else {}
         return left
 
-    async def _volume_of(self, full_name: str, pod: Pod) -> Volume | None:
-        namespace, _, name = full_name.partition("/")
+    async def _bound_in(self, unknown: Mapping[tuple[str, str], Pod | None]) -> Mapping[str, Mapping[str, str]]:
+        """By namespace of which much is asked: by full name of each of its claims the volume that it is bound to, or nothing."""
+        wanted: dict[str, set[str]] = {}
+        for (_, name), pod in unknown.items():
+            if pod is not None:
+                wanted.setdefault(pod.namespace, set()).add(name)
+        found: dict[str, Mapping[str, str]] = {}
+        for namespace in sorted(namespace for namespace, claims in wanted.items() if len(claims) > _MANY):
+            listed = await self._asking.ask(f"claims of namespace {namespace}", lambda: self._listed(namespace))  # noqa: B023
+            found |= {} if listed is None else {namespace: listed}
+        return found
+
+    async def _listed(self, namespace: str) -> Mapping[str, str]:
+        def of(obj: Json) -> tuple[str, str]:
+            claim, waits = Claim.of(obj), (obj.get("status") or {}).get("phase") == _WAITS
+            return claim.full_name, "" if waits else claim.volume_name
+
+        return dict([each async for each in records(self._kube, CLAIMS, of, namespace=namespace)])
+
+    async def _volume_of(self, full_name: str, pod: Pod, listed: Mapping[str, str] | None) -> Volume | None:
         what = unread_key(CLAIM, full_name)
-        found = await self._asking.ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))
-        if found is None:
+        bound_to = listed.get(full_name) if listed is not None else await self._read(what, full_name)
+        if bound_to is None:
             self._doubt(what, mounts_unknown.claim_is_gone(full_name, pod), pod)
             return None
-        claim = Claim.of(found)
-        self._bound_to[full_name] = claim.volume_name
-        if not claim.volume_name:
+        self._bound_to[full_name] = bound_to
+        if not bound_to:
             return None  # nothing can be mounted yet
-        volume, about = await self._volume(claim.volume_name), f"volume {claim.volume_name}"
+        volume, about = await self._volume(bound_to), f"volume {bound_to}"
         if volume is None:
-            self._doubt(about, mounts_unknown.volume_is_gone(claim.volume_name, pod), pod)
+            self._doubt(about, mounts_unknown.volume_is_gone(bound_to, pod), pod)
         return volume
+
+    async def _read(self, what: str, claim: str) -> str | None:
+        """The volume that it is bound to; None: there is no such claim, or it could not be read."""
+        namespace, _, name = claim.partition("/")
+        found = await self._asking.ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))
+        return None if found is None else Claim.of(found).volume_name
 
     def _is_open(self, claim: str) -> bool:
         """What the claim is bound to could not be read, or whose volume that is."""

@@ -99,7 +99,8 @@ def test_a_namespace_that_is_gone_says_nothing_and_leaves_nothing_unknown() -> N
 
 
 @pytest.mark.parametrize(
-    ("answer", "unknown"), [({"metadata": {}}, 1), (NotFound("gone", status=404), 0), (Forbidden("no", status=403), 1)]
+    ("answer", "unknown"),
+    [(volume("pv-9", "n1", driver="d", claim="a"), 1), (NotFound("gone", status=404), 0), (Forbidden("no", status=403), 1)],
 )
 def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone(answer: Any, unknown: int) -> None:
     kube = Kube(answer)
@@ -109,6 +110,36 @@ def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone(ans
     assert len(room.ignorance) == unknown
     assert room.forbidden == ({"volume pv-9": "no"} if isinstance(answer, Forbidden) else {})
     assert kube.asked == [(VOLUMES.plural, "pv-9")]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        volume("pv-9", "n1", driver="other", claim="a"),
+        volume("pv-9", "n1", driver="d", claim="b"),
+        volume("pv-9", "n2", driver="d", claim="a"),
+    ],
+    ids=["of another driver", "of another claim", "on another node"],
+)
+def test_whoever_writes_a_claim_may_say_that_it_is_bound_here_to_any_volume_there_is(other: Json) -> None:
+    """Its owner would keep the node's verdict Unknown for ever."""
+    room, now = asker(kube := Kube(other), claims=(claim("a", selected="n1", volume_name="pv-9"),))
+    for _ in range(3):
+        room.begin()
+        asyncio.run(room.unseen_volumes(Node.of(node("n1"))))
+        assert room.ignorance == []
+    assert kube.asked == [(VOLUMES.plural, "pv-9")], "not at every look"
+    now[0] = 60.0
+    room.begin()
+    asyncio.run(room.unseen_volumes(Node.of(node("n1"))))
+    assert len(kube.asked) == 2
+
+
+def test_of_many_claims_that_name_volumes_which_do_not_exist_a_list_says_so() -> None:
+    room, _ = asker(kube := Kube({}), claims=tuple(claim(f"c-{n}", selected="n1", volume_name=f"none-{n}") for n in range(1000)))
+    room.begin()
+    asyncio.run(room.unseen_volumes())
+    assert (kube.asked, room.ignorance) == ([(VOLUMES.plural, "")], [])
 
 
 @pytest.mark.parametrize(
