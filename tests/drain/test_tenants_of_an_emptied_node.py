@@ -19,7 +19,7 @@ from sidecar.drain.reprovision.record import MOST_CLAIMS, Target
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.drain.wording import all_or_few
-from sidecar.kube.api import CLAIMS, NAMESPACES, PODS, STATEFUL_SETS
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
@@ -192,6 +192,38 @@ def test_claims_by_the_hundred_cost_few_requests(trouble: Callable[[NotebookWorl
     emptying.play(story, seen)
     assert seen.calls == ["z-0"]
     assert len(requests) < 100
+
+
+def test_pods_that_leave_one_after_the_other_without_end_keep_no_other_replica_here() -> None:
+    """Each for less than the five minutes that others wait for it, and the next one before it is gone."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld) -> None:
+        await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
+        await reprovision.Workload(bench).begin()
+        await wait(bench, 70)
+
+        async def leave(number: int) -> None:
+            await run(bench, f"a-{number}", namespace=TENANT, of=owner(f"a-{number}", kind="ConfigMap"), stays=True)
+            await wait(bench, 5)
+            await bench.you.delete(PODS, f"a-{number}", namespace=TENANT)
+            await wait(bench, 200)
+            await bench.you.patch(PODS, f"a-{number}", {"metadata": {"finalizers": None}}, namespace=TENANT, content_type=MERGE_PATCH)
+
+        async def again() -> None:
+            for number in range(20):
+                bench.spawn(leave(number))
+                await wait(bench, 150)
+
+        bench.spawn(again())
+        await wait(bench, 10)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert (await places(bench))["db-0"] == "n0"
+        await wait(bench, 250)
+        assert (await places(bench))["db-0"] == "n3"
+
+    simulated.play(story, args=ANEW, refuse=seen, nodes=NODES_THERE)
 
 
 def test_thousands_of_pods_that_name_the_same_claims_take_no_long_time() -> None:

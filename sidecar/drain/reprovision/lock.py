@@ -28,7 +28,7 @@ class LocksView:
     deleted: frozenset[str] = frozenset()
     """Names of claims of the pod that were deleted already. They are made again, and no part of `target` any more."""
     slow: frozenset[str] = frozenset()
-    """Full names of pods that have been leaving for so long that they hold up no other namespace any more."""
+    """Full names of leaving pods whose namespace has had others wait for so long that they hold up no other one any more."""
     alone: bool = False
     """The lease of the workload was another node's, which has not been heard of: fewer ready replicas than all others are not enough."""
 

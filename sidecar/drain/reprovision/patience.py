@@ -49,18 +49,26 @@ class FairTurns:
 
 
 class Leavers:
-    """Pods that are leaving the node, by full name, and since when they have been seen to. Times are of the monotonic clock."""
+    """Pods that are leaving the node, by full name, and since when one or another of their namespace has been. Times are of the monotonic
+    clock."""
 
     def __init__(self) -> None:
+        self._leaving: frozenset[str] = frozenset()
         self._since: dict[str, float] = {}
+        """By namespace."""
 
     def see(self, leaving: Iterable[str], *, now: float) -> None:
         """All of this moment."""
-        self._since = {pod: self._since.get(pod, now) for pod in leaving}
+        self._leaving = frozenset(leaving)
+        self._since = {namespace: self._since.get(namespace, now) for namespace in map(_namespace, self._leaving)}
 
     def slow(self, *, now: float, patience: float) -> frozenset[str]:
         """Those that hold up no other namespace any more."""
-        return frozenset(pod for pod, since in self._since.items() if now - since >= patience)
+        return frozenset(pod for pod in self._leaving if now - self._since[_namespace(pod)] >= patience)
+
+
+def _namespace(pod: str) -> str:
+    return pod.partition("/")[0]
 
 
 class Conflicts:

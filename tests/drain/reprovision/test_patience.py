@@ -26,13 +26,14 @@ def test_namespaces_have_their_turns_and_in_each_its_items_have_theirs() -> None
     assert of(3, []) == []
 
 
-def test_a_pod_is_slow_that_has_been_seen_leaving_all_the_time() -> None:
+def test_pods_are_slow_if_one_or_another_of_their_namespace_has_been_leaving_all_the_time() -> None:
     leavers = Leavers()
-    leavers.see(["a/one", "a/two"], now=0.0)
-    leavers.see(["a/one"], now=100.0)
-    leavers.see(["a/one", "a/two"], now=300.0)
-    assert leavers.slow(now=300.0, patience=300.0) == {"a/one"}
+    leavers.see(["a/one", "b/one"], now=0.0)
+    leavers.see(["a/one", "a/two"], now=100.0)
+    leavers.see(["a/two", "b/one"], now=300.0)
+    assert leavers.slow(now=300.0, patience=300.0) == {"a/two"}
     assert leavers.slow(now=299.0, patience=300.0) == set()
+    assert leavers.slow(now=600.0, patience=300.0) == {"a/two", "b/one"}
 
 
 def test_after_a_few_conflicts_in_a_row_nothing_is_tried_at_once() -> None:
