@@ -228,6 +228,36 @@ def test_a_peer_reports_on_a_node_that_is_gone_and_says_no_verdict(cluster: Secu
     assert code == 422 and "may not report on node n8" in said, "it says of nothing that it is gone"
 
 
+def test_the_report_of_a_former_node_becomes_the_one_on_its_loss(cluster: Secured) -> None:
+    """What a person had acknowledged of another machine is taken off before that."""
+    cluster.plane.request("POST", REPORTS, report("n7", labels={}, annotations={names.ACKNOWLEDGED: "me"}))
+    path = f"{REPORTS}/{names.drain_report('n7', DRIVER)}"
+    head = {"ownerReferences": None, "labels": {names.NODE_LOSS_FOR: DRIVER}, "annotations": {names.ACKNOWLEDGED: None}}
+    allowed(patch(path, {"metadata": head}), cluster.n1)
+
+
+def test_of_a_node_that_is_there_nobody_else_says_that_it_is_gone(cluster: Secured) -> None:
+    owner = {"apiVersion": "v1", "kind": names.NODE, "name": "n2", "uid": uid_of(cluster, "n2")}
+    refused = "says of no node that it is gone while there is a Node n2"
+    Abuse(create(REPORTS, report("n2")), refused).check(cluster, cluster.n1)
+    allowed(create(REPORTS, report("n2", ownerReferences=[owner])), cluster.n2)
+    cluster.plane.request("POST", REPORTS, report("n2"))
+    path = f"{REPORTS}/{names.drain_report('n2', DRIVER)}"
+    Abuse(patch(path, {"metadata": {"labels": {"example.com/x": "y"}}}), refused).check(cluster, cluster.n1)
+    gone = [{"op": "add", "path": "/status", "value": {"gone": {"evidence": "None"}}}]
+    Abuse(patch(f"{path}/status", gone, content_type=JSON_PATCH), refused).check(cluster, cluster.n1)
+    cluster.plane.request("PATCH", f"{path}/status", gone, content_type=JSON_PATCH)
+    allowed(delete(path), cluster.n1)
+
+
+def test_which_driver_made_the_volume_of_a_bound_claim_no_token_changes(cluster: Secured) -> None:
+    """Claims of a driver whose volumes any node reaches name nodes that are long gone."""
+    cluster.make(CLAIMS, claim("of-another-driver", driver="other.example.com"))
+    for key in (names.STORAGE_PROVISIONER, "volume.beta.kubernetes.io/storage-provisioner"):
+        code, said, broken = patch(f"{CLAIMS}/of-another-driver", {"metadata": {"annotations": {key: DRIVER}}}).by(cluster.n1)
+        assert code == 422 and any("which driver made the volume" in each for each in [said, *broken]), (code, said, broken)
+
+
 def test_the_lease_is_that_of_its_holders_node(cluster: Secured) -> None:
     def lease(node: str, **meta: Any) -> Json:
         uid = uid_of(cluster, node)

@@ -13,7 +13,7 @@ from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import Json
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY
+from tests.deploy.manifests import DEPLOY, DRIVER
 from tests.e2e.draining import still
 from tests.e2e.persons import Person
 from tests.e2e.rights import Abuse, Request, Secured, allowed, in_force, secured
@@ -25,10 +25,11 @@ def machine(cluster: Secured, node: str) -> str:
     return f"{node}/{cluster.plane.request('GET', f'/api/v1/nodes/{node}')['metadata']['uid']}"
 
 
-def claim(name: str, mark: str = "", *, made_on: str = "") -> Json:
-    wish = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
-    notes = ({names.REPROVISIONED_BY: mark} if mark else {}) | ({names.SELECTED_NODE: made_on} if made_on else {})
-    return {"metadata": {"name": name, "annotations": notes}, "spec": wish}
+def claim(name: str, mark: str = "", *, made_on: str = "", volume: str = "some-volume", driver: str = "") -> Json:
+    wish: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
+    said = {names.REPROVISIONED_BY: mark, names.SELECTED_NODE: made_on, names.STORAGE_PROVISIONER: driver}
+    notes = {key: text for key, text in said.items() if text}
+    return {"metadata": {"name": name, "annotations": notes}, "spec": wish | ({"volumeName": volume} if volume else {})}
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,20 @@ def test_a_claim_whose_volume_was_made_on_another_node(cluster: Secured) -> None
     for word in (None, "n1"):
         asked = Request("PATCH", f"{CLAIMS}/n2s", {"metadata": {"annotations": {names.SELECTED_NODE: word}}}, MERGE_PATCH)
         Abuse(asked, "that a claim is for node n2").check(cluster, cluster.n1)
+
+
+def test_a_claim_of_another_driver_or_without_a_volume(cluster: Secured) -> None:
+    """Drivers that bind at once leave no node on a claim, so that each node could say that it is its own."""
+    mine = machine(cluster, "n1")
+    for name, made in {"of-another-driver": {"driver": "other.example.com"}, "pending": {"volume": ""}}.items():
+        cluster.make(CLAIMS, claim(name, **made))
+        cluster.make(CLAIMS, claim(f"{name}-marked", mine, **made))
+        Abuse(note(name, mine), "claims without a volume, nor those of other drivers").check(cluster, cluster.n1)
+        Abuse(deletion(cluster, f"{name}-marked"), "claims without a volume, nor those of other drivers").check(cluster, cluster.n1)
+    to_ours = Request(
+        "PATCH", f"{CLAIMS}/of-another-driver", {"metadata": {"annotations": {names.STORAGE_PROVISIONER: DRIVER}}}, MERGE_PATCH
+    )
+    Abuse(to_ours, "does not change which driver was asked").check(cluster, cluster.n1)
 
 
 @pytest.mark.parametrize("word", [names.ALLOW_CLAIM_DELETION, names.REPROVISION_PEERS])
