@@ -13,6 +13,8 @@ _MADE_AGAIN_WITHIN: Final = 600.0
 _OF_ONE_POD: Final = (Result.BUDGET, Result.TWO_BUDGETS, Result.NAMESPACE_ENDS)
 """Results that say nothing about an eviction of another pod."""
 _MOST_DOUBLED: Final = 10
+# Of the workloads that lost a pod. Whoever makes pods again and again under new owners would have more and more of them remembered.
+_MOST_REMEMBERED: Final = 1000
 # As a drainer that polls: soon after an eviction, and less and less often.
 _SOONEST: Final = 1.0
 _SHARE: Final = 0.25
@@ -107,6 +109,10 @@ class Pauses:
                 self.waiting_evicted[evicted.workload] = self.waiting_evicted.get(evicted.workload, 0) + 1
             else:
                 self.before.setdefault(evicted.workload, evicted.here)
+        self._expected = {key: each for key, each in self._expected.items() if now < each[0]}
+        for remembered in (self.before, self.waiting_evicted, self._late_evicted):
+            while len(remembered) > _MOST_REMEMBERED:
+                del remembered[next(iter(remembered))]
         match answer.result:
             case Result.EVICTED:
                 self._leaving[uid], self._evicted_at = float("inf"), now

@@ -160,6 +160,14 @@ def test_who_comes_after_the_first_look_is_late_and_later_with_each_such_pod_tha
     assert pauses.late == {samples.pod("c").uid: 2, samples.pod("c", namespace="other").uid: 1}
 
 
+def test_workloads_that_lost_a_pod_are_not_remembered_without_end() -> None:
+    pauses = Pauses()
+    for number in range(3000):
+        pauses.note(replace(EVICT, workload=f"apps/uid-{number}", waits=number % 2 == 0), EVICTED, now=float(number))
+    assert "apps/uid-2999" in pauses.before and "apps/uid-2998" in pauses.waiting_evicted
+    assert max(len(pauses.before), len(pauses.waiting_evicted), len(pauses._expected)) <= 1000
+
+
 def test_replicas_are_looked_for_soon_after_an_eviction_and_then_less_often() -> None:
     pauses = noted(EVICTED)
     waits = [pauses.until_replica(100.0 + after) for after in (0.0, 2.0, 20.0, 60.0, 1e6)]
