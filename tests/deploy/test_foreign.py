@@ -171,7 +171,7 @@ WITH_SETTINGS = {
     "gate": ["driver", "driver-in-names", "namespace", "account", "user", "guard-image"],
     "emptying": ["driver-in-names", "namespace", "account", "user"],
     "node-loss": ["driver", "driver-in-names", "namespace", "account", "user"],
-    "reprovision": ["driver-in-names", "namespace", "account", "user"],
+    "reprovision": ["driver", "driver-in-names", "namespace", "account", "user"],
     "report-only": ["driver-in-names", "namespace", "account", "socket-folder", "socket"],
     "own-node": ["driver", "driver-in-names", "namespace", "user", "placement", "secret-namespaces"],
     "monitoring": ["runbook"],
