@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from sidecar.capacity.gone_nodes_io import GoneNodes
+from sidecar.drain.reprovision.beyond_io import Beyond
+from sidecar.drain.reprovision.workload import Workload
 from sidecar.kube import api
 from sidecar.kube.api import Page, Resource, WatchEvent
 from sidecar.kube.errors import NotFound
@@ -150,7 +152,17 @@ def asked() -> set[Read]:
         )
     assert all(report.ok for report in reports), "\n".join(map(str, reports))
     asyncio.run(GoneNodes(tools(kube=OneGone(found)), driver=DRIVER, namespace="a namespace", node="n0").look())
+    asyncio.run(Beyond(OneGone(found), clock=lambda: 0.0).of(Workload.of(APART), "home"))
     return found
+
+
+WANTED = {"topologyKey": "host", "labelSelector": {"matchLabels": {"KEY": "VALUE"}}}
+TERMS = [WANTED | {"namespaceSelector": {}}, WANTED | {"namespaces": ["a namespace"]}]
+APART = {
+    "metadata": {"name": "db"},
+    "spec": {"template": {"spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": TERMS}}}}},
+}
+"""A StatefulSet whose replicas keep away from pods of other namespaces, which no world has."""
 
 
 class OneGone(ScriptedKube):
@@ -176,13 +188,22 @@ def named(selector: str, node: str) -> str:
     return re.sub(rf"\b{node}(?=$|,several|,open)", "NODE", shards.replace(DRIVER, "DRIVER"))
 
 
+def asked_for() -> set[Read]:
+    """By the table."""
+    rows = table()
+    named = {row._replace(where="a namespace") for row in rows if row.where != "everywhere"}
+    return named | {
+        row._replace(where="everywhere") for row in rows if row.where.endswith("everywhere") and (row.where == "everywhere" or row.label)
+    }
+
+
 def test_each_request_of_a_running_sidecar_is_in_the_table(asked: set[Read]) -> None:
-    rows = {row._replace(where="everywhere" if row.where == "everywhere" else "a namespace") for row in table()}
+    rows = asked_for()
     assert {read for read in asked if not is_probe(read)} <= rows
 
 
 def test_the_selectors_of_the_table_are_sent(asked: set[Read]) -> None:
-    rows = {row._replace(where="everywhere" if row.where == "everywhere" else "a namespace") for row in table()}
+    rows = asked_for()
     assert {row for row in rows if row.label or row.field} <= asked
 
 

@@ -87,6 +87,15 @@ def test_a_claim_whatever_it_is_by_now(cluster: Secured) -> None:
         Abuse(deletion(cluster, "changed", **{without: None}), "as it has judged it").check(cluster, cluster.n1)
 
 
+def test_a_mark_of_a_machine_that_had_this_name_before(cluster: Secured) -> None:
+    """Where a Node was registered again nobody else takes it off."""
+    former = "n1/11111111-2222-3333-4444-555555555555"
+    cluster.make(CLAIMS, claim("left", former))
+    allowed(note("left", None), cluster.n1)
+    Abuse(note("left", machine(cluster, "n1")), "marks claims by its own node").check(cluster, cluster.n1)
+    Abuse(note("left", None), "marks claims by its own node").check(cluster, cluster.n2)
+
+
 @pytest.mark.parametrize(("before", "after"), [("", "n2"), ("n2", ""), ("n2", "n1"), ("n1", "n2")])
 def test_a_mark_of_another_node(cluster: Secured, before: str, after: str) -> None:
     name = f"mark-{before or 'none'}-{after or 'none'}"

@@ -16,6 +16,8 @@ from sidecar.model.objects import Json
 LONGEST: Final = 2700.0
 """Seconds without a renewal that are no gap: a holder that has died is followed within 1,400 s, its last renewal is up to 300 s older, and
 clocks differ by 300 s."""
+_AHEAD: Final = 600.0
+"""Seconds. Later than that no clock says: a date in the future would hide a restore until then."""
 SETTLING: Final = 3600.0
 """Seconds after a gap in which nodes may still come back that are not stored."""
 RENEWED_EVERY: Final = 300.0
@@ -28,7 +30,7 @@ def ended(stored: Lease | None, *, before: str = "", now: float) -> str:
         return timestamps.to_text(now) if before else ""
     noted = stored.annotations.get(names.UNWATCHED_UNTIL, "")
     unreadable = bool(noted) and timestamps.to_seconds(noted) is None
-    if unreadable or now - stored.renewed > LONGEST or _is_older(stored.resource_version, before):
+    if unreadable or not -_AHEAD <= now - stored.renewed <= LONGEST or _is_older(stored.resource_version, before):
         return timestamps.to_text(now)
     return noted
 
