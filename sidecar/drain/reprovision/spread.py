@@ -26,7 +26,7 @@ _MOST_WORDS: Final = 400
 _MOST_NAMESPACES: Final = 20
 """For each its pods are read at every look."""
 _MOST_WIDE: Final = 2
-"""For each all pods of the cluster are read at every look."""
+"""For each the API server searches all pods of the cluster at every look."""
 
 _LONGEST_QUERY: Final = 2048
 """Characters. A selector in an object may be longer than servers and proxies take in a request's first line."""

@@ -195,9 +195,9 @@ def test_anti_affinity_concerns_the_namespaces_that_it_names(term: Any, out: set
         {"key": "app", "operator": "NotIn", "values": ["", "web"]},
         {"key": "app", "operator": "Exists"},
         {"key": "app", "operator": "DoesNotExist"},
-        {"key": "app", "operator": "In", "values": [f"value-{number}" for number in range(1000)] + ["db"]},
+        {"key": "app", "operator": "In", "values": [f"a-long-value-{number}" for number in range(300)] + ["db"]},
     ],
-    ids=str,
+    ids=lambda expression: f"{expression['operator']}-{'-'.join(expression.get('values', ()))}"[:20],
 )
 def test_what_the_api_server_is_asked_for_leaves_out_nothing_that_is_selected(expression: Any) -> None:
     """The expressions stand beside another one, whose words are kept."""
