@@ -257,13 +257,17 @@ class Lookups:
         self._asking.ignorance += await self._unseen.ignorance_of(claims, forbidden=self._asking.forbidden)
 
     def _may_be_here(self, claim: Claim, volume: Volume) -> bool:
-        """What its claim says of where it is proves nothing."""
-        me, maker = self._me, maker_of(volume)
+        """What its claim says of where it is proves nothing. A maker may have had another name, so labels that name this node count too."""
         if volume.driver != self._settings.driver or (volume.claim is not None and volume.claim.uid not in ("", claim.uid)):
             return False
-        if maker or me is None or volume.affinity is None:
-            return maker in ("", self._settings.node)
-        return any(term.matches(me.name, me.labels) for term in volume.affinity)
+        me, maker = self._me, maker_of(volume)
+        if me is None or maker == me.name:
+            return True
+        terms = volume.affinity
+        if maker:
+            return terms is not None and any(term.matches(me.name, me.labels) for term in terms)
+        # The node may have lost a label.
+        return terms is None or any(term.may_match(me.name, me.labels) for term in terms)
 
     async def snapshots(self) -> None:
         """Snapshots that were installed later: a watch that found no such type is not started again."""

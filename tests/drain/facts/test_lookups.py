@@ -112,14 +112,36 @@ def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone(ans
     assert kube.asked == [(VOLUMES.plural, "pv-9")]
 
 
+def made_on(maker: str, stored: Json) -> Json:
+    attributes = {names.PROVISIONER_IDENTITY: f"1700000000000-1234-d-{maker}"}
+    return {**stored, "spec": {**stored["spec"], "csi": {**stored["spec"]["csi"], "volumeAttributes": attributes}}}
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        volume("pv-9", "x", key="lost", driver="d", claim="a"),
+        made_on("n1", volume("pv-9", "n2", driver="d", claim="a")),
+        made_on("an-earlier-name", volume("pv-9", "n1", driver="d", claim="a")),
+    ],
+    ids=["by a label that the node lacks", "made here", "made under another name of this node"],
+)
+def test_a_volume_that_may_be_here_and_was_not_seen_yet_leaves_the_verdict_open(stored: Json) -> None:
+    room, _ = asker(Kube(stored), claims=(claim("a", selected="n1", volume_name="pv-9"),))
+    room.begin()
+    asyncio.run(room.unseen_volumes(Node.of(node("n1"))))
+    assert len(room.ignorance) == 1
+
+
 @pytest.mark.parametrize(
     "other",
     [
         volume("pv-9", "n1", driver="other", claim="a"),
         volume("pv-9", "n1", driver="d", claim="b"),
         volume("pv-9", "n2", driver="d", claim="a"),
+        made_on("n2", volume("pv-9", "x", key="lost", driver="d", claim="a")),
     ],
-    ids=["of another driver", "of another claim", "on another node"],
+    ids=["of another driver", "of another claim", "on another node", "made on another node"],
 )
 def test_whoever_writes_a_claim_may_say_that_it_is_bound_here_to_any_volume_there_is(other: Json) -> None:
     """Its owner would keep the node's verdict Unknown for ever."""
