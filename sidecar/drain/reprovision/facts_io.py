@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
 from types import MappingProxyType
 
 from sidecar.drain.emptying import rivals
@@ -44,12 +45,11 @@ class Reading:
         """`users` are the uids of pods of this node with a volume of this driver. `words`: what was read a moment ago, whose class and
         namespace are taken for these; nothing is deleted on such facts."""
         namespace = target.namespace
-        pods = tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
+        pods = await self._pods(namespace)
         pod = next((pod for pod in pods if pod.name == target.pod), None)
         wanted = {claim.name for claim in target.claims} | (set(keeping(pod)) if pod else set())
         found = await self._claims(namespace, sorted(wanted))
-        workload = await self._find(STATEFUL_SETS, target.workload, namespace=namespace)
-        of_set = Workload.of(workload) if workload else None
+        of_set = await self._workload(target)
         said = words if words else await self._namespace(namespace)
         classes, default = (words.classes, words.default_class) if words else await self._classes(found.values(), of_set)
         there = pod is not None and pod.uid == target.pod_uid and bool(pod.node) and not pod.deleting_since
@@ -70,11 +70,13 @@ class Reading:
 
     async def replacement(self, target: Target) -> Facts:
         """As little as shows whether it is Ready: it is asked for again and again."""
-        pod, workload = await asyncio.gather(
-            self._find(PODS, target.pod, namespace=target.namespace),
-            self._find(STATEFUL_SETS, target.workload, namespace=target.namespace),
-        )
-        return Facts(pods=(Pod.of(pod),) if pod else (), workload=Workload.of(workload) if workload else None)
+        pod, workload = await asyncio.gather(self._find(PODS, target.pod, namespace=target.namespace), self._workload(target))
+        return Facts(pods=(Pod.of(pod),) if pod else (), workload=workload)
+
+    async def newer(self, target: Target, facts: Facts) -> Facts:
+        """With the replicas and their StatefulSet as they are now."""
+        pods, workload = await asyncio.gather(self._pods(target.namespace), self._workload(target))
+        return replace(facts, pods=pods, workload=workload)
 
     async def claim(self, namespace: str, name: str) -> FoundClaim | None:
         """Without its volume."""
@@ -92,6 +94,13 @@ class Reading:
             return tuple([content async for content in records(self._kube, SNAPSHOT_CONTENTS, of)])
         except NotFound:
             return ()
+
+    async def _pods(self, namespace: str) -> tuple[Pod, ...]:
+        return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
+
+    async def _workload(self, target: Target) -> Workload | None:
+        found = await self._find(STATEFUL_SETS, target.workload, namespace=target.namespace)
+        return Workload.of(found) if found else None
 
     async def _claims(self, namespace: str, wanted: Iterable[str]) -> Mapping[str, FoundClaim]:
         found: dict[str, FoundClaim] = {}

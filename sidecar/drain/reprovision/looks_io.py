@@ -1,7 +1,5 @@
 """Looks at one replica: reads what the locks need, from the API server, and puts it before the rules. It writes nothing."""
 
-import asyncio
-from dataclasses import replace
 from types import MappingProxyType
 
 from sidecar.drain.duty import Picture
@@ -14,10 +12,7 @@ from sidecar.drain.reprovision.lock import Lock, LocksView
 from sidecar.drain.reprovision.memory import Memory
 from sidecar.drain.reprovision.record import Record, Stage, Target
 from sidecar.drain.reprovision.steps import StepView
-from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import PODS, STATEFUL_SETS, find, records
-from sidecar.model.nodes import Pod
 from sidecar.tools import Tools
 
 
@@ -28,7 +23,7 @@ def machine_of(picture: Picture) -> Machine:
 class Looks:
     def __init__(self, settings: Settings, tools: Tools, reading: Reading, memory: Memory) -> None:
         self._settings = settings
-        self._kube, self._clock, self._wall = tools.kube, tools.clock, tools.wall
+        self._clock, self._wall = tools.clock, tools.wall
         self._reading = reading
         self._memory = memory
 
@@ -55,15 +50,8 @@ class Looks:
 
         For the last moment before what cannot be taken back: a whole look takes long enough for a set to be scaled to nothing meanwhile.
         """
-        target = found.target
-        pods, workload = await asyncio.gather(
-            self._pods(target.namespace), find(self._kube, STATEFUL_SETS, target.workload, namespace=target.namespace)
-        )
-        now = replace(facts, pods=pods, workload=Workload.of(workload) if workload else None)
+        now = await self._reading.newer(found.target, facts)
         return steps.decide(self.view(picture, found, now, self.locks_of(picture, found, now), ""))
-
-    async def _pods(self, namespace: str) -> tuple[Pod, ...]:
-        return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
 
     def locks(
         self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), alone: bool = False
