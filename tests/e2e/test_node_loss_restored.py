@@ -6,7 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from hack.lib.control_plane import ALL_COMPONENTS, ApiError, ControlPlane, until
+from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, until
 from hack.lib.programs import all_of
 from sidecar.drain.node_loss import gap
 from sidecar.model import names
@@ -46,7 +46,7 @@ def story(ground: Ground, backup: Path) -> None:
             until(lambda: notes_of(cluster) == back, "the volume says that it is on this machine, which stays", seconds=LOOK)
             until(lambda: cluster.phase(PODS, "db-0") == "Running", "the pod has its data again", seconds=LOOK)
         cluster.plane.restore_data(backup)
-        until(lambda: answers(cluster), "it answers about reports again", seconds=60)
+        until(lambda: cluster.plane.serves(REPORTS), "it answers about reports again", seconds=60)
         assert [note is not None for note in notes_of(cluster)] == [True, True], "it is to be retired again"
         # As old as a backup mostly is.
         long_ago = datetime.now(UTC) - timedelta(seconds=gap.LONGEST + 60.0)
@@ -63,16 +63,6 @@ def story(ground: Ground, backup: Path) -> None:
             cluster.patch(REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}})
             # No further: the controllers have caches from before the restore, and are to be started anew, as Kubernetes says.
             until(lambda: before["metadata"]["uid"] not in kept(cluster), "what a person has given up now goes", seconds=2 * LOOK)
-
-
-def answers(cluster: Cluster) -> bool:
-    """A server that has just started says 429 of types that are not its own."""
-    try:
-        cluster.items(REPORTS)
-    except ApiError as error:
-        assert error.status == 429
-        return False
-    return True
 
 
 def kept(cluster: Cluster) -> set[str]:

@@ -29,13 +29,16 @@ from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,
     Watchman,
+    announce,
     app,
     gone,
     holder,
     note,
+    one_replica,
     play,
     replicas,
     report,
+    say,
     settled,
     there,
     told,
@@ -51,9 +54,7 @@ def test_A13_a_loss_is_told_within_90_seconds_and_under_orphan_nothing_is_touche
     seen = Watchman()
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
+        await one_replica(bench)
         uid = await uid_of(bench)
         await note(bench, "data-db-0", {names.LEAVING: f"n0/{uid}"})
         claims, volumes = await there(bench, CLAIMS), await there(bench, VOLUMES)
@@ -187,7 +188,7 @@ def test_volumes_that_do_not_say_where_they_are_are_told_and_never_touched() -> 
         await vanish(bench)
         await wait(bench, 1500)
         assert (await gone(bench))["evidence"] == "Unproven"
-        await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: "me"}}}, content_type=MERGE_PATCH)
+        await say(bench, "me")
         await wait(bench, 1500)
         assert (await gone(bench))["evidence"] == "Unproven"
 
@@ -251,9 +252,7 @@ def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes
 )
 def test_evidence_is_needed(words: Json, cleared: bool) -> None:
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
+        await one_replica(bench)
         uid = await uid_of(bench)
         await note(bench, "data-db-0", {key: value.format(uid=uid) for key, value in words.items()})
         await vanish(bench)
@@ -265,9 +264,7 @@ def test_evidence_is_needed(words: Json, cleared: bool) -> None:
 
 def test_an_acknowledgement_counts_only_on_the_report_on_this_very_machine() -> None:
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
+        await one_replica(bench)
         word = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
         await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)  # said while the node was there
         await vanish(bench)
@@ -283,10 +280,8 @@ def test_an_acknowledgement_counts_only_on_the_report_on_this_very_machine() -> 
 
 def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         await vanish(bench, pods=False)
         await wait(bench, 1500)
         assert await there(bench, CLAIMS) == ["data-db-0"]
@@ -299,10 +294,8 @@ def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
 
 def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         await vanish(bench)
         await wait(bench, 1750)
         assert await there(bench, CLAIMS) == ["data-db-0"]
@@ -329,10 +322,8 @@ def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None
     seen = Watchman(back)
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
         await vanish(bench)
         benches.append((bench, node, csi_node))
@@ -370,10 +361,8 @@ def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(
     seen = Watchman(refuse)
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         broken.append(True)
         await vanish(bench)
         await wait(bench, 900)
@@ -394,10 +383,8 @@ def test_rights_that_are_taken_away_midway_leave_a_mark_and_no_more() -> None:
         return None
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         allowed.clear()
         await vanish(bench)
         await wait(bench, 900)
@@ -473,10 +460,8 @@ def test_snapshots_that_may_not_be_listed_are_told_and_decide_nothing() -> None:
         return Forbidden("no", status=403) if (call.verb, call.resource) == ("list", SNAPSHOT_CONTENTS) else None
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         await vanish(bench)
         await wait(bench, 70)
         assert (await gone(bench))["unread"] == ["snapshots: no"]

@@ -8,17 +8,27 @@ from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
-from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, app, gone, note, play, replicas, settled, there, uid_of, vanish
+from tests.harness.drain.node_loss import (
+    CLEANING,
+    TELLING,
+    Watchman,
+    announce,
+    gone,
+    note,
+    one_replica,
+    play,
+    there,
+    uid_of,
+    vanish,
+)
 from tests.harness.drain.simulated import EVACUATE, change, node_of, wait
 
 ORPHAN, CLEANUP = TELLING[-1], CLEANING[-1]
 
 
 async def announced(bench: NotebookWorld) -> None:
-    await replicas(bench, 1)
-    await app(bench)
-    await settled(bench)
-    await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+    await one_replica(bench)
+    await announce(bench)
 
 
 async def marked(bench: NotebookWorld) -> None:
@@ -95,9 +105,7 @@ def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later(
     """By mistake, or by a cloud controller while the machine is stopped. An earlier announcement was undone."""
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
+        await one_replica(bench)
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         await change(bench, "n0", {"taints": None})

@@ -7,10 +7,9 @@ import pytest
 from sidecar.drain.node_loss import cleanup_io
 from sidecar.kube.api import CLAIMS, CSI_NODES, LEASES, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import NotFound
-from sidecar.model import names
 from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.harness.drain.node_loss import CLEANING, Watchman, app, holder, note, play, replicas, settled, there, told, uid_of, vanish
+from tests.harness.drain.node_loss import CLEANING, Watchman, announce, holder, one_replica, play, there, told, vanish
 from tests.harness.drain.simulated import Json, wait
 
 
@@ -64,10 +63,8 @@ class Pause:
 
 
 async def about_to_lose(bench: NotebookWorld) -> None:
-    await replicas(bench, 1)
-    await app(bench)
-    await settled(bench)
-    await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+    await one_replica(bench)
+    await announce(bench)
     await vanish(bench)
 
 

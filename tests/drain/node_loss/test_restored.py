@@ -14,14 +14,13 @@ from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,
     Watchman,
-    app,
+    announce,
     gone,
     holder,
     note,
+    one_replica,
     play,
-    replicas,
     report,
-    settled,
     there,
     uid_of,
     vanish,
@@ -42,12 +41,10 @@ async def back_with_its_disks(bench: NotebookWorld, node: Json, csi_node: Json) 
 
 async def returned_then_restored(bench: NotebookWorld, *, acknowledged: bool = False, age: float = LONG) -> tuple[Json, Json]:
     """n0 is deleted, with evidence, and comes back; later its Node is not stored any more, and the evidence is. Returns what it was."""
-    await replicas(bench, 1)
-    await app(bench)
-    await settled(bench)
+    await one_replica(bench)
     found = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
     if not acknowledged:
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await announce(bench)
     await vanish(bench)
     if acknowledged:
         await wait(bench, 90)
@@ -132,7 +129,7 @@ def test_what_is_lost_after_that_is_cleared_away_as_ever(monkeypatch: pytest.Mon
         await wait(bench, 1000)
         await back_with_its_disks(bench, *found)
         await wait(bench, gap.SETTLING)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await announce(bench)
         for resource in (NODES, CSI_NODES):
             await bench.you.delete(resource, "n0")
         await wait(bench, 600)

@@ -6,7 +6,7 @@ from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, VOLUMES
 from sidecar.model import names
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from sidecar.simulation.world.node import DRIVER
-from tests.harness.drain.node_loss import CLEANING, REPORT, Watchman, app, note, play, replicas, settled, uid_of, vanish
+from tests.harness.drain.node_loss import CLEANING, REPORT, Watchman, announce, one_replica, play, vanish
 from tests.harness.drain.simulated import Json, wait
 
 FIRST, _, REST = DRIVER.partition(".")
@@ -23,10 +23,8 @@ def test_the_report_of_another_node_by_another_driver_is_not_written_over() -> N
     seen = Watchman()
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         await vanish(bench, collected=True)
         head = {**ANOTHERS, "metadata": {"name": REPORT, "ownerReferences": [NODE], "annotations": {names.ACKNOWLEDGED: "me"}}}
         before = await bench.you.create(DRAIN_REPORTS, head)

@@ -6,10 +6,22 @@ import pytest
 
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.spoken import No, Nothing, Yes, spoken
-from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, MERGE_PATCH, VOLUMES
+from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, VOLUMES
 from sidecar.model import names
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.harness.drain.node_loss import CLEANING, REPORT, Watchman, app, gone, note, play, replicas, settled, there, uid_of, vanish
+from tests.harness.drain.node_loss import (
+    CLEANING,
+    REPORT,
+    Watchman,
+    announce,
+    gone,
+    note,
+    one_replica,
+    play,
+    say,
+    there,
+    vanish,
+)
 from tests.harness.drain.simulated import wait
 
 UID: Final = "0b5b1c8e-2f0b-4a53-9d0c-2f6f6d8f7a11"
@@ -46,12 +58,10 @@ def test_a_no_keeps_what_was_announced_and_the_report_says_why(text: str) -> Non
     seen = Watchman()
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
+        await one_replica(bench)
         await vanish(bench)
         await wait(bench, 90)
-        await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: text}}}, content_type=MERGE_PATCH)
+        await say(bench, text)
         machine = f"n0/{(await gone_uid(bench))}"
         await note(bench, "data-db-0", {names.LEAVING: machine})
         await wait(bench, 1500)
@@ -71,17 +81,15 @@ def test_a_no_stops_at_once_what_goes_on() -> None:
     seen = Watchman()
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+        await one_replica(bench)
+        await announce(bench)
         await vanish(bench)
         for _ in range(200):
             await wait(bench, 1)
             claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
             if names.LOST_WITH in claim["metadata"]["annotations"]:
                 break
-        await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: "no"}}}, content_type=MERGE_PATCH)
+        await say(bench, "no")
         await wait(bench, 1500)
         assert await there(bench, CLAIMS) == ["data-db-0"]
 

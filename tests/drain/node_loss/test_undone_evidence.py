@@ -15,6 +15,7 @@ from tests.harness.drain.node_loss import (
     Watchman,
     app,
     note,
+    one_replica,
     play,
     replicas,
     settled,
@@ -102,9 +103,7 @@ def test_an_acknowledgement_that_is_taken_back_stops_what_goes_on() -> None:
     seen = Midway()
 
     async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await settled(bench)
+        await one_replica(bench)
         await vanish(bench)
         await wait(bench, 300)
         word = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}

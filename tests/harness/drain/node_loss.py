@@ -79,6 +79,23 @@ async def replicas(bench: NotebookWorld, count: int) -> None:
     await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
 
 
+async def one_replica(bench: NotebookWorld) -> None:
+    """Its set, its pod and its volume are there, and the sidecar of another node looks for gone nodes."""
+    await replicas(bench, 1)
+    await app(bench)
+    await settled(bench)
+
+
+async def announce(bench: NotebookWorld) -> None:
+    """The volume of that replica says that its machine leaves."""
+    await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+
+
+async def say(bench: NotebookWorld, text: str) -> None:
+    """As a person, on the report on the gone node."""
+    await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: text}}}, content_type=MERGE_PATCH)
+
+
 async def note(bench: NotebookWorld, claim: str, annotations: Json) -> None:
     volume = (await bench.you.get(CLAIMS, claim, namespace="default"))["spec"]["volumeName"]
     await bench.you.patch(VOLUMES, volume, {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
