@@ -35,7 +35,7 @@ OURS, DRAIN = "--evacuation-evict", "kubectl drain"
 ALL_OF_IT: Final = (OURS, "--allow-reprovision", "--node-delete-policy=Cleanup")
 FLAGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--kube-api-qps=-1")
 REPORTS: Final = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
-MOST_TIMES, MOST_MORE_MIB, LONGEST = 1.2, 5.0, 900.0
+MOST_TIMES, MOST_MORE_MIB, LONGEST = 1.2, 5.0, 300.0
 POLL: Final = 0.1
 
 
@@ -157,13 +157,18 @@ class Ground:
             until(lambda: not self._pods(), "all pods are gone", seconds=120)
             self._taint(False)
             self._cordon(FROM, False)
+            # So that the next sidecar is waited for until it has looked itself.
+            self.plane.kubectl("delete", "nodedrainreports", "--all", "--wait=true")
 
     def _emptied_by_us(self, shape: Shape) -> Turn:
         with self._sidecar(OURS, *shape.flags) as sidecar:
             self._until_judged(sidecar)
             before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
             self._taint(True)
-            until(lambda: self._ready(TO) == PODS, f"{FROM} is empty:\n{sidecar.output()[-3000:]}", seconds=LONGEST)
+            try:
+                until(lambda: self._ready(TO) == PODS, f"{FROM} is empty", seconds=LONGEST)
+            except TimeoutError as error:
+                raise TimeoutError(f"{error}; the sidecar said:\n{sidecar.output()[-3000:]}") from None
             taken = time.monotonic() - begun
             return Turn(taken, (sidecar.metric("csi_node_sidecar_api_requests_total") - before) / PODS)
 

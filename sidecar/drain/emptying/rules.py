@@ -81,6 +81,12 @@ def unfinished(snapshot: Snapshot, *, ours: Set[str] = frozenset()) -> str:
             return ""
 
 
+def evictable(snapshot: Snapshot, *, ours: Set[str] = frozenset()) -> str:
+    """The pod that would be evicted next, were the node emptied once more and its other replicas ready; empty: none would."""
+    decision = decide(EmptyingView(snapshot, ours=ours))
+    return decision.pod if isinstance(decision, Ask | AskController) else ""
+
+
 def in_words(decision: Decision) -> str:
     """For people who ask what comes next."""
     match decision:

@@ -9,7 +9,7 @@ from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.duty import Outcome, Picture
-from sidecar.drain.emptying.rules import unfinished
+from sidecar.drain.emptying.rules import evictable, unfinished
 from sidecar.drain.evacuation import rules, slots
 from sidecar.drain.evacuation.closing import asked
 from sidecar.drain.evacuation.rules import AskForSlot, EvacuationView, Expire, Override, Undo, Wait, retires
@@ -100,6 +100,8 @@ class Views:
     def _leaving(self, picture: Picture) -> str:
         if not self._settings.evicts or picture.snapshot is None or not retires(picture.signals):
             return ""
+        if picture.signals.state is State.SUCCESS:
+            return evictable(picture.snapshot, ours=self._settings.own_pods)
         return self._away() or unfinished(picture.snapshot, ours=self._settings.own_pods)
 
     def noted_deadline(self, signals: Signals) -> float | None:

@@ -49,7 +49,10 @@ class EvacuationView:
     """How many seconds it may take; 0: any number."""
     expiry: Expiry = Expiry.REPORT
     leaving: str = ""
-    """What this sidecar has still to evict, where it evicts at all; empty: nothing, so that it ends when nothing blocks any more."""
+    """What this sidecar has still to evict, where it evicts at all; empty: nothing, so that it ends when nothing blocks any more.
+
+    After a success: the pod that could be evicted now.
+    """
     steady: float | None = None
     """The same by a clock that does not jump, as `steady_clock` has it; None: there is none."""
 
@@ -257,7 +260,7 @@ def _end(view: EvacuationView, left: float) -> Rest | Begin | Succeed | Expire |
     """What ends it; None: nothing does yet. Only success, and what follows it, needs more than the node's marks."""
     state, verdict = view.signals.state, view.verdict
     if state is State.SUCCESS:
-        return _after_success(view)
+        return _after_success(view, left)
     if verdict.status is Status.TRUE and not (view.leaving and left > 0 and not view.signals.override):
         return Succeed(verdict.message)
     if view.signals.override:
@@ -274,9 +277,15 @@ def _once(state: State | None, wanted: State, decision: Expire | Override) -> Re
     return Rest(decision.why) if state is wanted else decision
 
 
-def _after_success(view: EvacuationView) -> Rest | Begin:
-    """What blocks now starts another evacuation: neither the old start nor an old override may end it before it has begun."""
+def _after_success(view: EvacuationView, left: float) -> Rest | Begin:
+    """What blocks now starts another evacuation: neither the old start nor an old override may end it before it has begun.
+
+    So does a pod that can be evicted now: the node is retired after a reboot, --evacuation-evict is new, or an undo was not seen. Only
+    while time is left, though: whoever puts pods here for ever must not take back a success that the deadline has brought.
+    """
     match view.verdict.status:
+        case Status.TRUE if view.leaving and left > 0:
+            return Begin(view.now, f"it had succeeded, and now a pod can be evicted: {view.leaving}")
         case Status.TRUE:
             return Rest(view.verdict.message)
         case Status.UNKNOWN:

@@ -9,7 +9,7 @@ from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.simulation.cluster import Call
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods
+from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
 from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
 
 REBOOT: Final = EVACUATE | {"value": "reboot"}
@@ -83,6 +83,46 @@ def test_nobody_is_evicted_otherwise(args: tuple[str, ...], taint: dict[str, str
 
     play(story, seen, args=args)
     assert seen.calls == []
+
+
+def test_a_node_that_is_retired_after_a_reboot_for_which_nobody_had_to_leave_is_emptied() -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [REBOOT], "unschedulable": True})
+        await wait(bench, 60)
+        assert (await state(bench), seen.calls) == ("Success", [])
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        assert (await state(bench), await told(bench)) == ("Success", ["app-0"])
+
+    play(story, seen)
+    assert seen.calls == ["app-0"]
+
+
+def test_pods_that_came_after_an_undo_that_no_sidecar_saw_are_evicted_once_it_is_asked_for_anew() -> None:
+    seen = Evictions()
+
+    async def story(bench: NotebookWorld) -> None:
+        await app(bench, "app-0")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 60)
+        assert await state(bench) == "Success"
+        bench.nodes["n0"].lay_down()
+        await change(bench, "n0", {"taints": None})
+        await run(bench, "scratch-0")
+        await run(bench, "came-back-0", tolerations=[{"operator": "Exists"}])
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        bench.nodes["n0"].get_up()
+        await wait(bench, 120)
+        assert (await state(bench), await told(bench)) == ("Success", ["app-0", "scratch-0"])
+        assert await pods(bench) == {"came-back-0"}
+
+    play(story, seen)
+    assert seen.calls == ["app-0", "scratch-0"]
 
 
 def test_a_volume_that_blocks_keeps_its_pod_and_the_others_leave() -> None:

@@ -137,6 +137,14 @@ def test_a_stricter_intent_after_success_is_another_evacuation_and_one_before_it
         assert isinstance(decide(view(marks("InProgress", stamp(900), intent=intent), **judged | {"drain": BLOCKED})), Expire)
 
 
+def test_a_pod_that_can_be_evicted_after_success_begins_another_evacuation_while_time_is_left() -> None:
+    after = view(marks("Success", stamp(599)), retire=READY, leaving="apps/web-0", allowed=600.0)
+    assert decide(after) == Begin(NOW, "it had succeeded, and now a pod can be evicted: apps/web-0")
+    assert isinstance(decide(replace(after, allowed=0.0)), Begin)
+    assert decide(replace(after, signals=marks("Success", stamp(600)))) == Rest("nothing blocks")
+    assert isinstance(decide(replace(after, retire=UNKNOWN)), Rest)
+
+
 def test_ignorance_after_success_changes_nothing() -> None:
     assert isinstance(decide(view(marks("Success", stamp(60)), retire=UNKNOWN, slot=leases.NotWanted())), Rest)
     assert isinstance(decide(late("Success", retire=UNKNOWN)), Rest)
