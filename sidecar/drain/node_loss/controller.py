@@ -221,7 +221,8 @@ class NodeLoss:
         self._forget(found)
         self._cleanup.begin(suspect.machine for suspect in found if suspect.machine is not None)
         self._refused = []
-        chosen = suspects.chosen(suspects.one_of_each_name(found, stored), self._asked)
+        said = [suspect for suspect, obj in stored.items() if self._is_acknowledged(obj, suspect)]
+        chosen = suspects.chosen(suspects.one_of_each_name(found, stored, acknowledged=said), self._asked)
         failures: list[str] = []
         again = turn.HOLDER_EVERY if any(suspect not in self._asked and suspect not in chosen for suspect in found) else turn.VOLUMES_EVERY
         counts: dict[str, int] = {}

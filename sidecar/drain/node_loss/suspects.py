@@ -3,10 +3,11 @@
 The names and uids of Nodes are those of the CSINodes, which have the Node as their owner and are a tenth of its size.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from sidecar.drain.machine_mark import Machine
+from sidecar.drain.node_loss.evidence import is_announced
 from sidecar.drain.node_loss.things import LostVolume, lies_on, volume_of
 from sidecar.frozen import frozen
 from sidecar.model import names
@@ -66,18 +67,33 @@ def unreached(volumes: Iterable[LostVolume], nodes: Iterable[Node]) -> list[Lost
     ]
 
 
-def one_of_each_name(found: Mapping[Suspect, Sequence[LostVolume]], stored: Iterable[Suspect]) -> list[Suspect]:
-    """There is one report for a name. Where volumes name several machines of it, or some none, it is about one of them: that which has its
-    report, or else the one that left more. What the others have left is told with it (`beside`). They have their turn once nothing of this
-    one is left."""
+def one_of_each_name(
+    found: Mapping[Suspect, Sequence[LostVolume]], stored: Iterable[Suspect], *, acknowledged: Collection[Suspect] = ()
+) -> list[Suspect]:
+    """There is one report for a name. Where volumes name several machines of it, or some none, it is about one of them: that of which
+    something may be cleared away, or else that which has its report, or the one that left more. What the others have left is told with it
+    (`beside`). They have their turn once nothing of this one is left but what is kept, or waits for a person."""
     stored = frozenset(stored)
+
+    def turn(suspect: Suspect) -> tuple[bool, bool, bool, bool, int, str]:
+        left = found.get(suspect, ())
+        proven = suspect in acknowledged or _is_announced(suspect, left)
+        may_go = proven and not all(is_kept(lost) for lost in left)
+        return len(left) > 0, bool(suspect.uid), may_go, suspect in stored, len(left), suspect.uid
+
     best: dict[str, Suspect] = {}
-    for suspect in sorted(
-        {*found, *stored},
-        key=lambda item: (len(found.get(item, ())) > 0, bool(item.uid), item in stored, len(found.get(item, ())), item.uid),
-    ):
+    for suspect in sorted({*found, *stored}, key=turn):
         best[suspect.node] = suspect
     return list(best.values())
+
+
+def is_kept(lost: LostVolume) -> bool:
+    """Nothing is left of it but the data that somebody wants to keep."""
+    return lost.volume.phase == "Released" and lost.volume.reclaim_policy != "Delete"
+
+
+def _is_announced(suspect: Suspect, left: Iterable[LostVolume]) -> bool:
+    return suspect.machine is not None and is_announced(suspect.machine, [lost.leaving for lost in left])
 
 
 def beside(suspect: Suspect, found: Mapping[Suspect, Sequence[LostVolume]]) -> dict[Suspect, Sequence[LostVolume]]:

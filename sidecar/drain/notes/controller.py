@@ -37,7 +37,7 @@ _START: Final = 30.0
 _CALM: Final = 5.0
 # Seconds for which it counts what the Node itself has said.
 _SURE: Final = 5.0
-# Seconds for which a refusal counts, and what was learnt of another node.
+# Seconds for which a refusal counts, what was learnt of another node, and that a watch will show what was written or is newer.
 _REFUSED: Final = 600.0
 # Refusals in a row that are no matter of one volume any more, and the seconds that nothing is tried then.
 _MANY: Final = 3
@@ -77,9 +77,9 @@ class Notes:
         self._refused: dict[str, float] = {}
         """By uid of a volume whose note was refused: until when it is left alone."""
         self._in_a_row = 0
-        self._written: dict[str, str] = {}
-        """By uid: the version of a volume that has been written over, or that is not the newest, until a watch shows another: after a
-        restore from a backup the API server may have that very version again."""
+        self._written: dict[str, tuple[str, float]] = {}
+        """By uid: the version of a volume that has been written over, or is not the newest, and until when it is left alone if no watch
+        shows another: after a restore from a backup the API server may have that very version again."""
         self._known: dict[str, tuple[float, bool]] = {}
         """By name of another node: until when it counts whether it exists."""
         self._left: frozenset[str] = frozenset()
@@ -116,9 +116,9 @@ class Notes:
             return wait
         decided = [(volume, rules.decide(volume, view)) for volume in self._volumes()]
         self._tell(volume.name for volume, decision in decided if isinstance(decision, Left))
-        due = sorted(
-            (note for _, note in decided if isinstance(note, Note) and not self._is_settled(note.volume)), key=lambda note: note.turn
-        )
+        notes = [note for _, note in decided if isinstance(note, Note)]
+        due = sorted((note for note in notes if not self._is_settled(note.volume)), key=lambda note: note.turn)
+        left_alone = [until for note in notes if (until := self._settled_until(note.volume)) is not None]
         asked = sorted({decision.node for _, decision in decided if isinstance(decision, Ask)})
         try:
             wait = await self._write_all(due, view)
@@ -131,7 +131,7 @@ class Notes:
             self._scope.report(Degraded(str(error)))
             return wait
         self._failures = 0
-        return wait if due or not asked else 0.0
+        return min([wait, *(max(0.0, until - self._clock()) for until in left_alone)]) if due or not asked else 0.0
 
     async def _write_all(self, due: Iterable[Note], view: NotesView) -> float:
         """Seconds until the next pass. It ends where something else is urgent now."""
@@ -167,13 +167,19 @@ class Notes:
         known = {volume.uid for volume in watched}
         found = [*watched, *(volume for volume in self._watched.listed().volumes if volume.uid not in known)]
         there = {volume.uid: volume.resource_version for volume in found}
-        self._written = {uid: version for uid, version in self._written.items() if there.get(uid) == version}
-        self._refused = {uid: until for uid, until in self._refused.items() if uid in there and until > self._clock()}
+        now = self._clock()
+        self._written = {uid: item for uid, item in self._written.items() if there.get(uid) == item[0] and item[1] > now}
+        self._refused = {uid: until for uid, until in self._refused.items() if uid in there and until > now}
         return found
 
     def _is_settled(self, volume: Volume) -> bool:
-        """It was written in this version, or its note was refused a while ago."""
-        return volume.uid in self._refused or self._written.get(volume.uid) == volume.resource_version
+        """It was written in this version, or its note was refused, a while ago."""
+        return self._settled_until(volume) is not None
+
+    def _settled_until(self, volume: Volume) -> float | None:
+        """By the clock; None: it may be written."""
+        version, until = self._written.get(volume.uid, (None, 0.0))
+        return until if version == volume.resource_version else self._refused.get(volume.uid)
 
     def _view(self) -> NotesView | None:
         """None: there is no Node, or nobody has heard of it yet."""
@@ -206,15 +212,18 @@ class Notes:
         try:
             await self._kube.patch(VOLUMES, volume.name, rules.patch(note), content_type=MERGE_PATCH)
         except (Conflict, NotFound):
-            self._written[volume.uid] = volume.resource_version
+            self._settle(volume)
         except Forbidden as error:
             self._stop(_REFUSED, str(error))
         except Invalid as error:
             self._refuse(volume, str(error))
         else:
-            self._written[volume.uid] = volume.resource_version
+            self._settle(volume)
             self._in_a_row = 0
             self._scope.report(OK())
+
+    def _settle(self, volume: Volume) -> None:
+        self._written[volume.uid] = volume.resource_version, self._clock() + _REFUSED
 
     def _refuse(self, volume: Volume, why: str) -> None:
         """By a policy, which may be about this volume alone."""

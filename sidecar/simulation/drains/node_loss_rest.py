@@ -84,12 +84,21 @@ def _may_be_cleared(world: "NodeLossWorld", volume: Json) -> bool:
     if CLEANUP not in world.plan.args or not _is_lost(world, mark):
         return False
     together = [each for each in store.all_of(VOLUMES) if _note(each, names.LIES_ON) == mark]
-    if all(_note(each, names.LEAVING) == mark for each in together):
-        return True
     node, _, uid = mark.partition("/")
     report = store.find(DRAIN_REPORTS, names.drain_report(node, DRIVER))
+    if all(_note(each, names.LEAVING) == mark for each in together):
+        return not _waits_for_another(world, report, mark)
     acknowledged = report is not None and _note(report, names.ACKNOWLEDGED) and (report.get("status") or {}).get("nodeUID") == uid
     return bool(acknowledged)
+
+
+def _waits_for_another(world: "NodeLossWorld", report: Json | None, mark: str) -> bool:
+    """The report of the name is about another machine that is announced too, and more is left of it than kept data: that comes first."""
+    first = f"{mark.partition('/')[0]}/{((report or {}).get('status') or {}).get('nodeUID') or ''}"
+    of_first = [each for each in world.cluster.store.all_of(VOLUMES) if _note(each, names.LIES_ON) == first]
+    if first == mark or any(_note(each, names.LEAVING) != first for each in of_first):
+        return False
+    return any((each["status"].get("phase"), each["spec"]["persistentVolumeReclaimPolicy"]) != ("Released", "Retain") for each in of_first)
 
 
 def _is_lost(world: "NodeLossWorld", mark: str) -> bool:

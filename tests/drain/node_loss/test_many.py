@@ -3,7 +3,7 @@
 import pytest
 
 from sidecar.drain.node_loss import controller, report, surroundings_io
-from sidecar.kube.api import CLAIMS, EVENTS, VOLUMES
+from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, VOLUMES
 from sidecar.model import names
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, bound, database, gone, play, settled, there, told, uid_of, vanish
@@ -78,3 +78,31 @@ def test_what_several_machines_of_a_name_have_left_is_told_and_only_that_of_one_
         assert len(seen.of("list", VOLUMES)) - lists < 12
 
     play(story, seen, args=CLEANING)
+
+
+@pytest.mark.parametrize("evidence", ["Announced", "None"])
+def test_what_one_machine_of_a_name_leaves_for_a_person_keeps_no_other_from_its_turn(evidence: str) -> None:
+    """The former machine has left more: volumes without claims whose reclaim policy is Retain, or nobody says that it is lost."""
+
+    async def story(bench: NotebookWorld) -> None:
+        await settled(bench)
+        uid = await uid_of(bench)
+        former = {names.LIES_ON: "n0/former"} | ({names.LEAVING: "n0/former"} if evidence == "Announced" else {})
+        for name in ("first", "second"):
+            await database(bench, name)
+            await bound(bench, "data-db-0", name, **former)
+            if evidence == "Announced":
+                pv = (await bench.you.get(CLAIMS, "data-db-0", namespace=name))["spec"]["volumeName"]
+                kept = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
+                await bench.you.patch(VOLUMES, pv, kept, content_type=MERGE_PATCH)
+        await vanish(bench)
+        await wait(bench, 700)
+        assert (await gone(bench))["evidence"] == evidence
+        await database(bench, "team")
+        await bound(bench, "data-db-0", "team", **{names.LIES_ON: f"n0/{uid}", names.LEAVING: f"n0/{uid}"})
+        await wait(bench, 1500)
+        left = {item["metadata"]["namespace"] for item in (await bench.you.list_page(CLAIMS)).items}
+        assert left == ({"first", "second"} if evidence == "None" else set())
+        assert (await gone(bench))["evidence"] == evidence
+
+    play(story, args=CLEANING)

@@ -174,6 +174,20 @@ def test_what_fails_is_written_later_and_holds_up_no_other(error: ApiError) -> N
     play(story, seen)
 
 
+def test_a_conflict_that_nobody_has_caused_does_not_leave_a_volume_without_its_note() -> None:
+    """As of a proxy, or of an API server that is behind the others: no watch will show a newer version."""
+    seen = Writes(lambda _: Conflict("the object has been modified") if len(seen.calls) == 1 else None)
+
+    async def story(bench: NotebookWorld) -> None:
+        await apps(bench, "n0")
+        await wait(bench, 300)
+        assert len(seen.calls) == 1
+        await wait(bench, 400)
+        assert set((await marks(bench)).values()) == {("n0", "")}
+
+    play(story, seen)
+
+
 def test_what_every_volume_is_refused_is_not_tried_for_every_volume() -> None:
     seen = Writes(lambda _: Invalid("a policy refuses it", status=422))
 
