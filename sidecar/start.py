@@ -40,6 +40,7 @@ def load_rooms(config: Config) -> None:
         from sidecar.kube import kubeconfig  # noqa: F401
     if settings.drains(config):
         from sidecar.drain import watches  # noqa: F401
+        from sidecar.drain.notes import early_undo_io  # noqa: F401
         from sidecar.drain.publish import last_served_io, withdrawal_io  # noqa: F401
     if config.provisioning:
         from sidecar import wiring  # noqa: F401
@@ -63,30 +64,38 @@ async def before_the_driver(
     if not settings.drains(config):
         yield _nobody_asks
         return
+    from sidecar.drain.notes.early_undo_io import EarlyUndo
     from sidecar.drain.publish.withdrawal_io import Withdrawal
 
     memory = last_served()
     former = await memory.read()
     async with asyncio.TaskGroup() as group:
-        withdrawal = Withdrawal(kube, settings.drain(config, former), retry=settings.retry(config), wall=instruments.wall)
+        drain = settings.drain(config, former)
+        withdrawal = Withdrawal(kube, drain, retry=settings.retry(config), wall=instruments.wall)
         task = group.create_task(withdrawal.run(), name="what was said for the driver before") if former else None
+        undo = EarlyUndo(kube, drain, clock=instruments.clock, wall=instruments.wall, rng=instruments.rng)
+        undoing = group.create_task(undo.run(), name="what was announced for the driver before") if former else None
 
         met = False
 
         async def meet(driver: str) -> None:
             nonlocal met
             met = True
-            if task is not None and driver == former:
-                task.cancel()
+            for each in (task, undoing) if driver == former else ():
+                if each is not None:
+                    each.cancel()
             await memory.write(driver)
 
         try:
             yield meet
         finally:
-            if task is not None:
+            if task is not None and undoing is not None:
+                undoing.cancel()
                 if not met:
                     # A driver that fails at once ends each process within milliseconds, and no later one would have more time.
-                    await asyncio.wait((task,), timeout=_LAST_WORDS_SECONDS)
+                    last = group.create_task(undo.look(), name="what was announced for the driver before, once")
+                    await asyncio.wait((task, last), timeout=_LAST_WORDS_SECONDS)
+                    last.cancel()
                 task.cancel()
 
 
