@@ -1,10 +1,12 @@
 """Has this node's driver delete a volume that another node has made, which is gone. That it may be deleted is decided in the drain room;
 here is asked what keeps any volume from being deleted, and more strictly: its driver has to take it for the very same one on every node."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from sidecar.csi.api import LIST_VOLUMES
+from sidecar.csi.outcome import Code, DriverError
 from sidecar.deletion.rules import DeletionView, Released
 from sidecar.kube.api import CLASSES, find
 from sidecar.local.here import Here
@@ -15,6 +17,8 @@ from sidecar.provisioning.requests.request import Unfit
 from sidecar.provisioning.requests.secrets import SecretRef, deletion_secret
 from sidecar.tools import Tools
 
+LONGEST_LIST: Final = 30.0
+"""Seconds that a list may take, page after page: other losses wait to be told meanwhile."""
 _MAYBE_ANOTHER: Final = "the driver has a volume of that handle on this node and on no other, which may be another volume"
 
 
@@ -64,7 +68,12 @@ class LostVolumes:
     async def _is_here_alone(self, handle: str) -> bool:
         if LIST_VOLUMES not in self._here().driver.controller:
             return False
-        return (await self._driver.list_volumes()).get(handle) is True
+        try:
+            async with asyncio.timeout(LONGEST_LIST):
+                return (await self._driver.list_volumes()).get(handle) is True
+        except TimeoutError:
+            why = f"ListVolumes was not answered to its end within {LONGEST_LIST:.0f} s"
+            raise DriverError(Code.DEADLINE_EXCEEDED, why) from None
 
     async def _class(self, name: str) -> Class | None:
         found = await find(self._kube, CLASSES, name) if name else None

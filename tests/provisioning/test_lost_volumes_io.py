@@ -10,7 +10,8 @@ from sidecar.csi.api import LIST_VOLUMES
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.errors import Unavailable
 from sidecar.model.objects import Volume
-from sidecar.provisioning.lost_volumes_io import LostVolumes
+from sidecar.provisioning.lost_volumes_io import LONGEST_LIST, LostVolumes
+from sidecar.simulation.clock import run_virtual
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
 
@@ -78,6 +79,33 @@ def test_what_the_driver_has_on_this_node_alone_may_be_another_volume(listed: Ma
     why, driver = ask(driver=ScriptedDriver(info=LISTING, lists=[listed]))
     assert bool(why) is kept
     assert driver.count("delete") == (0 if kept else 1)
+
+
+class Endless(ScriptedDriver):
+    """It gives page after page, each in time."""
+
+    async def list_volumes(self) -> Mapping[str, bool]:
+        while True:
+            await asyncio.sleep(1.0)
+
+
+def test_a_list_that_does_not_end_counts_as_a_driver_that_does_not_answer() -> None:
+    """Whoever asks looks after all gone nodes: others' losses must not wait for hours."""
+    driver = Endless(info=LISTING)
+    kube = ScriptedKube({("persistentvolumes", "pv"): pv()})
+    lost = LostVolumes(tools(kube, driver), here=lambda: samples.here(driver=driver.info))
+
+    async def yes() -> bool:
+        return True
+
+    async def whole() -> None:
+        async with asyncio.timeout(LONGEST_LIST + 1):
+            with pytest.raises(DriverError) as found:
+                await lost.delete(Volume.of(pv()), yes)
+        assert found.value.code is Code.DEADLINE_EXCEEDED
+
+    run_virtual(whole())
+    assert driver.count("delete") == 0
 
 
 def test_what_the_driver_answers_is_passed_on() -> None:
