@@ -1,17 +1,27 @@
 """What was announced for a node is taken off its volumes also while its driver is dead, and whatever process came after that."""
 
+import asyncio
+import contextlib
+
 import pytest
 
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Instruments
 from sidecar.drain.notes.early_undo_io import EVERY, LISTED_EVERY
-from sidecar.kube.api import CLAIMS, VOLUMES
+from sidecar.errors import Fatal
+from sidecar.kube.api import CLAIMS, NODES, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
+from sidecar.simulation.clock import run_virtual
+from sidecar.simulation.cluster import Call, InProcessApi
 from sidecar.simulation.notebook.notebook_world import NotebookWorld
+from sidecar.simulation.world.node import DRIVER
+from sidecar.start import before_the_driver
+from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import node_loss
 from tests.harness.drain.node_loss import CLEANING, gone, one_replica, there, vanish
 from tests.harness.drain.notes import Writes, apps, marks, play
-from tests.harness.drain.simulated import EVACUATE, all_of, change, wait
+from tests.harness.drain.simulated import EVACUATE, Json, all_of, change, wait
 
 SOON = 2 * EVERY
 
@@ -116,3 +126,39 @@ def test_nothing_is_deleted_if_the_node_is_lost_after_the_undo() -> None:
         assert await there(bench, CLAIMS) == ["data-db-0"]
 
     node_loss.play(story, args=CLEANING)
+
+
+class Remembered:
+    """The driver that the process before has served."""
+
+    async def read(self) -> str:
+        return DRIVER
+
+    async def write(self, driver: str) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("taints", "after"), [([], False), ([EVACUATE], True)], ids=["undone", "announced"])
+@pytest.mark.parametrize("met", ["", "another.example.com"], ids=["the driver fails at once", "another driver answers"])
+def test_a_process_that_never_meets_that_driver_takes_it_off_too(met: str, taints: list[Json], after: bool) -> None:
+    parsed = parse(["--node-deployment", *CLEANING], {"NODE_NAME": "n0", "NAMESPACE": "default"})
+    assert isinstance(parsed, Parsed)
+    config = parsed.config
+
+    async def story() -> None:
+        kube = InProcessApi(new_cluster())
+        node = await kube.create(NODES, {"metadata": {"name": "n0"}, "spec": {"taints": taints}})
+        said = {names.LEAVING: f"n0/{node['metadata']['uid']}"}
+        csi = {"driver": DRIVER, "volumeHandle": "h"}
+        spec = {"csi": csi, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+        await kube.create(VOLUMES, {"metadata": {"name": "pv", "annotations": said}, "spec": spec})
+        with contextlib.suppress(ExceptionGroup):
+            async with before_the_driver(config, kube, Instruments(wall=lambda: 0.0), Remembered) as meet:
+                if not met:
+                    raise Fatal("the driver failed NodeGetInfo")
+                await meet(met)
+                await asyncio.sleep(SOON)
+        stored = await kube.get(VOLUMES, "pv")
+        assert (names.LEAVING in (stored["metadata"].get("annotations") or {})) is after
+
+    run_virtual(story())
