@@ -261,7 +261,7 @@ def _end(view: EvacuationView, left: float) -> Rest | Begin | Succeed | Expire |
     state, verdict = view.signals.state, view.verdict
     if state is State.SUCCESS:
         return _after_success(view, left)
-    if verdict.status is Status.TRUE and not (view.leaving and left > 0 and not view.signals.override):
+    if verdict.status is Status.TRUE and not _waits_for_pods(view, left):
         return Succeed(verdict.message)
     if view.signals.override:
         return _once(state, State.OVERRIDDEN, Override(f"{names.FORCE_DRAIN}: {view.signals.override} ({verdict.message})"))
@@ -271,6 +271,11 @@ def _end(view: EvacuationView, left: float) -> Rest | Begin | Succeed | Expire |
     if view.expiry is Expiry.OVERRIDE:
         return _once(state, State.OVERRIDDEN, Override(f"--evacuation-expiry={view.expiry}, and {late}"))
     return _once(state, State.FAILED, Expire(late))
+
+
+def _waits_for_pods(view: EvacuationView, left: float) -> bool:
+    """Nothing blocks, and yet it is not over before they have left: neither the deadline nor a person has said that it is."""
+    return bool(view.leaving) and left > 0 and not view.signals.override
 
 
 def _once(state: State | None, wanted: State, decision: Expire | Override) -> Rest | Expire | Override:
@@ -284,7 +289,7 @@ def _after_success(view: EvacuationView, left: float) -> Rest | Begin:
     while time is left, though: whoever puts pods here for ever must not take back a success that the deadline has brought.
     """
     match view.verdict.status:
-        case Status.TRUE if view.leaving and left > 0:
+        case Status.TRUE if _waits_for_pods(view, left):
             return Begin(view.now, f"it had succeeded, and now a pod can be evicted: {view.leaving}")
         case Status.TRUE:
             return Rest(view.verdict.message)

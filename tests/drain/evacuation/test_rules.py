@@ -145,6 +145,15 @@ def test_a_pod_that_can_be_evicted_after_success_begins_another_evacuation_while
     assert isinstance(decide(replace(after, retire=UNKNOWN)), Rest)
 
 
+@pytest.mark.parametrize("force", ["", "the disk is dead"])
+@pytest.mark.parametrize("leaving", ["", "apps/web-0"])
+@pytest.mark.parametrize("ago", [599.0, 600.0])
+def test_what_has_just_succeeded_does_not_begin_anew_for_the_same_reasons(force: str, leaving: str, ago: float) -> None:
+    going = view(marks("InProgress", stamp(ago), force=force), retire=READY, leaving=leaving, allowed=600.0)
+    if isinstance(decide(going), Succeed):
+        assert isinstance(decide(replace(going, signals=marks("Success", stamp(ago), force=force))), Rest)
+
+
 def test_ignorance_after_success_changes_nothing() -> None:
     assert isinstance(decide(view(marks("Success", stamp(60)), retire=UNKNOWN, slot=leases.NotWanted())), Rest)
     assert isinstance(decide(late("Success", retire=UNKNOWN)), Rest)
