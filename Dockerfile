@@ -22,7 +22,6 @@ RUN python -m venv /opt/build \
  && /opt/csi-node-sidecar/bin/pip check
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY csi_proto ./csi_proto
-# Without sidecar/simulation, which .dockerignore leaves out: it serves the demo and the tests, and no node needs it.
 COPY sidecar ./sidecar
 # Bytecode is compiled here: a read-only root file system cannot keep it, and compiling at every start costs half a second.
 # It is trusted unseen, since whoever packs or copies an image may change the times of files.

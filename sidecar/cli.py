@@ -1,7 +1,7 @@
 """The command line: `run` (also without a verb, as upstream is called), and the other commands, which are listed in `commands.table`.
 
 Chooses the command and turns its errors into exit codes. Commands are imported only when they are called, so that `--help`, `--version` and
-a wrong flag answer at once, and so that the program on nodes never loads the simulation.
+a wrong flag answer at once.
 """
 
 import gc
@@ -24,7 +24,6 @@ COMMANDS = (
     "label",
     "uninstall",
     "release-finalizers",
-    "simulate",
     "version",
     "help",
     "completion",
@@ -77,8 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from sidecar.commands import release_finalizers
 
                 return release_finalizers.run(words, os.environ)
-            case "simulate":
-                return _simulate(words)
             case "version":
                 return _version(words)
             case "help" | "completion" | "__complete":
@@ -133,22 +130,6 @@ def _run_despite(verb: str, words: Sequence[str]) -> int:
 def _unknown(verb: str) -> str:
     meant = closest(verb, COMMANDS)
     return f"unknown command {verb!r}; " + (f"did you mean {meant}?" if meant else f"known are {', '.join(COMMANDS)}")
-
-
-def _simulate(words: list[str]) -> int:
-    from importlib.util import find_spec
-
-    if find_spec("sidecar.simulation") is None:
-        return _say(f"{PROGRAM} simulate: the container image has no simulation; install the Python package, or use a clone", 1)
-    if words[:1] != ["race"]:
-        return _say(f"usage: {program()} simulate race [flags]; `{program()} simulate race --help` shows them", 2)
-    from sidecar.simulation.swarm import race
-
-    try:
-        return race.run(words[1:])
-    except UsageError as error:
-        hint = f"Run `{program()} simulate race --help` for all flags."
-        return _say("\n".join([*(f"{PROGRAM} simulate race: {message}" for message in error.messages), hint]), 2)
 
 
 def _tell(verb: str, words: Sequence[str]) -> int:

@@ -42,7 +42,7 @@ SERVERS = {
     "tests/": "other control planes",
 }
 # Their tests share nothing and take long: they are dealt out one by one.
-DEALT_OUT = ("tests/world/", "tests/simulation/swarm/")
+DEALT_OUT = ("tests/world/",)
 ONLY_REAL = "real_api"
 """The choice of marks by which hack/test runs the tests on real servers."""
 

@@ -89,12 +89,6 @@ def test_an_answer_that_cannot_be_written_is_an_error() -> None:
     assert done.stderr.startswith("csi-node-sidecar: the answer could not be written: ")
 
 
-def test_without_the_simulation_it_says_where_there_is_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "sidecar.simulation", None)  # as in the container image
-    assert main(["simulate", "race", "--help"]) == 1
-    assert "the container image has no simulation; install the Python package, or use a clone" in capsys.readouterr().err
-
-
 def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--node-deploymnt"]) == 2
     err = capsys.readouterr().err

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.stand_ins import Binder, StandInBase
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.stand_ins import Binder, StandInBase
 from tests.harness.containers import entries
 from tests.harness.tenants import LOUD, QUIET, Crowd, Stage
 

@@ -176,8 +176,8 @@ def test_an_engine_is_sent_what_the_dockerfile_copies() -> None:
 
 def test_what_nodes_run_is_built_without_the_simulation(context: Path) -> None:
     left_out = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith(("!", "#"))]
-    assert left_out == ["*", "hack/*", "sidecar/simulation", "**/__pycache__"]
-    assert driver.SIMULATION == ROOT / "sidecar/simulation" and (ROOT / "sidecar/simulation/driver/serve.py").is_file()
+    assert left_out == ["*", "hack/*", "hack/sim", "**/__pycache__"]
+    assert driver.SIMULATION == ROOT / "hack/sim" and (ROOT / "hack/sim/driver/serve.py").is_file()
     copied = {path.name for path in (context / "sidecar").iterdir()}
     assert {path.relative_to(ROOT / "sidecar").parts[0] for path in (ROOT / "sidecar").rglob("*.py")} - copied == {"simulation"}
 

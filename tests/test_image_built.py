@@ -157,7 +157,7 @@ class Pod:
 def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     work = tmp_path_factory.mktemp("pod")
     file, account = work / "kubeconfig", work / "account"
-    serving = ["-m", "sidecar.simulation.cluster.serve", "--write-kubeconfig", str(file), "--tls", str(work), "--token", "secret"]
+    serving = ["-m", "hack.sim.cluster.serve", "--write-kubeconfig", str(file), "--tls", str(work), "--token", "secret"]
     with (
         programs.Process("cluster", [sys.executable, *serving], work),
         programs.OurDriver(work, node="n1") as driver,

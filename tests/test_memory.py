@@ -86,7 +86,7 @@ def test_a_start_is_a_whole_one(life: Life) -> None:
         pytest.param("kubernetes", id="the-library-that-reads-kubeconfigs"),
         pytest.param("pydantic", id="nor-what-that-would-bring"),
         pytest.param("aiohttp", id="nor-a-second-http"),
-        pytest.param("sidecar.simulation", id="the-simulation"),
+        pytest.param("hack.sim", id="the-simulation"),
         pytest.param("sidecar.commands.explain", id="another-command"),
         pytest.param("sidecar.commands.release_finalizers", id="nor-the-way-back"),
         pytest.param("sidecar.commands.check", id="nor-the-one-that-checks"),

@@ -32,8 +32,6 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: zipfile.ZipFil
     assert {name.split("/")[0] for name in names} == {"sidecar", "csi_proto", f"csi_node_sidecar-{sidecar.__version__}.dist-info"}
     assert {"sidecar/cli.py", "sidecar/py.typed", "csi_proto/csi_pb2.py"} <= names
     assert not [name for name in names if name.endswith(".md")]
-    # `simulate race` and the demo are for people at their desks, who install the package; nodes run the image, which has no simulation.
-    assert {"sidecar/simulation/swarm/race.py", "sidecar/simulation/demo/__main__.py"} <= names
 
 
 def test_the_command_is_installed(wheel: zipfile.ZipFile) -> None:

@@ -115,30 +115,6 @@ def test_it_needs_no_package(tmp_path: Path) -> None:
     assert done.stdout == "" and done.stderr.count("\n") == 3
 
 
-def test_a_race_tells_how_far_it_is_and_prints_what_it_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    from sidecar.simulation.swarm import race
-    from sidecar.simulation.swarm.options import read_options
-
-    shares: list[Far] = []
-    course = race.Course
-    monkeypatch.setattr(course, "end", _telling(course.end, shares))
-    words = ["--sweep=30,90", "--model=thin", "--claims=20"]
-    assert race.run(words) == 0
-    out, err = capsys.readouterr()
-    assert [text for text in out.splitlines() if text.startswith(("30 nodes", "90 nodes"))] and err == ""
-    assert [far.what for far in shares] == ["race 1 of 2, 30 nodes", "race 2 of 2, 90 nodes"]
-    assert [far.share for far in shares] == [0.25, 1.0]
-    assert race.Course(read_options(words)).far().share == 0.0
-
-
-def _telling(end: object, shares: list[object]) -> object:
-    def told(course: object) -> None:
-        shares.append(course.far())  # type: ignore[attr-defined]
-        end(course)  # type: ignore[operator]
-
-    return told
-
-
 def test_each_of_the_long_commands_shows_it() -> None:
     """Of those there are: the benchmarks by `each`, the rest by steps and counts."""
     commands = sorted(file for file in (ROOT / "hack/benchmarks").rglob("*.py") if "def add_to(" in file.read_text())

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster.storage.reading import Query
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, GET_CAPACITY, DriverInfo
 from sidecar.doors import Doors, Instruments
@@ -21,9 +24,6 @@ from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS,
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.model import names
 from sidecar.report_only import ReportOnly
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, Cluster, InProcessApi
-from sidecar.simulation.cluster.storage.reading import Query
 from sidecar.start import load_rooms
 from sidecar.wiring import Sidecar
 from tests.harness import samples

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Cluster, InProcessApi
 from sidecar.kube.api import CLAIMS
 from sidecar.local.claim_labels import UNLABELLED, heard_claims
 from sidecar.model import names
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Cluster, InProcessApi
 from sidecar.watching import Watching
 from tests.harness import samples
 from tests.harness.doors import tools

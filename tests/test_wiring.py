@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.csi import link
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, PUBLISH_UNPUBLISH_VOLUME
 from sidecar.doors import Instruments, health_of_link
@@ -16,7 +17,6 @@ from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import Change
 from sidecar.model.names import CLONE_FINALIZER
 from sidecar.ownership import user_notice
-from sidecar.simulation.clock import run_virtual
 from sidecar.watching import health_of_reflector
 from sidecar.wiring import Sidecar
 from tests.harness import samples

@@ -119,7 +119,7 @@ def _ours(stage: Stage, against: Path | None) -> list[Program]:
 def as_in_the_image(source: Path, home: Path) -> Path:
     """A copy with bytecode that is trusted unseen."""
     for package in ("sidecar", "csi_proto"):
-        shutil.copytree(source / package, home / package, ignore=shutil.ignore_patterns("__pycache__", "simulation"))
+        shutil.copytree(source / package, home / package, ignore=shutil.ignore_patterns("__pycache__"))
     (home / "entry.py").write_text(_ENTRY)
     compiling = [sys.executable, "-m", "compileall", "-q", "-o", "2", "--invalidation-mode", "unchecked-hash", str(home)]
     subprocess.run(compiling, check=True)

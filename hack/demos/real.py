@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ControlPlane, ControlPlaneError, binaries
 from hack.lib.kwok import KWOK_LABEL
-from sidecar.simulation.demo import __main__ as demo
+from hack.sim.demo import __main__ as demo
 
 ROLE = REPOSITORY / "tests" / "e2e" / "upstream-role.yaml"
 

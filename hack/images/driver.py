@@ -8,8 +8,8 @@ from pathlib import Path
 
 from hack.lib.failure import Failure
 
-SIMULATION = Path(__file__).resolve().parents[2] / "sidecar" / "simulation"
-COMMAND = ("/opt/csi-node-sidecar/bin/python", "-m", "sidecar.simulation.driver.serve")
+SIMULATION = Path(__file__).resolve().parents[1] / "sim"
+COMMAND = ("/opt/csi-node-sidecar/bin/python", "-m", "hack.sim.driver.serve")
 
 
 def package_in(names: Iterable[str]) -> Path:
@@ -22,4 +22,4 @@ def package_in(names: Iterable[str]) -> Path:
 
 def add_simulation(root: Path, package: Path) -> None:
     # Without bytecode: it would have to be that of the image's Python, and only tests wait for it to be compiled.
-    shutil.copytree(SIMULATION, root / package / SIMULATION.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SIMULATION, root / package.parent / "hack" / SIMULATION.name, ignore=shutil.ignore_patterns("__pycache__"))

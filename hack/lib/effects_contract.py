@@ -21,12 +21,11 @@ class EffectsContract(Contract):
     root = fields.StringField()
     effects = fields.ListField(subfield=fields.StringField())
     may_await = fields.ListField(subfield=fields.StringField())
-    left_out = fields.ListField(subfield=fields.StringField())
     forbidden_modules = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        root, left_out = _text(self.root), _texts(self.left_out)
-        modules = sorted(item for item in graph.modules if _is_below(item, root) and not any(_is_below(item, name) for name in left_out))
+        root = _text(self.root)
+        modules = sorted(item for item in graph.modules if _is_below(item, root))
         breaches = [
             *self._unused(graph, modules),
             *(line for module in modules if not _matches(module, _texts(self.effects)) for line in self._impurities(graph, module)),

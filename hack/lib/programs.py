@@ -179,7 +179,7 @@ class Peer(Process):
 
 
 class OurDriver(Process):
-    """The driver of `sidecar.simulation`, served; its state and its calls are in files that outlive it."""
+    """The driver of `hack.sim`, served; its state and its calls are in files that outlive it."""
 
     def __init__(
         self,
@@ -196,7 +196,7 @@ class OurDriver(Process):
         self.state, self.calls, self.faults = work / f"{node}.state", work / f"{node}.calls", work / f"{node}.faults"
         pool_args = [f"--pool={pool}={size}" for pool, size in (pools or {"main": "100Gi"}).items()]
         command = [
-            *(sys.executable, "-m", "sidecar.simulation.driver.serve"),
+            *(sys.executable, "-m", "hack.sim.driver.serve"),
             *(f"--endpoint={self.socket}", f"--name={name}", f"--node-id={node}", f"--topology={self.key}={node}"),
             *(f"--state={self.state}", f"--calls={self.calls}", f"--faults={self.faults}"),
             *pool_args,

@@ -170,7 +170,7 @@ def _own(before: Sequence[str]) -> tuple[Flag, ...]:
 
 def _flags(command: Command | None) -> Iterable[tuple[str, str]]:
     """Those of `run` too, as every command takes them, but last, and without those that have no effect."""
-    if command is not None and command.name in ("version", "help", "completion", "simulate"):
+    if command is not None and command.name in ("version", "help", "completion"):
         return []
     own = [(f"--{flag.name}", flag.help) for flag in (() if command is None else _own(command.name.split()))]
     first = () if command is None else command.of_run

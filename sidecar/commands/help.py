@@ -53,7 +53,7 @@ def overview(columns: int) -> str:
 def text_of(command: Command, columns: int) -> str:
     """Usage, what it is for, examples, flags, exit codes."""
     under = children(command.name)
-    more = "" if command.name in ("version", "help", "completion", "simulate") else " [flags]"
+    more = "" if command.name in ("version", "help", "completion") else " [flags]"
     parts = [
         f"usage: {program()} {command.synopsis}{more}",
         "\n".join(wrap(f"{command.summary[:1].upper()}{command.summary[1:]}. {command.about}".strip(), columns)),

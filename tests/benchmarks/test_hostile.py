@@ -23,7 +23,7 @@ from hack.benchmarks.hostile.watcher import Figures, Watcher
 from hack.benchmarks.stalls import Stalls
 from hack.lib.patience import deadline
 from hack.lib.programs import Process
-from sidecar.simulation.cluster import Cluster
+from hack.sim.cluster import Cluster
 
 README = Path(__file__).parents[2] / "hack/benchmarks/hostile/README.md"
 

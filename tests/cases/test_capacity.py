@@ -10,6 +10,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster.kinds.table import DAEMON_SETS, REPLICA_SETS
+from hack.sim.driver.local_driver import POOL_PARAMETER, LocalDriver
+from hack.sim.driver.spec import Spec
+from hack.sim.stand_ins import Binder, StandInBase
 from sidecar.capacity import controller as capacity
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import NOTHING, TOPOLOGY, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest
@@ -24,12 +30,6 @@ from sidecar.model.objects import IMMEDIATE, LATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.model.standing import Standing
 from sidecar.observe.metrics import Metrics
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.kinds.table import DAEMON_SETS, REPLICA_SETS
-from sidecar.simulation.driver.local_driver import POOL_PARAMETER, LocalDriver
-from sidecar.simulation.driver.spec import Spec
-from sidecar.simulation.stand_ins import Binder, StandInBase
 from sidecar.tools import Tools
 from sidecar.wiring import Sidecar
 

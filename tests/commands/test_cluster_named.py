@@ -5,10 +5,10 @@ import json
 import pytest
 import yaml
 
+from hack.sim.cluster.http.api_faults import ApiFault
 from sidecar.cli import main
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
-from sidecar.simulation.cluster.http.api_faults import ApiFault
 from tests.contract.objects import volume
 from tests.harness.drain.listed_cluster import DRIVER
 from tests.harness.drain.served import Scene

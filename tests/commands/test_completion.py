@@ -46,7 +46,6 @@ def words(line: str) -> list[str]:
         ("check --dri", ["--driver"]),
         ("check -o ", ["table", "json", "yaml"]),
         ("completion z", ["zsh"]),
-        ("simulate ", ["race"]),
         ("help expl", ["explain"]),
         ("help explain no", ["node", "nodes"]),
         ("--strict", ["--strict-topology"]),

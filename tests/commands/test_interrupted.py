@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from hack.lib.control_plane import REPOSITORY
+from hack.sim.cluster.http.api_faults import ApiFault
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
-from sidecar.simulation.cluster.http.api_faults import ApiFault
 from tests.contract.objects import volume
 from tests.harness.drain.listed_cluster import DRIVER
 from tests.harness.drain.served import Scene

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster.kinds import claim_policy
 from sidecar.commands import label
 from sidecar.commands.forms import Told
 from sidecar.commands.label import Labelled, NotLabelled, due, labelled
@@ -16,8 +18,6 @@ from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES
 from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unauthorized, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Class
-from sidecar.simulation.cluster import Call, Cluster, InProcessApi
-from sidecar.simulation.cluster.kinds import claim_policy
 from tests.contract.objects import claim, storage_class
 from tests.harness.cluster_tools import new_cluster
 

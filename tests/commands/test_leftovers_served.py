@@ -17,15 +17,15 @@ import pytest
 
 from hack.lib.control_plane import REPOSITORY, until
 from hack.lib.programs import LATE, OurDriver, Sidecar, claim, storage_class
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.refusals import Refused
+from hack.sim.cluster.serve import serving_cluster
+from hack.sim.cluster.storage.reading import Query
+from hack.sim.driver.state import read_state
 from sidecar.kube.api import CLAIMS, CLASSES, EVENTS, MERGE_PATCH, NODES, VOLUMES
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal_lines import begin_line, read_line
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.refusals import Refused
-from sidecar.simulation.cluster.serve import serving_cluster
-from sidecar.simulation.cluster.storage.reading import Query
-from sidecar.simulation.driver.state import read_state
 
 NODE = "n1"
 LONG_AGO = 400.0

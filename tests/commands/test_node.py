@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
+from hack.sim.cluster.http.api_faults import ApiFault
 from sidecar.cli import main
 from sidecar.commands.node import run
 from sidecar.config.errors import UsageError
 from sidecar.kube.api import NODES
 from sidecar.model import names
-from sidecar.simulation.cluster.http.api_faults import ApiFault
 from tests.harness.drain.listed_cluster import DRIVER, OTHER, node
 from tests.harness.drain.served import Scene, bare
 

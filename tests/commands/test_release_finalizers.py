@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call, Cluster, InProcessApi
 from sidecar.commands.forms import JSON, TABLE, Told
 from sidecar.commands.release_finalizers import Order, release
 from sidecar.kube.api import CSI_DRIVERS, DAEMON_SETS, MERGE_PATCH, PODS, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import ApiError, Conflict, Forbidden
 from sidecar.model import names
-from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from tests.contract.objects import volume
 from tests.harness.cluster_tools import new_cluster
 

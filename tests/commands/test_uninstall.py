@@ -9,6 +9,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.commands import uninstall
 from sidecar.commands.uninstall import Step, _take, _uninstall, run, steps
 from sidecar.config.errors import UsageError
@@ -16,11 +21,6 @@ from sidecar.config.parse import Parsed, parse
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain.simulated import ARGS, EVACUATE, Json, all_of, change, node_of, play, wait, with_pod
 

@@ -27,7 +27,7 @@ LINES = {
     "uninstall": ("uninstall", "--driver=d"),
     "release-finalizers": ("release-finalizers", "--driver=d"),
 }
-NO_CLUSTER = {"simulate", "version", "help", "completion"}
+NO_CLUSTER = {"version", "help", "completion"}
 """Commands that reach none."""
 
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from hack.lib.patience import deadline
+from hack.sim.cluster.kinds import claim_policy
 from sidecar.model import names
-from sidecar.simulation.cluster.kinds import claim_policy
 from tests.contract.http_client import HttpClient, Json
 from tests.contract.objects import claim
 

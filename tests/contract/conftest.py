@@ -21,12 +21,12 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, binaries
 from hack.lib.patience import deadline
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.http import access
+from hack.sim.cluster.http.api_faults import ApiFault
+from hack.sim.cluster.serve import Served, self_signed, serving_cluster
 from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.http import access
-from sidecar.simulation.cluster.http.api_faults import ApiFault
-from sidecar.simulation.cluster.serve import Served, self_signed, serving_cluster
 from tests.contract.http_client import HttpClient, http_client
 
 Connect = Callable[..., KubeClient]

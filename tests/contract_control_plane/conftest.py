@@ -17,11 +17,9 @@ import pytest
 
 from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, binaries
 from hack.lib.kwok import KWOK_LABEL
-from sidecar.kube.api import NODES
-from sidecar.kube.client import open_client
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.stand_ins import (
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.stand_ins import (
     AttachDetach,
     Binder,
     DaemonSetPods,
@@ -33,6 +31,8 @@ from sidecar.simulation.stand_ins import (
     StandInBase,
     StatefulSets,
 )
+from sidecar.kube.api import NODES
+from sidecar.kube.client import open_client
 from tests.contract_control_plane.land import Land
 
 Story = Callable[[Land], Coroutine[Any, Any, None]]

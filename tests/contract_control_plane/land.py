@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hack.lib.patience import patient
+from hack.sim.cluster.kinds.table import CSI_DRIVERS, DAEMON_SETS, STATEFUL_SETS
 from sidecar.kube.api import (
     ATTACHMENTS,
     BUDGETS,
@@ -24,7 +25,6 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import AlreadyExists, ApiError, NotFound, TooManyRequests
 from sidecar.model import names
-from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS, DAEMON_SETS, STATEFUL_SETS
 
 Json = dict[str, Any]
 SECONDS = patient(30.0)

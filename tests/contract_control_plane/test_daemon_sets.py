@@ -1,7 +1,7 @@
 """Pods of DaemonSets."""
 
+from hack.sim.cluster.kinds.table import DAEMON_SETS
 from sidecar.kube.api import NODES, PODS
-from sidecar.simulation.cluster.kinds.table import DAEMON_SETS
 from tests.contract_control_plane.land import Land
 
 

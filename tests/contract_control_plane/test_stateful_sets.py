@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS
-from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
 from tests.contract_control_plane.land import LATE, Json, Land
 
 PARALLEL = {"podManagementPolicy": "Parallel"}

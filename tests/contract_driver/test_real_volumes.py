@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.message import Message
 
 from csi_proto import csi_pb2 as pb
-from sidecar.simulation.driver.state import read_state
+from hack.sim.driver.state import read_state
 from tests.harness.driver.served import process, serve_driver
 from tests.harness.mounting import Namespace, namespace, namespaces_or_skip
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import REPOSITORY, ControlPlane, ControlPlaneError
+from hack.sim.driver.options import read_options
 from sidecar.config.kinds import split_address
 from sidecar.config.parse import Parsed, parse
 from sidecar.kube.credentials import SERVICE_ACCOUNT
-from sidecar.simulation.driver.options import read_options
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, kustomizations, rendered, the, written
 
 UPSTREAM = REPOSITORY / "tests" / "e2e" / "upstream-role.yaml"

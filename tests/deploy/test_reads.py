@@ -11,6 +11,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hack.sim.drains.drain_world import play
+from hack.sim.drains.plan import GATED
+from hack.sim.world import labelled_world
+from hack.sim.world.doors import NodeKube
+from hack.sim.world.label_events import IN_FORCE
+from hack.sim.world.node import DRIVER
+from hack.sim.world.plan import Plan, PlannedEvent
 from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.drain.reprovision.beyond_io import Beyond
 from sidecar.drain.reprovision.workload import Workload
@@ -18,13 +25,6 @@ from sidecar.kube import api
 from sidecar.kube.api import Page, Resource, WatchEvent
 from sidecar.kube.errors import NotFound
 from sidecar.model.names import CAPACITY_DRIVER_LABEL, CAPACITY_MANAGER_LABEL, SHARDS, capacity_manager
-from sidecar.simulation.drains.drain_world import play
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.world import labelled_world
-from sidecar.simulation.world.doors import NodeKube
-from sidecar.simulation.world.label_events import IN_FORCE
-from sidecar.simulation.world.node import DRIVER
-from sidecar.simulation.world.plan import Plan, PlannedEvent
 from tests.deploy.manifests import DEPLOY
 from tests.harness.doors import ScriptedKube, tools
 

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, binaries, until
+from hack.sim.cluster.kinds import claim_policy
 from sidecar.model import names
-from sidecar.simulation.cluster.kinds import claim_policy
 from tests.contract.objects import claim
 from tests.deploy.manifests import DEPLOY, Json, rendered, the, written
 

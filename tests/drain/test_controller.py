@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.network import Latency
+from hack.sim.world.node import DRIVER
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.duty import Outcome, Picture
 from sidecar.kube.api import (
@@ -26,11 +31,6 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.standing import OPEN, Standing
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.network import Latency
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import (
     EVACUATE,
     EVACUATING,

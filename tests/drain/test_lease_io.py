@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from hack.sim.cluster import Call, InProcessApi
 from sidecar.drain import leases
 from sidecar.drain.lease_io import LeaseWriter, Overtaken, OwnLease, Untouched, Written
 from sidecar.drain.leases import Lease, LeaseView, Leave, NotWanted, Release, Terms, decide
 from sidecar.kube.api import LEASES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
-from sidecar.simulation.cluster import Call, InProcessApi
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain.samples import NOW
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import CLAIMS, LEASES
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ARGS
 from tests.harness.drain.simulated import all_of, node_of, wait, with_pod

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.drain.emptying import decisions, rules
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.reprovision import candidates, locks
@@ -22,9 +25,6 @@ from sidecar.drain.wording import all_or_few
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.drain.reprovision.scenes import TAINTED, facts, view
 from tests.harness.drain import emptying, reprovision, samples, simulated
 from tests.harness.drain.emptying import Evictions, owner, run

@@ -166,7 +166,7 @@ class AttachingDriver(OurDriver):
 
     PROGRAM = """
 import sys
-from sidecar.simulation.driver import serve, spec
+from hack.sim.driver import serve, spec
 spec.FEATURES["attach"] = "PUBLISH_UNPUBLISH_VOLUME"
 sys.exit(serve.main())
 """

@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.engine.fair_lock import FairLock
 from sidecar.engine.grouped_line import CURRENT, Group, Whose
-from sidecar.simulation.clock import run_virtual
 
 
 class Line:

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.loop import CANCEL_GRACE, WORK, Loop, NeedsWork
-from sidecar.simulation.clock import run_virtual
 
 Handle = Callable[[str], Awaitable[float | None]]
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.eviction.answers import BUDGET_PAUSE, NEXT_PASS, Answer, Result
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May
 from sidecar.kube.errors import ApiError, Forbidden, from_status
-from sidecar.simulation.clock import run_virtual
 
 POD = May("apps", "db-0", "uid-db-0")
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from hack.sim.cluster import Cluster, Refused
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import Cluster, Refused
 
 T0 = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 

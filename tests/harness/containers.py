@@ -14,7 +14,7 @@ def entries() -> Counter[str]:
     found: Counter[str] = Counter()
     for obj in gc.get_objects():
         module = type(obj).__module__
-        if module.startswith("sidecar.") and not module.startswith("sidecar.simulation") and not isinstance(obj, type):
+        if module.startswith("sidecar.") and not module.startswith("hack.sim") and not isinstance(obj, type):
             for name, value in _attributes(obj):
                 if isinstance(value, _CONTAINERS):
                     found[f"{type(obj).__name__}.{name}"] += _size(value)

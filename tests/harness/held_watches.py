@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any
 
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster.inprocess import Call
 from sidecar.kube.api import Page, Resource, WatchEvent
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.inprocess import Call
 
 
 def now() -> float:

@@ -3,13 +3,13 @@
 import random
 from typing import Any, cast
 
+from hack.sim.cluster import InProcessApi
 from sidecar.kube.api import MERGE_PATCH, VOLUMES, Change, KubeApi
 from sidecar.kube.errors import NotFound
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.reflector_state import ReflectorState
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import InProcessApi
 from tests.contract.objects import volume
 from tests.harness.held_watches import Api, a_cluster, now
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hack.lib.patience import deadline
-from sidecar.simulation.driver.mount_table import Mount, covering, mounted_at, origin
+from hack.sim.driver.mount_table import Mount, covering, mounted_at, origin
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _OWN_NAMESPACE = ("unshare", "--mount", "--propagation", "private")

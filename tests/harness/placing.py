@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from hack.sim.stand_ins.scheduler import Scheduler
 from sidecar.model.objects import Json
-from sidecar.simulation.stand_ins.scheduler import Scheduler
 
 
 def place(patch: pytest.MonkeyPatch, *nodes: str) -> None:

@@ -10,19 +10,20 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster.inprocess import Call
+from hack.sim.cluster.kinds.table import CSI_DRIVERS
+from hack.sim.driver.calls import Reception
+from hack.sim.world.network import Latency, Network, Weather
+from hack.sim.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
+from hack.sim.world.plan import Plan
+from hack.sim.world.request_log import RequestLog
+from hack.sim.world.transcript import Transcript
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NAMESPACES, NODES, VOLUMES, KubeApi
 from sidecar.kube.transport import Limiter
 from sidecar.model import names
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.inprocess import Call
-from sidecar.simulation.cluster.kinds.table import CSI_DRIVERS
-from sidecar.simulation.driver.calls import Reception
-from sidecar.simulation.swarm.full_doors import Surroundings
-from sidecar.simulation.world.network import Latency, Network, Weather
-from sidecar.simulation.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
-from sidecar.simulation.world.plan import Plan
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -64,6 +65,25 @@ class SlowDriver(Reception):
         return await super().attend(method, name, request=request, act=act)
 
 
+class Surroundings:
+    """The world around the one node."""
+
+    def __init__(self, plan: Plan, *, api: KubeApi, network: Network, strays: list[str]) -> None:
+        self.plan = plan
+        self.clock: Callable[[], float] = asyncio.get_running_loop().time
+        self.api = api
+        self.network = network
+        self.request_log = RequestLog(self.clock)
+        self.transcript = Transcript(self.clock)
+        self._strays = strays
+
+    def found(self, kind: str, what: str) -> None:
+        self._strays.append(f"{kind}: {what}")
+
+    def acted(self, node: str, method: str, name: str) -> None:
+        pass
+
+
 class Stage:
     """To be made inside the virtual event loop."""
 
@@ -94,7 +114,6 @@ class Stage:
                 pool="10Gi",
                 args=("--enable-capacity=false", "--node-deployment-base-delay=0.1s", "--node-deployment-max-delay=0.2s"),
             ),
-            clock=self.clock,
             api=InProcessApi(cluster, before=admit),
             network=network,
             strays=self.strays,

@@ -10,6 +10,8 @@ from typing import TypeVar, cast
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import InProcessApi
 from sidecar.kube.api import MERGE_PATCH, VOLUMES, Change, KubeApi
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import Gone, Unavailable
@@ -18,8 +20,6 @@ from sidecar.kube.reflector_state import Degraded, ReflectorState, Synced
 from sidecar.kube.selected import Selected
 from sidecar.kube.store import Store, by_uid
 from sidecar.model.objects import Json
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import InProcessApi
 from tests.contract.objects import volume
 from tests.harness.held_watches import Api, a_cluster, now
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.kube.api import CAPACITIES, CLAIMS, NODES, PODS, Change, KubeApi, Page, Resource, WatchEvent
 from sidecar.kube.errors import (
     ApiError,
@@ -27,7 +28,6 @@ from sidecar.kube.reflector import Reflector
 from sidecar.kube.reflector_state import Degraded, Denied, Listing, Off, ReflectorState, Synced
 from sidecar.kube.store import Store
 from sidecar.model.objects import Json
-from sidecar.simulation.clock import run_virtual
 from tests.kube.server import Answer, ScriptedServer, hangs_up, refuses, run, says, streams
 
 

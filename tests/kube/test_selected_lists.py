@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.kube.api import Page, Resource
 from sidecar.kube.errors import ApiError, Gone, Unavailable
 from sidecar.kube.reflector_state import Synced
-from sidecar.simulation.clock import run_virtual
 from tests.harness.held_watches import now
 from tests.harness.labelled_volumes import HELD, MINE, NONE, OTHER, OWN, Scene
 

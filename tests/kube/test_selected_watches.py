@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Gone, Unavailable
 from sidecar.kube.reflector_state import Degraded, Synced
 from sidecar.model.objects import Json
-from sidecar.simulation.clock import run_virtual
 from tests.harness.held_watches import a_cluster, now
 from tests.harness.labelled_volumes import HELD, MINE, NONE, OTHER, OWN, Scene
 

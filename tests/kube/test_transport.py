@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from hack.sim.clock import run_virtual
 from sidecar.engine.limiter import TokenBucket
 from sidecar.http1 import answers
 from sidecar.kube.api import CLAIMS, EVENTS, PODS, VOLUMES, WatchEvent
 from sidecar.kube.errors import ApiError, BadEvent, Forbidden, Gone, TooManyRequests, Unavailable
 from sidecar.kube.transport import Limiter, Observer
-from sidecar.simulation.clock import run_virtual
 from tests.kube.server import Answer, ScriptedServer, event, hangs, hangs_up, refuses, run, says, streams
 
 

@@ -8,6 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster.inprocess import Call
+from hack.sim.cluster.kinds.claim_policy import BINDINGS, POLICIES, written
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, KubeApi, Page, Resource
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError, Unavailable
@@ -18,10 +22,6 @@ from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.claim_labels import EVERYTHING, UNLABELLED, WAITING
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, claim_provisioner, selected_node
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.inprocess import Call
-from sidecar.simulation.cluster.kinds.claim_policy import BINDINGS, POLICIES, written
 from tests.harness import samples
 from tests.harness.doors import tools
 

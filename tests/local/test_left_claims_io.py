@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.kube.api import KubeApi, Page, Resource, Take
 from sidecar.kube.errors import Unavailable
 from sidecar.local.left_claims_io import LeftClaims
 from sidecar.model import names
 from sidecar.model.objects import Json
-from sidecar.simulation.clock import run_virtual
 from tests.harness import samples
 from tests.harness.doors import tools
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.observe.connections import BOUNDS, Bounds, Connections
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.pages import text
 from sidecar.observe.server import ObserveServer
-from sidecar.simulation.clock import run_virtual
 from tests.harness.open_files import no_more_files
 
 # Milliseconds instead of seconds.

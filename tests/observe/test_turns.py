@@ -1,7 +1,7 @@
 import asyncio
 
+from hack.sim.clock import run_virtual
 from sidecar.observe.turns import Turns
-from sidecar.simulation.clock import run_virtual
 
 
 class Costly:

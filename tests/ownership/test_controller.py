@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.kube.api import CSI_NODES, Page, Resource
 from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable
 from sidecar.ownership.controller import Contenders
 from sidecar.ownership.shards import heard_shards
-from sidecar.simulation.clock import run_virtual
 from tests.harness import samples
 from tests.harness.doors import tools
 

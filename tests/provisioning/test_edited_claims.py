@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLAIMS, MERGE_PATCH
 from sidecar.model import names
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import play, wait
 
 MINUTES = 2

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.engine.grouped_line import CURRENT, Group, Whose
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.transport import Limiter
-from sidecar.simulation.clock import run_virtual
 from tests.harness.tenants import Crowd, seconds_of_the_quiet
 
 _SECRET = "csi.storage.k8s.io/provisioner-secret-"

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from hack.sim.driver.faults import Fault
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.claim_rates import MEASURES, MOST
+from hack.sim.world.node import DRIVER
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import CAPACITIES, CLAIMS, MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
-from sidecar.simulation.driver.faults import Fault
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.claim_rates import MEASURES, MOST
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import play, wait
 
 MINUTES = 2

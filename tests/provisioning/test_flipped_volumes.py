@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from hack.sim.driver.faults import Fault
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.claim_rates import DELETIONS, MOST, WRITES
+from hack.sim.world.node import DRIVER
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES
 from sidecar.model.names import SELECTED_NODE, STORAGE_PROVISIONER
-from sidecar.simulation.driver.faults import Fault
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.claim_rates import DELETIONS, MOST, WRITES
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import play, wait
 
 PAUSE, TIMES = 0.5, 180

@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.driver.calls import Reception
+from hack.sim.driver.faults import Fault, Faults
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.spec import Spec
+from hack.sim.world.doors import NodeDriver
+from hack.sim.world.life import Life
+from hack.sim.world.network import Network, Weather
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError, NotSent, Unheard
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Json
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.driver.calls import Reception
-from sidecar.simulation.driver.faults import Fault, Faults
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.spec import Spec
-from sidecar.simulation.world.doors import NodeDriver
-from sidecar.simulation.world.life import Life
-from sidecar.simulation.world.network import Network, Weather
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc
 from tests.harness.provisioning.journal import JournalInMemory

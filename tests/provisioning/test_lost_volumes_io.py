@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.csi.api import LIST_VOLUMES
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.errors import Unavailable
 from sidecar.model.objects import Volume
 from sidecar.provisioning.lost_volumes_io import LONGEST_LIST, LostVolumes
-from sidecar.simulation.clock import run_virtual
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube, tools
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from hack.sim.world.claim_rates import CREATIONS, MOST, most_in_a_minute
 from sidecar.engine.backoff import Backoff
 from sidecar.provisioning.decisions import Create, Wait
 from sidecar.provisioning.pace import APART, NO_PACE, PacedAttempts
 from sidecar.provisioning.rules import decide
-from sidecar.simulation.world.claim_rates import CREATIONS, MOST, most_in_a_minute
 from tests.harness.provisioning.views import view
 
 RETRY = Backoff(1.0, 300.0)

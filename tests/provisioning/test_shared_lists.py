@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.csi.api import Capability, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import VOLUMES, Page, Resource
 from sidecar.model.objects import Volume
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
-from sidecar.simulation.clock import run_virtual
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc
 from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.kube.api import CLAIMS, SNAPSHOTS, Page, Resource
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from sidecar.provisioning.sweep import SnapshotSweep
-from sidecar.simulation.clock import run_virtual
 from tests.harness import samples
 from tests.harness.doors import tools
 

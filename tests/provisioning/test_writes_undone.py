@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.claim_rates import CREATIONS, MEASURES, MOST, WRITES
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.claim_rates import CREATIONS, MEASURES, MOST, WRITES
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import play, wait
 
 Json = dict[str, Any]

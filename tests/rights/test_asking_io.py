@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.engine.health import Health
 from sidecar.kube.api import ACCESS_REVIEWS, LEASES, NODES, Resource
 from sidecar.kube.errors import Forbidden, NotFound, Unavailable
 from sidecar.rights.asking_io import RightsKnown, ask
 from sidecar.rights.rights import NOT_KNOWN, PATCH_VOLUMES, UPDATE_VOLUMES, FinalizerWrites, Right, finalizer_writes
-from sidecar.simulation.clock import run_virtual
 from tests.harness.doors import tools
 
 PATCH, UPDATE = "patch", "update"

@@ -1,6 +1,6 @@
 """Each notebook is played and compared. What differs is read by a person, and then rewritten:
 
-python -m sidecar.simulation.notebook --rewrite tests/scenarios/*.txt
+python -m hack.sim.notebook --rewrite tests/scenarios/*.txt
 """
 
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.simulation.notebook import played
-from sidecar.simulation.notebook.commands import BadCommand
+from hack.sim.notebook import played
+from hack.sim.notebook.commands import BadCommand
 
 NOTEBOOKS = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -26,7 +26,7 @@ def test_the_world_does_what_the_notebook_says(notebook: Path) -> None:
 def test_a_notebook_is_the_same_in_every_process(tmp_path: Path) -> None:
     """Neither the order of sets nor where objects lie in memory may show."""
     notebook = next(path for path in NOTEBOOKS if "outage" in path.stem)
-    command = [sys.executable, "-m", "sidecar.simulation.notebook", str(notebook)]
+    command = [sys.executable, "-m", "hack.sim.notebook", str(notebook)]
     environment = {**os.environ, "PYTHONHASHSEED": "1234"}
     printed = subprocess.run(command, capture_output=True, text=True, check=True, env=environment, cwd=Path(__file__).parents[2])
     assert printed.stdout == notebook.read_text()
@@ -35,7 +35,7 @@ def test_a_notebook_is_the_same_in_every_process(tmp_path: Path) -> None:
 def test_rewriting_puts_transcripts_below_commands_and_keeps_comments(tmp_path: Path) -> None:
     file = tmp_path / "new.txt"
     file.write_text("# What to see.\n\nworld nodes=1\n# a remark\nclass late\n----\nold lines\n")
-    command = [sys.executable, "-m", "sidecar.simulation.notebook", "--rewrite", str(file)]
+    command = [sys.executable, "-m", "hack.sim.notebook", "--rewrite", str(file)]
     subprocess.run(command, check=True, cwd=Path(__file__).parents[2])
     assert file.read_text().splitlines() == [
         "# What to see.",

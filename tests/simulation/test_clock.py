@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from sidecar.simulation.clock import Deadlock, Runaway, run_virtual
+from hack.sim.clock import Deadlock, Runaway, run_virtual
 
 
 async def sleep_and_tell(seconds: float) -> float:
@@ -60,7 +60,7 @@ def test_what_never_ends_is_given_up():
 
 
 def test_time_that_stands_still_is_noticed(monkeypatch):
-    monkeypatch.setattr("sidecar.simulation.clock.MAX_ROUNDS_PER_INSTANT", 100)
+    monkeypatch.setattr("hack.sim.clock.MAX_ROUNDS_PER_INSTANT", 100)
 
     async def spins() -> None:
         for _ in itertools.count():

@@ -16,18 +16,18 @@ from pathlib import Path
 
 import pytest
 
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.demo.__main__ import conclude
+from hack.sim.demo.processes import Program
+from hack.sim.demo.report import ClaimHistory, judge, table
+from hack.sim.demo.stage import Failed, Place, Stage, until
+from hack.sim.demo.watcher import Progress
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.spec import Spec
+from hack.sim.driver.state import State, read_state
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.kube.api import NODES
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.demo.__main__ import conclude
-from sidecar.simulation.demo.processes import Program
-from sidecar.simulation.demo.report import ClaimHistory, judge, table
-from sidecar.simulation.demo.stage import Failed, Place, Stage, until
-from sidecar.simulation.demo.watcher import Progress
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.spec import Spec
-from sidecar.simulation.driver.state import State, read_state
 from tests.harness.cluster_tools import new_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,7 +38,7 @@ CLAIMS += ["next-3", "crash"]
 @contextmanager
 def demo(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "HTTP_PROXY": "http://127.0.0.1:9", "KUBECONFIG": "/nowhere"}
-    command = [sys.executable, "-m", "sidecar.simulation.demo", *arguments]
+    command = [sys.executable, "-m", "hack.sim.demo", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, cwd=ROOT) as running:
         try:
             yield running

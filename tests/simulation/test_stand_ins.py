@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.stand_ins import AttachDetach, Binder, DaemonSetPods, Disruptions, Kubelet, Scheduler, StandInBase, StatefulSets
 from sidecar.kube.api import CLAIMS, PODS, VOLUMES
 from sidecar.kube.errors import Unavailable
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, Cluster, InProcessApi
-from sidecar.simulation.stand_ins import AttachDetach, Binder, DaemonSetPods, Disruptions, Kubelet, Scheduler, StandInBase, StatefulSets
 from tests.contract_control_plane.land import Land
 from tests.harness.seeds import ALL_SEEDS
 

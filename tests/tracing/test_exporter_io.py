@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.simulation.clock import run_virtual
+from hack.sim.clock import run_virtual
 from sidecar.tracing.answers import Lost, Outcome, Taken, TryAgain
 from sidecar.tracing.encoding import head_of
 from sidecar.tracing.exporter_io import Exporter

@@ -18,13 +18,13 @@ import grpc
 import pytest
 
 from hack.lib.programs import claim, storage_class
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.serve import serving_cluster
+from hack.sim.cluster.storage.reading import Query
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, open_doors
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, SECRETS, VOLUMES
 from sidecar.observe import logs
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.serve import serving_cluster
-from sidecar.simulation.cluster.storage.reading import Query
 from sidecar.start import assemble
 from sidecar.tracing.controller import open_tracing
 from sidecar.wiring import Sidecar

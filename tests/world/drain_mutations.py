@@ -5,6 +5,10 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.drains.drain_world import NEVER_YES
+from hack.sim.drains.noted import WRONG_NOTE
+from hack.sim.drains.referee import DATA_LOST, LET_GO, NO_GATE, SAID_YES
+from hack.sim.world.doors import NodeLastServed
 from sidecar.drain.facts import assembly, lookups, node_marks, reboot_note
 from sidecar.drain.facts.kured_note import KuredNote
 from sidecar.drain.facts.locations import VolumeLocator
@@ -15,10 +19,6 @@ from sidecar.drain.notes import rules as notes_rules
 from sidecar.drain.notes.controller import Notes
 from sidecar.drain.publish import stored
 from sidecar.drain.publish.withdrawal_io import Withdrawal
-from sidecar.simulation.drains.drain_world import NEVER_YES
-from sidecar.simulation.drains.noted import WRONG_NOTE
-from sidecar.simulation.drains.referee import DATA_LOST, LET_GO, NO_GATE, SAID_YES
-from sidecar.simulation.world.doors import NodeLastServed
 from tests.world.mutations import Mutation
 
 Patch = pytest.MonkeyPatch

@@ -14,6 +14,12 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
+from hack.sim.world.claim_rates import DELETIONS, HURRIED
+from hack.sim.world.invariants import CAPACITY, LEAKED, LEFT_OVER, TOLD
+from hack.sim.world.measurements import HOT
+from hack.sim.world.plan import PLACED
+from hack.sim.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
 from sidecar.capacity.forbidden import ForbiddenWrites
 from sidecar.csi import codec, driver, link, outcome, secret_words, unheard
 from sidecar.csi.api import CreatedVolume
@@ -56,12 +62,6 @@ from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.provisioning.removal import Removal
 from sidecar.provisioning.requests import sources
 from sidecar.provisioning.requests import volume as volumes
-from sidecar.simulation.world.bounds import BELIEVED, COUNTED, KEPT, PRIED
-from sidecar.simulation.world.claim_rates import DELETIONS, HURRIED
-from sidecar.simulation.world.invariants import CAPACITY, LEAKED, LEFT_OVER, TOLD
-from sidecar.simulation.world.measurements import HOT
-from sidecar.simulation.world.plan import PLACED
-from sidecar.simulation.world.referee import HOLLOW, TAKEN_AWAY, TWO_OWNERS, TWO_VOLUMES
 from tests.harness import samples
 from tests.world.mutations import Mutation
 

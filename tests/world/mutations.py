@@ -7,6 +7,13 @@ from typing import Any
 
 import pytest
 
+from hack.sim.world import doors
+from hack.sim.world.bounds import DESTROYED
+from hack.sim.world.doors import NodeKube
+from hack.sim.world.driver_deaths import FATAL
+from hack.sim.world.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
+from hack.sim.world.plan import Plan, plan_of
+from hack.sim.world.referee import HOLLOW, TWO_OWNERS
 from sidecar.capacity import controller as publishing
 from sidecar.capacity import rules as capacity
 from sidecar.capacity.controller import CapacityPublisher
@@ -25,13 +32,6 @@ from sidecar.provisioning.effects.creation import Creator
 from sidecar.provisioning.effects.creation_log import CreationLog
 from sidecar.provisioning.effects.reporting import ClaimReports
 from sidecar.provisioning.requests import volume as volumes
-from sidecar.simulation.world import doors
-from sidecar.simulation.world.bounds import DESTROYED
-from sidecar.simulation.world.doors import NodeKube
-from sidecar.simulation.world.driver_deaths import FATAL
-from sidecar.simulation.world.invariants import CAPACITY, KEPT, LEAKED, LEFT_OVER, LOST, PRESSING, RESTLESS, STUCK, TRESPASS
-from sidecar.simulation.world.plan import Plan, plan_of
-from sidecar.simulation.world.referee import HOLLOW, TWO_OWNERS
 
 Patch = pytest.MonkeyPatch
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from hack.sim.world.plan import IMMEDIATE_CLASS, Plan, PlannedEvent
+from hack.sim.world.world import World, play
 from sidecar.kube.api import VOLUMES
 from sidecar.ownership.roster import Roster
-from sidecar.simulation.world.plan import IMMEDIATE_CLASS, Plan, PlannedEvent
-from sidecar.simulation.world.world import World, play
 
 CLAIMS = 20
 GOES = 5.3

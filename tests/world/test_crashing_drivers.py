@@ -2,11 +2,11 @@
 
 import pytest
 
+from hack.sim.world.driver_deaths import FATAL
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.plan_hostile import CRASHES
+from hack.sim.world.world import Report, World, play
 from sidecar.csi.losses import Loss, Losses
-from sidecar.simulation.world.driver_deaths import FATAL
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.plan_hostile import CRASHES
-from sidecar.simulation.world.world import Report, World, play
 
 MAKING, DELETING = CRASHES["CreateVolume"], CRASHES["DeleteVolume"]
 

@@ -5,15 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sidecar.simulation.world.plan import TROUBLES, plan_of
-from sidecar.simulation.world.world import play
+from hack.sim.world.plan import TROUBLES, plan_of
+from hack.sim.world.world import play
 
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = range(3)
 PLAY = """
 import hashlib
-from sidecar.simulation.world.plan import plan_of
-from sidecar.simulation.world.world import play
+from hack.sim.world.plan import plan_of
+from hack.sim.world.world import play
 for seed in range(3):
     print(hashlib.sha256(play(plan_of(seed)).transcript.encode()).hexdigest())
 """

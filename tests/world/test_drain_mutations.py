@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from sidecar.simulation.drains.drain_world import plan_of, play
+from hack.sim.drains.drain_world import plan_of, play
 from tests.world.drain_mutations import DRAIN_MUTATIONS
 from tests.world.mutations import Mutation
 

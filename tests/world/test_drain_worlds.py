@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from hack.sim.drains.drain_world import play
+from hack.sim.drains.plan import GATED, TROUBLES, plan_of
+from hack.sim.drains.referee import DATA_LOST
+from hack.sim.world.plan import Plan, PlannedEvent
 from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.begun_uses import Missed
 from sidecar.model import names
-from sidecar.simulation.drains.drain_world import play
-from sidecar.simulation.drains.plan import GATED, TROUBLES, plan_of
-from sidecar.simulation.drains.referee import DATA_LOST
-from sidecar.simulation.world.plan import Plan, PlannedEvent
 from tests.harness.seeds import ALL_SEEDS
 
 QUICK = 8

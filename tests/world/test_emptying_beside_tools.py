@@ -12,6 +12,18 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.drains.claim_referee import ALLOW, CLAIM_DELETED, LEFT_BEHIND
+from hack.sim.drains.emptying_plan import EVACUATE, REPROVISIONED, SET
+from hack.sim.drains.emptying_world import EmptyingWorld
+from hack.sim.drains.evictions import BY
+from hack.sim.drains.plan import GATED
+from hack.sim.drains.reprovision_world import play
+from hack.sim.drains.sender import SENDER
+from hack.sim.world.network import Latency, Weather
+from hack.sim.world.node import NAMESPACE
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import Report
 from sidecar.drain.reprovision import acts_io
 from sidecar.drain.reprovision.controller import ReprovisionDuty
 from sidecar.drain.reprovision.looks_io import Looks
@@ -20,18 +32,6 @@ from sidecar.kube.api import MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.api import NODES as KUBE_NODES
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.drains.claim_referee import ALLOW, CLAIM_DELETED, LEFT_BEHIND
-from sidecar.simulation.drains.emptying_plan import EVACUATE, REPROVISIONED, SET
-from sidecar.simulation.drains.emptying_world import EmptyingWorld
-from sidecar.simulation.drains.evictions import BY
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.drains.reprovision_world import play
-from sidecar.simulation.drains.sender import SENDER
-from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.node import NAMESPACE
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import Report
 from tests.harness.placing import place
 
 NODES: Final = ("n0", "n1", "n2", "n3")

@@ -11,6 +11,15 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.drains.emptying_plan import EPHEMERAL, EVACUATE, SET
+from hack.sim.drains.emptying_world import NOT_WHOLE, EmptyingWorld, play
+from hack.sim.drains.evictions import WRONG_EVICTION
+from hack.sim.drains.plan import GATED
+from hack.sim.drains.replicas import TWO_AWAY
+from hack.sim.drains.sender import SENDER
+from hack.sim.world.network import Latency, Weather
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import Report
 from sidecar.drain.emptying import rules
 from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
@@ -19,15 +28,6 @@ from sidecar.kube.api import MERGE_PATCH, VOLUMES, Resource
 from sidecar.kube.api import NODES as KUBE_NODES
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, SET
-from sidecar.simulation.drains.emptying_world import NOT_WHOLE, EmptyingWorld, play
-from sidecar.simulation.drains.evictions import WRONG_EVICTION
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.drains.replicas import TWO_AWAY
-from sidecar.simulation.drains.sender import SENDER
-from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import Report
 from tests.harness.placing import place
 
 NODES: Final = ("n0", "n1", "n2", "n3")

@@ -12,6 +12,15 @@ from typing import Any
 
 import pytest
 
+from hack.sim.drains.drain_world import DrainWorld
+from hack.sim.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, KEPT, SET, TROUBLES, UNDONE, plan_of
+from hack.sim.drains.emptying_world import NOT_EMPTIED, EmptyingWorld, play
+from hack.sim.drains.evictions import WRONG_EVICTION
+from hack.sim.drains.plan import GATED
+from hack.sim.drains.replicas import TWO_AWAY, UNREADY
+from hack.sim.world.network import Latency, Weather
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import Report
 from sidecar.drain.emptying import controller, decisions, rules
 from sidecar.drain.emptying.controller import EmptyingDuty
 from sidecar.eviction import attempt_io
@@ -19,15 +28,6 @@ from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.errors import NotFound
-from sidecar.simulation.drains.drain_world import DrainWorld
-from sidecar.simulation.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, KEPT, SET, TROUBLES, UNDONE, plan_of
-from sidecar.simulation.drains.emptying_world import NOT_EMPTIED, EmptyingWorld, play
-from sidecar.simulation.drains.evictions import WRONG_EVICTION
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.drains.replicas import TWO_AWAY, UNREADY
-from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import Report
 from tests.harness.seeds import ALL_SEEDS
 
 SEEDS = range(100 if ALL_SEEDS else 4)

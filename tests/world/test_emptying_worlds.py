@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from hack.sim.drains.drain_world import DrainWorld, play
+from hack.sim.drains.evictions import WRONG_EVICTION, EvictionReferee
+from hack.sim.drains.plan import GATED
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import Report
 from sidecar.drain.emptying import controller, rules
 from sidecar.drain.emptying.controller import EmptyingDuty
 from sidecar.eviction import attempt_io
 from sidecar.eviction.rules import May
 from sidecar.model import names
-from sidecar.simulation.drains.drain_world import DrainWorld, play
-from sidecar.simulation.drains.evictions import WRONG_EVICTION, EvictionReferee
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import Report
 
 SEEDS = range(6)
 ARGS = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", "--max-concurrent-evacuations=0")

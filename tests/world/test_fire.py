@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hack.lib.scripts import script
-from sidecar.simulation.world import world
+from hack.sim.world import world
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.simulation.world.world import play
+from hack.sim.world.world import play
 from tests.world.hostile_mutations import HOSTILE_MUTATIONS, ROOM_MUTATIONS, RoomMutation
 from tests.world.mutations import Mutation
 

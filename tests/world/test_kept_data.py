@@ -2,13 +2,13 @@
 
 import pytest
 
+from hack.sim.world import doors, hostile_actions
+from hack.sim.world.bounds import DESTROYED
+from hack.sim.world.network import Weather
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.plan_hostile import OTHER_UID
+from hack.sim.world.world import Report, World, play
 from sidecar.provisioning.creations.creation_record import BegunDeletion
-from sidecar.simulation.world import doors, hostile_actions
-from sidecar.simulation.world.bounds import DESTROYED
-from sidecar.simulation.world.network import Weather
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.plan_hostile import OTHER_UID
-from sidecar.simulation.world.world import Report, World, play
 
 
 def away_for(seconds: float) -> tuple[Report, World]:

@@ -11,6 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from hack.sim.world.invariants import LOST, RESTLESS
+from hack.sim.world.label_events import GONE, IN_FORCE
+from hack.sim.world.labelled_world import plan_of, play
+from hack.sim.world.node import csi_node
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.plan_roster import TROUBLES
+from hack.sim.world.world import World
 from sidecar.capacity import gone_nodes_io
 from sidecar.capacity.gone_nodes import Suspects
 from sidecar.kube.api import CSI_NODES
@@ -20,13 +27,6 @@ from sidecar.local.claim_hearing_io import ClaimHearing
 from sidecar.local.claim_labels import heard_claims
 from sidecar.local.left_claims_io import LeftClaims
 from sidecar.model.names import SHARDS
-from sidecar.simulation.world.invariants import LOST, RESTLESS
-from sidecar.simulation.world.label_events import GONE, IN_FORCE
-from sidecar.simulation.world.labelled_world import plan_of, play
-from sidecar.simulation.world.node import csi_node
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.plan_roster import TROUBLES
-from sidecar.simulation.world.world import World
 from tests.harness.seeds import ALL_SEEDS
 
 QUICK = 8

@@ -8,14 +8,14 @@ from typing import cast
 
 import pytest
 
+from hack.sim.driver.faults import Fault
+from hack.sim.world.invariants import LEAKED, UNWELL
+from hack.sim.world.plan import Plan, PlannedEvent, plan_of
+from hack.sim.world.plan_rolls import PLACEMENTS, Program
+from hack.sim.world.upstream_excuses import made_second
+from hack.sim.world.upstream_objects import MARK
+from hack.sim.world.world import Report, World, play
 from sidecar.model.objects import Json
-from sidecar.simulation.driver.faults import Fault
-from sidecar.simulation.world.invariants import LEAKED, UNWELL
-from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
-from sidecar.simulation.world.plan_rolls import PLACEMENTS, Program
-from sidecar.simulation.world.upstream_excuses import made_second
-from sidecar.simulation.world.upstream_objects import MARK
-from sidecar.simulation.world.world import Report, World, play
 from tests.world.mutations import MUTATIONS, Mutation
 
 MOST = 100

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.simulation.driver.faults import Fault
-from sidecar.simulation.world.invariants import LEAKED
-from sidecar.simulation.world.plan import Plan, PlannedEvent, plan_of
-from sidecar.simulation.world.world import Report, play
+from hack.sim.driver.faults import Fault
+from hack.sim.world.invariants import LEAKED
+from hack.sim.world.plan import Plan, PlannedEvent, plan_of
+from hack.sim.world.world import Report, play
 from tests.world.mutations import MUTATIONS, Mutation, begun_without_a_record
 
 ROOT = Path(__file__).resolve().parents[2]

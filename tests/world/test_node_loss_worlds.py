@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
+from hack.sim.drains.node_loss_plan import BACK, CLEANUP, LOST, ORPHAN, SET, UNPLACED
+from hack.sim.drains.node_loss_referee import KEPT_GOES, NO_EVIDENCE, NOT_ASKED, TOUCHED, WRONG_CLAIM
+from hack.sim.drains.node_loss_world import NodeLossWorld, plan_of, play
+from hack.sim.world.doors import NodeKube
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import Report
 from sidecar import settings
 from sidecar.drain.node_loss import evidence, remains
 from sidecar.drain.node_loss.cleanup_io import Cleanup
 from sidecar.drain.notes import rules as notes_rules
 from sidecar.drain.remade import Remade
 from sidecar.kube.api import CLAIMS
-from sidecar.simulation.drains.node_loss_plan import BACK, CLEANUP, LOST, ORPHAN, SET, UNPLACED
-from sidecar.simulation.drains.node_loss_referee import KEPT_GOES, NO_EVIDENCE, NOT_ASKED, TOUCHED, WRONG_CLAIM
-from sidecar.simulation.drains.node_loss_world import NodeLossWorld, plan_of, play
-from sidecar.simulation.world.doors import NodeKube
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import Report
 from tests.harness.seeds import ALL_SEEDS
 
 SEEDS = range(100 if ALL_SEEDS else 3)

@@ -4,20 +4,20 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.drains.claim_referee import ALLOW
+from hack.sim.drains.node_loss_plan import CLEANUP, SET
+from hack.sim.drains.node_loss_referee import LossReferee
+from hack.sim.drains.node_loss_world import NodeLossWorld, play
+from hack.sim.drains.plan import GATED
+from hack.sim.drains.sender import SENDER
+from hack.sim.world.network import Latency, Weather
+from hack.sim.world.node import NAMESPACE
+from hack.sim.world.plan import Plan, PlannedEvent
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, VOLUMES
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.drains.claim_referee import ALLOW
-from sidecar.simulation.drains.node_loss_plan import CLEANUP, SET
-from sidecar.simulation.drains.node_loss_referee import LossReferee
-from sidecar.simulation.drains.node_loss_world import NodeLossWorld, play
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.drains.sender import SENDER
-from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.node import NAMESPACE
-from sidecar.simulation.world.plan import Plan, PlannedEvent
 from tests.harness.placing import place
 
 NODES: Final = ("n0", "n1", "n2", "n3")

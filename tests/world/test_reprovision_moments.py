@@ -9,6 +9,17 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.drains.claim_referee import ALLOW, CLAIM_DELETED
+from hack.sim.drains.emptying_actions import set_ready
+from hack.sim.drains.emptying_plan import EVACUATE, REPROVISIONED, SET
+from hack.sim.drains.emptying_world import EmptyingWorld
+from hack.sim.drains.plan import GATED
+from hack.sim.drains.reprovision_world import play
+from hack.sim.drains.sender import SENDER
+from hack.sim.world.network import Latency, Weather
+from hack.sim.world.node import DRIVER, NAMESPACE
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import Report
 from sidecar.drain.reprovision import acts_io, claim_locks, controller, locks, steps
 from sidecar.drain.reprovision.acts_io import Acts
 from sidecar.drain.reprovision.lock import Name
@@ -16,17 +27,6 @@ from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, SNAPSHOT_CONTENTS, STATE
 from sidecar.kube.api import NODES as KUBE_NODES
 from sidecar.model import names
 from sidecar.model.objects import Json
-from sidecar.simulation.drains.claim_referee import ALLOW, CLAIM_DELETED
-from sidecar.simulation.drains.emptying_actions import set_ready
-from sidecar.simulation.drains.emptying_plan import EVACUATE, REPROVISIONED, SET
-from sidecar.simulation.drains.emptying_world import EmptyingWorld
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.drains.reprovision_world import play
-from sidecar.simulation.drains.sender import SENDER
-from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.node import DRIVER, NAMESPACE
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import Report
 
 NODES: Final = ("n0", "n1", "n2", "n3")
 QUICK: Final = Latency(0.02, 0.05)

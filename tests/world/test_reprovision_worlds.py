@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from hack.sim.drains.claim_referee import ALLOW, CLAIM_DELETED
+from hack.sim.drains.emptying_plan import EVACUATE, REPROVISIONED, SET, UNDONE
+from hack.sim.drains.emptying_world import EmptyingWorld
+from hack.sim.drains.evictions import WRONG_EVICTION
+from hack.sim.drains.plan import GATED
+from hack.sim.drains.replicas import TWO_AWAY, UNREADY
+from hack.sim.drains.reprovision_world import plan_of, play
+from hack.sim.world.network import Latency, Weather
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import Report
 from sidecar.drain.reprovision import effects_io, locks
 from sidecar.drain.reprovision.lock import Name
 from sidecar.kube.api import CLAIMS
-from sidecar.simulation.drains.claim_referee import ALLOW, CLAIM_DELETED
-from sidecar.simulation.drains.emptying_plan import EVACUATE, REPROVISIONED, SET, UNDONE
-from sidecar.simulation.drains.emptying_world import EmptyingWorld
-from sidecar.simulation.drains.evictions import WRONG_EVICTION
-from sidecar.simulation.drains.plan import GATED
-from sidecar.simulation.drains.replicas import TWO_AWAY, UNREADY
-from sidecar.simulation.drains.reprovision_world import plan_of, play
-from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import Report
 from tests.harness.seeds import ALL_SEEDS
 
 SEEDS = range(100 if ALL_SEEDS else 4)

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from sidecar.simulation.world.plan import crowd
-from sidecar.simulation.world.world import play
+from hack.sim.world.plan import crowd
+from hack.sim.world.world import play
 
 
 def cost(claims: int) -> float:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
+from hack.sim.stand_ins.binder import Binder
+from hack.sim.world.invariants import LOST
+from hack.sim.world.network import Latency, Weather
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.plan_actions import carry_out
+from hack.sim.world.world import Report, World, play
 from sidecar.kube.api import MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.provisioning.progress import Stored
 from sidecar.provisioning.progress_table import ProgressTable
-from sidecar.simulation.stand_ins.binder import Binder
-from sidecar.simulation.world.invariants import LOST
-from sidecar.simulation.world.network import Latency, Weather
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.plan_actions import carry_out
-from sidecar.simulation.world.world import Report, World, play
 
 SLOW = Weather(watch=Latency(5.0, 5.0))
 

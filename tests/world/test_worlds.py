@@ -5,8 +5,8 @@ By day 80 seeds are played, with CSI_NODE_SIDECAR_SEEDS=all, as at night, 200.
 
 import pytest
 
-from sidecar.simulation.world.plan import PLACED, Plan, PlannedEvent, plan_of
-from sidecar.simulation.world.world import play
+from hack.sim.world.plan import PLACED, Plan, PlannedEvent, plan_of
+from hack.sim.world.world import play
 from tests.harness.seeds import ALL_SEEDS
 
 QUICK = 40

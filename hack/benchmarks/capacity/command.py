@@ -37,8 +37,8 @@ from hack.benchmarks.stage import (
 from hack.benchmarks.stalls import RULE, Lives
 from hack.lib.programs import OurDriver
 from hack.lib.progress import each, say
+from hack.sim.driver.journal import read_journal
 from sidecar.model.quantity import parse_bytes
-from sidecar.simulation.driver.journal import read_journal
 
 DRIVER, POOL = "bench.csi-node-sidecar.io", "4Ti"
 FLAGS = ("--kube-api-capacity-qps=10", "--kube-api-qps=500", "--kube-api-burst=1000")

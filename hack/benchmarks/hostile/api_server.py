@@ -21,8 +21,8 @@ from typing import Final
 from aiohttp import web
 
 from hack.benchmarks.hostile.objects import change_largest, compact, fill
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.serve import Certificate, Served, self_signed
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.serve import Certificate, Served, self_signed
 
 BOMB: Final = "bomb"
 REFUSING: Final = "refusing"

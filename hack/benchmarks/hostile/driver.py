@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from hack.sim.driver.calls import Reception, Record
+from hack.sim.driver.faults import Faults
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.options import Options, read_options
+from hack.sim.driver.serve import serving
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.model.topology import Segment
-from sidecar.simulation.driver.calls import Reception, Record
-from sidecar.simulation.driver.faults import Faults
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.options import Options, read_options
-from sidecar.simulation.driver.serve import serving
 
 POLITE: Final = "polite"
 _ABOVE_THE_LIMIT: Final = 5_000_000

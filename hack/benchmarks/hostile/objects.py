@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hack.lib.programs import IMMEDIATE, LATE, Json, claim, storage_class
+from hack.sim.cluster import Cluster
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.cluster import Cluster
 
 DRIVER: Final = "ours.csi-node-sidecar.io"
 NODE: Final = "bench-node"

@@ -22,12 +22,12 @@ from hack.benchmarks.race.load import Phase, Played
 from hack.benchmarks.race.opening import logged
 from hack.benchmarks.race.stage import LATER, MAIN, Program, Setting, a_scene
 from hack.lib.programs import LATE, Json, claim, storage_class
+from hack.sim.driver.calls import read_calls
 from sidecar.kube.api import CLAIMS as CLAIM_RESOURCE
 from sidecar.kube.api import CLASSES, NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.errors import AlreadyExists
 from sidecar.model import names
-from sidecar.simulation.driver.calls import read_calls
 
 FLAGS = ("--feature-gates=Topology=true", "-v=2")
 """With the default limits of requests to the API server: 5 a second, 10 at once."""

@@ -12,12 +12,12 @@ import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from hack.sim.driver.calls import Reception, Record
+from hack.sim.driver.faults import Faults, parse_fault
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.serve import serving
+from hack.sim.driver.spec import Spec
 from sidecar.model.quantity import parse_bytes
-from sidecar.simulation.driver.calls import Reception, Record
-from sidecar.simulation.driver.faults import Faults, parse_fault
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.serve import serving
-from sidecar.simulation.driver.spec import Spec
 
 DRIVER = "race.csi-node-sidecar.io"
 TOPOLOGY_KEY = f"topology.{DRIVER}/node"
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, required=True, help="sockets and the record of all calls are made here")
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--pool", action="append", default=[], metavar="NAME=SIZE", help="every node has these")
-    parser.add_argument("--fault", action="append", default=[], help="as in sidecar.simulation.driver.serve")
+    parser.add_argument("--fault", action="append", default=[], help="as in hack.sim.driver.serve")
     asyncio.run(serve(parser.parse_args()))
     return 0
 

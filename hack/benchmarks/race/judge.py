@@ -12,8 +12,8 @@ from hack.benchmarks.capacity.ages import percentile, seconds_of
 from hack.benchmarks.race.load import Phase, Played
 from hack.benchmarks.race.served import Served
 from hack.lib.programs import Json
+from hack.sim.driver.calls import Call
 from sidecar.csi.outcome import Code
-from sidecar.simulation.driver.calls import Call
 
 LATE = 0.9
 """From this share of the claims on, volumes and failures are counted once more by themselves: only then is there any pressure."""

@@ -20,7 +20,7 @@ from hack.benchmarks.race.load import Phase, Played
 from hack.benchmarks.race.opening import Opening
 from hack.benchmarks.race.stage import Program, Scene
 from hack.lib.programs import Json
-from sidecar.simulation.driver.calls import read_calls
+from hack.sim.driver.calls import read_calls
 
 # What instances still do when the last claim is bound belongs to the phase.
 AFTERMATH = 2.0

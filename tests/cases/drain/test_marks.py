@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Refused
+from hack.sim.cluster.storage.reading import Query
+from hack.sim.cluster.writes.deletion import Options
 from sidecar.drain.evacuation import rules, slots
 from sidecar.drain.evacuation.closing import asked, standing
 from sidecar.drain.evacuation.rules import EvacuationView, Expiry, remaining, told, wants_slot
@@ -28,9 +31,6 @@ from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod
 from sidecar.model.objects import Json
 from sidecar.model.standing import OPEN, Standing
-from sidecar.simulation.cluster import Refused
-from sidecar.simulation.cluster.storage.reading import Query
-from sidecar.simulation.cluster.writes.deletion import Options
 from tests.harness.cluster_tools import T0, Clock, new_cluster
 from tests.harness.drain.samples import DRIVER
 

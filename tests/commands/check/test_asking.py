@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call, Cluster, InProcessApi
 from sidecar.commands.check.asking_io import Place, look
 from sidecar.commands.check.findings import NotAsked
 from sidecar.commands.check.judging import judge
 from sidecar.commands.check.lines import Line, as_text
 from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, DAEMON_SETS, NAMESPACES, NODES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
-from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from tests.harness.cluster_tools import new_cluster
 
 DRIVER = "local.example"

@@ -4,11 +4,11 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
 from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.emptying.controller import EmptyingDuty
 from sidecar.kube.api import PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model.nodes import Pod
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.emptying import Evictions, app, owner, play, pods, run
 from tests.harness.drain.simulated import EVACUATE, change, wait
 

@@ -3,10 +3,10 @@
 import asyncio
 import contextlib
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import MERGE_PATCH, PODS
 from sidecar.kube.errors import Conflict, NotFound
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.emptying import EVICTING, Evictions, pods, run, waiting
 from tests.harness.drain.simulated import EVACUATE, change, wait

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, PODS
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.emptying import Evictions, play, pods, waiting
 from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import DEPLOYMENTS, EVENTS
 from sidecar.model import names
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import EVACUATE, STATE, Json, all_of, change, node_of, play, report_of, wait, with_pod
 
 REBOOT, CLOSED = names.of_driver(DRIVER, names.REBOOT_INTENT), names.of_driver(DRIVER, names.CLOSED_AT)

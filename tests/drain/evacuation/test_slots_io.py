@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster.storage.reading import Query
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER as BENCH_DRIVER
 from sidecar.drain import leases
 from sidecar.drain.evacuation import slots
 from sidecar.drain.evacuation.slots import Decision, NoLimit, WaitFor
@@ -17,12 +23,6 @@ from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, Cluster, InProcessApi
-from sidecar.simulation.cluster.storage.reading import Query
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER as BENCH_DRIVER
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain.samples import DRIVER, NOW, stamp
 from tests.harness.drain.simulated import EVACUATE, EVACUATING, node_of, play, wait, with_pod

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
+from hack.sim.world.node import TOPOLOGY_KEY as KEY
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
-from sidecar.simulation.world.node import TOPOLOGY_KEY as KEY
 from tests.harness.drain.simulated import change, node_of, play, report_of, wait, with_pod
 
 Json = dict[str, Any]

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.doors import NodeDriver
 from sidecar.csi.api import LIST_VOLUMES, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
@@ -18,9 +21,6 @@ from sidecar.kube.store import Store
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Volume
 from sidecar.model.topology import Segment
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.doors import NodeDriver
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube
 from tests.harness.drain.simulated import JUDGING, node_of, play, report_of, wait, with_pod

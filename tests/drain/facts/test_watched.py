@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
+from hack.sim.world.node import TOPOLOGY_KEY as KEY
 from sidecar.drain.facts.watched import OpenClaims, open_claims
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Owner, Source, Volume
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
-from sidecar.simulation.world.node import TOPOLOGY_KEY as KEY
 from tests.harness import samples
 from tests.harness.drain.listed_cluster import pod, volume
 from tests.harness.drain.simulated import change, play, report_of, wait

@@ -2,13 +2,13 @@
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world import node as world_node
 from sidecar.kube.api import MERGE_PATCH, NODES
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world import node as world_node
 from tests.harness.drain.gate_life import GATED, OPEN, SHUT, cordon, dispensable, gate, verdict
 from tests.harness.drain.simulated import change, node_of, play, wait, with_pod
 

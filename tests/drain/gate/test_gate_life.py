@@ -2,11 +2,11 @@
 
 import pytest
 
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import DEPLOYMENTS, EVENTS, MERGE_PATCH
 from sidecar.model import names
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.gate_life import GATED, NONE, OPEN, SHUT, cordon, dispensable, gate, verdict
 from tests.harness.drain.simulated import Json, all_of, change, node_of, play, wait, with_pod
 

@@ -5,14 +5,14 @@ from collections import Counter
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.drain.gate.rebuilding import Rebuilding
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, MERGE_PATCH, Resource
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.gate_life import GATED, SHUT, cordon, gate
 from tests.harness.drain.simulated import all_of, node_of, play, report_of, wait, with_pod
 

@@ -2,13 +2,13 @@
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import JUDGING, Json, all_of, change, node_of, play, wait, with_pod
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")

@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 
+from hack.sim.cluster import Call
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import NodePolicy
 from sidecar.drain.gate.controller import GateController
@@ -13,7 +14,6 @@ from sidecar.drain.vocabulary import Status
 from sidecar.kube.api import BUDGETS, LEASES, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
 from tests.harness.drain.samples import DRIVER
 from tests.harness.drain.takeover_scene import LOOK, NAMESPACE, Json, Scene, play
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hack.sim.cluster import Cluster, Refused
 from sidecar.drain.judgement.assessment import ExhaustedBudget
 from sidecar.drain.judgement.budgets import BudgetFindings, check_budgets
 from sidecar.kube import api
 from sidecar.model.nodes import Budget, Pod
 from sidecar.model.objects import Json
 from sidecar.model.topology import Requirement
-from sidecar.simulation.cluster import Cluster, Refused
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import samples
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, DEPLOYMENTS, MERGE_PATCH, NAMESPACES, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.simulated import JUDGING, Json, all_of, change, play, report_of, wait, with_pod
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")

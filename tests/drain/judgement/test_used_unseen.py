@@ -2,10 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.simulated import all_of, node_of, play, report_of, wait, with_pod
 
 CONDITION = "world.csi-node-sidecar.io/RetireReady"

@@ -5,6 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import (
     CLAIMS,
     CSI_NODES,
@@ -22,9 +25,6 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.observe.exposition import page
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,

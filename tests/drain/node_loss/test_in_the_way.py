@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.driver.faults import Fault
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.csi.outcome import Code
 from sidecar.drain.node_loss import cleanup_io
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Invalid
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.driver.faults import Fault
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.node_loss import (
     CLEANING,
     UNPLACED,

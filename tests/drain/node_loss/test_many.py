@@ -2,10 +2,10 @@
 
 import pytest
 
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.node_loss import controller, report, surroundings_io
 from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.node_loss import CLEANING, TELLING, Watchman, bound, database, gone, play, settled, there, told, uid_of, vanish
 from tests.harness.drain.simulated import wait
 

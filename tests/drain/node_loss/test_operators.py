@@ -2,12 +2,12 @@
 
 import pytest
 
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.commands.uninstall import Step, steps
 from sidecar.kube.api import CLAIMS, CSI_NODES, MERGE_PATCH, NODES, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.node_loss import (
     CLEANING,
     TELLING,

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.node_loss import cleanup_io
 from sidecar.kube.api import CLAIMS, CSI_NODES, LEASES, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import NotFound
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.node_loss import CLEANING, Watchman, announce, holder, one_replica, play, there, told, vanish
 from tests.harness.drain.simulated import Json, wait
 

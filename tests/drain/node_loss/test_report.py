@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster.kinds.kind import Kind
+from hack.sim.cluster.kinds.table import TABLE
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import as_text, report
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
@@ -17,9 +20,6 @@ from sidecar.drain.node_loss.things import ClaimThere, volume_of
 from sidecar.drain.remade import LostClaim
 from sidecar.kube.api import SNAPSHOT_CONTENTS
 from sidecar.model import names
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.kinds.kind import Kind
-from sidecar.simulation.cluster.kinds.table import TABLE
 
 Json = dict[str, Any]
 DRIVER = "local.example"

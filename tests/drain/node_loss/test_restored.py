@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.drain.node_loss import gap
 from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.backups import back_up, put_back
 from tests.harness.drain.node_loss import (
     CLEANING,

@@ -1,11 +1,11 @@
 """Drivers and nodes whose names have an end in common: the name of a report is that of the node and that of the driver."""
 
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.drain.node_loss import report
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.node_loss import CLEANING, REPORT, Watchman, announce, one_replica, play, vanish
 from tests.harness.drain.simulated import Json, wait
 

@@ -4,11 +4,11 @@ from typing import Final
 
 import pytest
 
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.spoken import No, Nothing, Yes, spoken
 from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,

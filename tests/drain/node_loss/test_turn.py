@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.drain import leases
 from sidecar.drain.leases import DURATION, Hold, Lease, Leave, Take
 from sidecar.drain.node_loss import turn
@@ -16,7 +17,6 @@ from sidecar.kube.api import CSI_NODES, DRAIN_REPORTS, LEASES, VOLUMES, Page, Re
 from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.simulation.clock import run_virtual
 from tests.harness import doors
 
 DRIVER: Final = "local.example"

@@ -5,10 +5,10 @@ from typing import Final
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, MERGE_PATCH, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.driver.faults import Fault
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.csi.outcome import Code
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
@@ -16,10 +20,6 @@ from sidecar.drain.remade import LostClaim
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, EVENTS, NODES, VOLUMES
 from sidecar.kube.errors import Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.driver.faults import Fault
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.doors import ScriptedKube
 from tests.harness.drain.node_loss import (
     CLEANING,

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.notes.controller import Notes
 from sidecar.kube.api import MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.notes import ARGS, Writes, apps, marks, play
 from tests.harness.drain.simulated import EVACUATE, all_of, change, node_of, wait, with_pod
 

@@ -5,6 +5,10 @@ import contextlib
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments
 from sidecar.drain.notes.early_undo_io import EVERY, LISTED_EVERY
@@ -12,10 +16,6 @@ from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, NODES, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unavailable
 from sidecar.model import names
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from sidecar.start import before_the_driver
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import node_loss

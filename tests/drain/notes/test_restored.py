@@ -2,10 +2,10 @@
 
 import pytest
 
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import NODES, VOLUMES, Resource
 from sidecar.kube.errors import Unavailable
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.backups import back_up, put_back
 from tests.harness.drain.notes import Writes, apps, marks, play
 from tests.harness.drain.simulated import EVACUATE, change, wait

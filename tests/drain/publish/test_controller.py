@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import InProcessApi
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment, Verdict
@@ -17,7 +18,6 @@ from sidecar.drain.vocabulary import Reason, Status
 from sidecar.kube.api import DRAIN_REPORTS, NODES, STRATEGIC_MERGE_PATCH
 from sidecar.kube.errors import Conflict, NotFound, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import InProcessApi
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import samples
 from tests.harness.drain.samples import NOW

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from hack.sim.cluster import Call, InProcessApi
 from sidecar.drain.publish.on_node import Marks
 from sidecar.drain.publish.own_node_io import OwnNode
 from sidecar.drain.refusals_io import Refusals
@@ -11,7 +12,6 @@ from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.simulation.cluster import Call, InProcessApi
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain.samples import DRIVER, NODE, NOW
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, PODS, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.simulated import Json, all_of, node_of, play, report_of, wait, with_pod
 
 OF_THIS_RELEASE = ("validUntil", "acknowledgements")

@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER as WORLD_DRIVER
+from hack.sim.world.node import EPOCH
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments
@@ -26,11 +31,6 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER as WORLD_DRIVER
-from sidecar.simulation.world.node import EPOCH
 from sidecar.start import before_the_driver
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.doors import tools

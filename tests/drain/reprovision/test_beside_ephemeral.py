@@ -1,8 +1,8 @@
 """A replica that waits for a node with two volumes here: one that is to be made anew, and one that goes with its pod."""
 
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, PODS
 from sidecar.model import names
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.reprovision import Seen, Workload, at_rest, evacuate, places, play
 from tests.harness.drain.simulated import change, wait
 

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision import effects_io
 from sidecar.drain.reprovision.facts import FoundClaim
 from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, play, uids, unready
 from tests.harness.drain.simulated import EVACUATE, all_of, change, report_of, wait

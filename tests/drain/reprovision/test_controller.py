@@ -5,14 +5,14 @@ from typing import Final
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import SnapshotContent
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, ARGS, Seen, Workload, at_rest, evacuate, metric, places, play, said, uids, unready
 from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, report_of, wait, with_pod

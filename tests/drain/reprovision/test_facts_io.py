@@ -5,14 +5,14 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster.kinds.kind import Kind
+from hack.sim.cluster.kinds.table import TABLE
 from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.record import ClaimName, Target
 from sidecar.kube.api import NAMESPACES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, Page, Resource
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.cluster.kinds.kind import Kind
-from sidecar.simulation.cluster.kinds.table import TABLE
 
 CONTENTS = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
 KINDS = (*TABLE, CONTENTS)

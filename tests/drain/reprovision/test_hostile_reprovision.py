@@ -7,14 +7,14 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.record import Target
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, places, said, unready
 from tests.harness.drain.simulated import EVACUATE, change, wait

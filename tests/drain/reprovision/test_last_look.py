@@ -5,11 +5,11 @@ from typing import Any, Final
 
 import pytest
 
+from hack.sim.cluster import Cluster
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.reprovision.lock import Name
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain.reprovision import Seen, Workload, evacuate, play
 from tests.harness.drain.simulated import wait
 

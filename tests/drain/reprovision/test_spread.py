@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster.storage.selectors import label_test
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.reprovision.lock import LocksView, Name
 from sidecar.drain.reprovision.locks import look
@@ -12,7 +13,6 @@ from sidecar.drain.reprovision.spread import Others, Spread, as_query, shut_out
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.model import names
 from sidecar.model.nodes import Pod
-from sidecar.simulation.cluster.storage.selectors import label_test
 from tests.drain.reprovision.scenes import LABELS, TAINTED, WORKLOAD, facts, replica, view
 from tests.harness.drain import samples
 

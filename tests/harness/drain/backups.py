@@ -3,7 +3,7 @@
 import copy
 from typing import Any
 
-from sidecar.simulation.cluster import Cluster
+from hack.sim.cluster import Cluster
 
 Backup = tuple[Any, int]
 

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, find
 from sidecar.kube.errors import AlreadyExists, ApiError
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import all_of, wait, with_pod
 

@@ -1,10 +1,10 @@
 """The words of the stories about a gate in the whole program: how it is asked for, and what there is of it."""
 
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, MERGE_PATCH
 from sidecar.model import names
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain.simulated import JUDGING, all_of, change, node_of, report_of, wait, with_pod
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")

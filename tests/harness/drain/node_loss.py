@@ -3,6 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import (
     CLAIMS,
     CSI_NODES,
@@ -19,10 +23,6 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait, with_pod
 

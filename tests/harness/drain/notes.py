@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.machine_mark import parse
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import all_of, node_of, with_pod
 

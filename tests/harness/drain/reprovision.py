@@ -5,11 +5,11 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from hack.sim.cluster import Call
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.model import names
-from sidecar.simulation.cluster import Call
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import EVACUATE, all_of, change, wait
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.http.api_faults import ApiFaults
+from hack.sim.cluster.serve import serving_cluster
 from sidecar.commands.node import run
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, VOLUMES
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.http.api_faults import ApiFaults
-from sidecar.simulation.cluster.serve import serving_cluster
 from tests.harness.drain.listed_cluster import OTHER, claim, node, volume
 
 Json = dict[str, Any]

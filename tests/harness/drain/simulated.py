@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
+from hack.sim.world.plan import Plan
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, Resource
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from sidecar.model.objects import LATE
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, InProcessApi
-from sidecar.simulation.notebook.commands import do
-from sidecar.simulation.notebook.notebook_world import NotebookWorld
-from sidecar.simulation.world.node import DRIVER
-from sidecar.simulation.world.plan import Plan
 
 Json = dict[str, Any]
 Story = Callable[[NotebookWorld], Awaitable[None]]

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
+from hack.sim.cluster import Call, Cluster, InProcessApi
 from sidecar.drain import leases
 from sidecar.drain.duty import Picture
 from sidecar.drain.facts.node_marks import read
@@ -33,7 +34,6 @@ from sidecar.kube.api import (
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.standing import OPEN
-from sidecar.simulation.cluster import Call, Cluster, InProcessApi
 from tests.harness.doors import Told, tools
 from tests.harness.drain.judgements import blocked, ready
 from tests.harness.drain.samples import DRIVER, KEY, NOW

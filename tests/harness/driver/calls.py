@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from hack.sim.driver.spec import MIB
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.simulation.driver.spec import MIB
 
 WRITER = Capability("SINGLE_NODE_WRITER", fs_type="ext4")
 

@@ -29,7 +29,7 @@ def process(command: Sequence[str], *, endpoint: Path, log: Path) -> Iterator["s
 
 
 def serve_driver(endpoint: Path, *arguments: str, node: str = "node-a") -> list[str]:
-    return [sys.executable, "-m", "sidecar.simulation.driver.serve", f"--endpoint={endpoint}", f"--node-id={node}", *arguments]
+    return [sys.executable, "-m", "hack.sim.driver.serve", f"--endpoint={endpoint}", f"--node-id={node}", *arguments]
 
 
 def _until_connects(child: "subprocess.Popen[bytes]", endpoint: Path, *, log: Path) -> None:

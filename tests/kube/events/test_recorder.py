@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
+from hack.sim.clock import run_virtual
 from sidecar.kube.api import KubeApi, Resource
 from sidecar.kube.errors import AlreadyExists, Forbidden, NotFound, TooManyRequests, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.events.recorder import EventRecorder
-from sidecar.simulation.clock import run_virtual
 
 CLAIM = ObjectRef("v1", "PersistentVolumeClaim", "ns", "a", "uid-a", "7")
 

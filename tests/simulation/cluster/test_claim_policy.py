@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.kinds import claim_policy
+from hack.sim.cluster.kinds.claim_policy import BINDINGS, POLICIES, Standing
 from sidecar.kube.api import CLAIMS
 from sidecar.model import names
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.kinds import claim_policy
-from sidecar.simulation.cluster.kinds.claim_policy import BINDINGS, POLICIES, Standing
 from tests.contract.objects import claim
 from tests.harness.cluster_tools import new_cluster
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from hack.sim.cluster.storage.reading import Query
+from hack.sim.cluster.writes.deletion import Options
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CONFIG_MAPS, MERGE_PATCH, NAMESPACES, NODES, PODS, STRATEGIC_MERGE_PATCH, VOLUMES
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster.storage.reading import Query
-from sidecar.simulation.cluster.writes.deletion import Options
 from tests.contract.objects import capacity, claim, config_map, pod, storage_class, volume
 from tests.harness.cluster_tools import T0, Clock, new_cluster, refusal
 

@@ -1,9 +1,9 @@
 """Dependents and their owners, and namespaces on their way out."""
 
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.writes.deletion import Options
 from sidecar.kube.api import CAPACITIES, CONFIG_MAPS, MERGE_PATCH, NAMESPACES, PODS, VOLUMES, Resource
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.writes.deletion import Options
 from tests.contract.objects import capacity, config_map, pod, volume
 from tests.harness.cluster_tools import new_cluster, owned, refusal
 

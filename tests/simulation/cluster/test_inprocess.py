@@ -6,10 +6,10 @@ from contextlib import aclosing
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, InProcessApi
 from sidecar.kube.api import CLAIMS, CONFIG_MAPS, PODS, KubeApi, WatchEvent
 from sidecar.kube.errors import Conflict, Gone, NotFound, Unavailable
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Call, InProcessApi
 from tests.contract.objects import claim, config_map
 from tests.harness.cluster_tools import new_cluster
 

@@ -18,13 +18,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.http.access import User
+from hack.sim.cluster.http.api_faults import ApiFault, ApiFaults, BadFault, api_fault_of, read_api_faults
+from hack.sim.cluster.serve import Served, self_signed, serving_cluster
 from sidecar.kube.api import CLAIMS, CONFIG_MAPS, NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.errors import Forbidden, Gone, NotFound, TooManyRequests, Unauthorized, Unavailable
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.http.access import User
-from sidecar.simulation.cluster.http.api_faults import ApiFault, ApiFaults, BadFault, api_fault_of, read_api_faults
-from sidecar.simulation.cluster.serve import Served, self_signed, serving_cluster
 from tests.contract.objects import claim, config_map
 from tests.harness.cluster_tools import new_cluster
 
@@ -293,7 +293,7 @@ def test_by_tls(tmp_path: Path) -> None:
 
 def test_the_program(tmp_path: Path) -> None:
     file, faults = tmp_path / "kubeconfig", tmp_path / "faults.json"
-    command = [sys.executable, "-m", "sidecar.simulation.cluster.serve", "--write-kubeconfig", str(file), "--faults", str(faults)]
+    command = [sys.executable, "-m", "hack.sim.cluster.serve", "--write-kubeconfig", str(file), "--faults", str(faults)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         try:
             assert program.stdout is not None
@@ -318,7 +318,7 @@ def test_the_program(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_an_error_in_one_line(tmp_path: Path) -> None:
     async def main() -> subprocess.CompletedProcess[str]:
         async with serving_cluster(new_cluster()) as served:
-            command = [sys.executable, "-m", "sidecar.simulation.cluster.serve", "--port", served.url.rpartition(":")[2]]
+            command = [sys.executable, "-m", "hack.sim.cluster.serve", "--port", served.url.rpartition(":")[2]]
             return await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
 
     done = asyncio.run(main())

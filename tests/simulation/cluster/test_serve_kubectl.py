@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hack.lib.control_plane import binaries
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.serve import self_signed, serving_cluster
 from sidecar.kube.api import CLAIMS, NODES, PODS, STRATEGIC_MERGE_PATCH
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.serve import self_signed, serving_cluster
 from tests.harness.cluster_tools import new_cluster
 
 pytestmark = pytest.mark.real_api  # not the server, but a program that is built in the same way

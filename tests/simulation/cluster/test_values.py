@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hack.sim.cluster import Refused
+from hack.sim.cluster.kinds.quantities import NoQuantity, canonical
+from hack.sim.cluster.storage.selectors import selector_test
+from hack.sim.cluster.writes.patches import merged, patched
 from sidecar.kube.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model.quantity import parse_bytes
-from sidecar.simulation.cluster import Refused
-from sidecar.simulation.cluster.kinds.quantities import NoQuantity, canonical
-from sidecar.simulation.cluster.storage.selectors import selector_test
-from sidecar.simulation.cluster.writes.patches import merged, patched
 from tests.harness.cluster_tools import refusal
 
 

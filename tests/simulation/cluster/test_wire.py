@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hack.sim.cluster import Refused
+from hack.sim.cluster.http import discovery, tables
+from hack.sim.cluster.http.access import ADMIN, ANONYMOUS, Access, User, Wish, service_account
+from hack.sim.cluster.http.protobuf import as_json
+from hack.sim.cluster.http.routes import NoPath, Target, target
+from hack.sim.cluster.kinds.table import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, TABLE
+from hack.sim.cluster.storage.reading import Query
 from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, PODS
-from sidecar.simulation.cluster import Refused
-from sidecar.simulation.cluster.http import discovery, tables
-from sidecar.simulation.cluster.http.access import ADMIN, ANONYMOUS, Access, User, Wish, service_account
-from sidecar.simulation.cluster.http.protobuf import as_json
-from sidecar.simulation.cluster.http.routes import NoPath, Target, target
-from sidecar.simulation.cluster.kinds.table import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, TABLE
-from sidecar.simulation.cluster.storage.reading import Query
 from tests.contract.objects import claim, pod
 from tests.harness.cluster_tools import new_cluster, refusal
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hack.sim.drains.claim_deletions import ClaimDeletion, Replica, faults, is_rolling, stops_at
 from sidecar.model import names
-from sidecar.simulation.drains.claim_deletions import ClaimDeletion, Replica, faults, is_rolling, stops_at
 
 MARK = {names.REPROVISIONED_BY: "n1/uid-n1"}
 OTHERS = (Replica("db-0", "n2", claims=frozenset({"data-db-0"})), Replica("db-2", "n3", claims=frozenset({"data-db-2"})))

@@ -1,6 +1,6 @@
 """Which sidecars the referee holds to account: those that had the time to see."""
 
-from sidecar.simulation.drains.eyes import Eyes
+from hack.sim.drains.eyes import Eyes
 
 
 def eyes(*samples: tuple[float, int, bool]) -> Eyes:

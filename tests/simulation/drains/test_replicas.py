@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any
 
+from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from hack.sim.drains.replicas import ReplicaReferee
 from sidecar.model.objects import Json
-from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS
-from sidecar.simulation.drains.replicas import ReplicaReferee
 
 UID = "7a6b"
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.kinds.table import STATEFUL_SETS, TABLE
+from hack.sim.drains.drain_world import _CONTENTS
+from hack.sim.drains.truth import Truth
+from hack.sim.drains.workloads import pod_of, workload_of
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.spec import Spec
+from hack.sim.driver.state import LocalVolume
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES
 from sidecar.model import names
-from sidecar.simulation.cluster import Cluster
-from sidecar.simulation.cluster.kinds.table import STATEFUL_SETS, TABLE
-from sidecar.simulation.drains.drain_world import _CONTENTS
-from sidecar.simulation.drains.truth import Truth
-from sidecar.simulation.drains.workloads import pod_of, workload_of
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.spec import Spec
-from sidecar.simulation.driver.state import LocalVolume
 
 CLAIM, HANDLE = "data", "vol-1"
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.driver.calls import Call, Reception, Record, read_calls
+from hack.sim.driver.faults import parse_fault
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.driver.calls import Call, Reception, Record, read_calls
-from sidecar.simulation.driver.faults import parse_fault
 
 Scene = Callable[["Stage"], Awaitable[None]]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.csi.outcome import Code
-from sidecar.simulation.driver.faults import (
+from hack.sim.driver.faults import (
     NO_FAULT,
     BadFault,
     Fault,
@@ -18,6 +17,7 @@ from sidecar.simulation.driver.faults import (
     read_faults,
     write_faults,
 )
+from sidecar.csi.outcome import Code
 
 
 @pytest.mark.parametrize(

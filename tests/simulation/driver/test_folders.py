@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
+from hack.sim.driver.folders import Folders
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.mounts import KernelMounts, Mounts
+from hack.sim.driver.spec import MIB, Spec
+from hack.sim.driver.state import read_state
 from sidecar.csi.api import Capability, CapacityQuery
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.simulation.driver.folders import Folders
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.mounts import KernelMounts, Mounts
-from sidecar.simulation.driver.spec import MIB, Spec
-from sidecar.simulation.driver.state import read_state
 from tests.harness.driver.calls import WRITER, refusal, wanted
 from tests.harness.mounting import FakeMounts, namespaces_or_skip, own_namespace
 

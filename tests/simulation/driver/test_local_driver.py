@@ -12,12 +12,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.spec import FEATURES, MIB, Spec
+from hack.sim.driver.state import read_state
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code
 from sidecar.model.topology import Segment
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.spec import FEATURES, MIB, Spec
-from sidecar.simulation.driver.state import read_state
 from tests.harness.driver.calls import WRITER, refusal, wanted
 
 POOLS = {"fast": 10 * MIB + 7, "slow": 100 * MIB}

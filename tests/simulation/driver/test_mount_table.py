@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sidecar.simulation.driver.mount_table import Origin, covering, mounted_at, origin, parse_table
+from hack.sim.driver.mount_table import Origin, covering, mounted_at, origin, parse_table
 
 TABLE = parse_table(
     r"""21 98 0:20 / /sys rw,nosuid - sysfs sysfs rw

@@ -18,14 +18,14 @@ from google.protobuf.message import Message
 
 from csi_proto import csi_pb2 as pb
 from csi_proto import plugin_registration_pb2 as kubelet
+from hack.sim.driver.calls import Call, Reception, read_calls
+from hack.sim.driver.faults import parse_fault, write_faults
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.options import read_options
+from hack.sim.driver.serve import main, serving
+from hack.sim.driver.spec import MIB, Spec
+from hack.sim.driver.state import read_state
 from sidecar.csi.outcome import Code
-from sidecar.simulation.driver.calls import Call, Reception, read_calls
-from sidecar.simulation.driver.faults import parse_fault, write_faults
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.options import read_options
-from sidecar.simulation.driver.serve import main, serving
-from sidecar.simulation.driver.spec import MIB, Spec
-from sidecar.simulation.driver.state import read_state
 from tests.harness.driver.served import process, serve_driver
 from tests.harness.mounting import namespaces_or_skip
 

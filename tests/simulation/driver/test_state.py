@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from hack.sim.driver.journal import Corrupt, Journal
+from hack.sim.driver.state import LocalVolume, Published, State, added_target, created, read_state
 from sidecar.csi.api import Capability
-from sidecar.simulation.driver.journal import Corrupt, Journal
-from sidecar.simulation.driver.state import LocalVolume, Published, State, added_target, created, read_state
 
 USE = Capability("SINGLE_NODE_WRITER", fs_type="xfs", mount_flags=("noatime",))
 VOLUME = LocalVolume("node-a-vol-7", "pvc-7", "fast", 4096, 7, (USE,), {"pool": "fast"})

@@ -2,10 +2,8 @@ import asyncio
 
 import pytest
 
-from sidecar.engine.backoff import Backoff
-from sidecar.engine.loop import Loop
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.world.claim_rates import (
+from hack.sim.clock import run_virtual
+from hack.sim.world.claim_rates import (
     CREATIONS,
     DELETIONS,
     HURRIED,
@@ -17,8 +15,10 @@ from sidecar.simulation.world.claim_rates import (
     judge,
     most_in_a_minute,
 )
-from sidecar.simulation.world.plan import Plan, PlannedEvent
-from sidecar.simulation.world.world import World, play
+from hack.sim.world.plan import Plan, PlannedEvent
+from hack.sim.world.world import World, play
+from sidecar.engine.backoff import Backoff
+from sidecar.engine.loop import Loop
 
 
 @pytest.mark.parametrize(

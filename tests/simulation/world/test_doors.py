@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.driver.calls import Reception
+from hack.sim.driver.faults import Fault
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.spec import Spec
+from hack.sim.world.doors import Link, NodeDriver, NodeKube
+from hack.sim.world.life import Killed, Life
+from hack.sim.world.network import Latency, Network, Weather
 from sidecar.csi.api import Capability, CapacityQuery, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLASSES
 from sidecar.kube.errors import NotFound, TooManyRequests, Unavailable
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.cluster import Cluster, InProcessApi
-from sidecar.simulation.driver.calls import Reception
-from sidecar.simulation.driver.faults import Fault
-from sidecar.simulation.driver.local_driver import LocalDriver
-from sidecar.simulation.driver.spec import Spec
-from sidecar.simulation.world.doors import Link, NodeDriver, NodeKube
-from sidecar.simulation.world.life import Killed, Life
-from sidecar.simulation.world.network import Latency, Network, Weather
 
 REQUEST = CreateRequest("pvc-1", 1, (Capability("SINGLE_NODE_WRITER"),))
 CLASS = {"metadata": {"name": "gold"}, "provisioner": "d", "volumeBindingMode": "Immediate"}

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
+from hack.sim.world.hourly_look import Asked, without_one_look
 from sidecar.kube.api import CAPACITIES, CSI_NODES, NODES
-from sidecar.simulation.world.hourly_look import Asked, without_one_look
 
 LEFT = {"a": "gone", "b": "gone", "c": "gone-too"}
 

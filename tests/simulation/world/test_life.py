@@ -1,6 +1,6 @@
 import pytest
 
-from sidecar.simulation.world.life import Killed, Life
+from hack.sim.world.life import Killed, Life
 
 
 def cross(life: Life, times: int) -> int:

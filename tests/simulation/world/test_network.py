@@ -4,8 +4,8 @@ import statistics
 
 import pytest
 
-from sidecar.simulation.clock import run_virtual
-from sidecar.simulation.world.network import Broken, Latency, Network, Stream, Weather
+from hack.sim.clock import run_virtual
+from hack.sim.world.network import Broken, Latency, Network, Stream, Weather
 
 
 def network(**weather: object) -> Network:

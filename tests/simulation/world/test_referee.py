@@ -4,9 +4,9 @@ from typing import cast
 
 import pytest
 
+from hack.sim.world.referee import NOT_ITS_OWN, Referee
 from sidecar.kube.api import KubeApi
 from sidecar.model import names
-from sidecar.simulation.world.referee import NOT_ITS_OWN, Referee
 from tests.harness import samples
 
 UID = "0a1b2c3d-0000-4000-8000-000000000001"

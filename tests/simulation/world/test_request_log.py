@@ -1,4 +1,4 @@
-from sidecar.simulation.world.request_log import RequestLog
+from hack.sim.world.request_log import RequestLog
 
 
 def test_only_what_is_asked_in_vain_is_counted():

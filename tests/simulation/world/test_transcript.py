@@ -1,4 +1,4 @@
-from sidecar.simulation.world.transcript import Transcript
+from hack.sim.world.transcript import Transcript
 
 
 def test_it_says_when_where_and_what():

@@ -1,0 +1,231 @@
+"""`InProcessApi`: the `KubeApi` that rooms hold, answered by a `Cluster` in the same process. Works in virtual time."""
+
+import copy
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from hack.sim.cluster.cluster import VERSION, Cluster
+from hack.sim.cluster.refusals import Refused
+from hack.sim.cluster.storage.reading import Query
+from hack.sim.cluster.streaming import Stream
+from hack.sim.cluster.writes.deletion import Options
+from sidecar.frozen import frozen
+from sidecar.kube import wire
+from sidecar.kube.api import Page, Resource, Take, WatchEvent, always, take_none
+from sidecar.kube.errors import ApiError, NotFound, Withdrawn, from_status
+from sidecar.kube.event_prefix import Skip, reads_all
+from sidecar.model.objects import Json
+
+T = TypeVar("T")
+
+
+@frozen
+class Call:
+    """One request, as the hooks `before` and `after` see it."""
+
+    verb: str
+    resource: Resource | str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    dry_run: bool = False
+
+    def __str__(self) -> str:
+        return wire.request_text(self.verb, self.resource, namespace=self.namespace, name=self.name, subresource=self.subresource)
+
+
+Hook = Callable[[Call], Awaitable[None]]
+
+
+async def _nothing(_: Call) -> None:
+    """No latency, no faults."""
+
+
+class InProcessApi:
+    """One client of the cluster. Objects are copied on their way in and out.
+
+    `before` runs ahead of every request and `after` behind its effect: sleep there for latency, raise there what a client would
+    see (an ApiError). What `after` raises is an answer that was lost. A watch ends by itself after `watch_for()` seconds.
+    """
+
+    def __init__(
+        self, cluster: Cluster, *, before: Hook = _nothing, after: Hook = _nothing, watch_for: Callable[[], float] = lambda: 300.0
+    ) -> None:
+        self.cluster = cluster
+        self.before = before
+        self.after = after
+        self._watch_for = watch_for
+        self._streams: set[Stream] = set()
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        return await self._ask(
+            Call("get", resource, namespace, name), lambda: _copy(self.cluster.get(resource, name, namespace=namespace).obj)
+        )
+
+    async def list_page(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str = "",
+        begin: Callable[[], Take] = take_none,
+        skip: Skip = reads_all,
+    ) -> Page:
+        query = Query(
+            namespace=namespace,
+            labels=label_selector,
+            fields=field_selector,
+            limit=limit,
+            token=continue_token,
+            version=resource_version,
+        )
+
+        def act() -> Page:
+            page = self.cluster.list(resource, query)
+            take, items = begin(), (_copy(item.bare) for item in page.items)
+            return Page([item for item in items if not take(item)], str(page.revision), page.token)
+
+        return await self._ask(Call("list", resource, namespace), act)
+
+    async def watch(
+        self,
+        resource: Resource,
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        skip: Skip = reads_all,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
+        call = Call("watch", resource, namespace)
+        stream = await self._ask(call, lambda: Stream(self.cluster, resource, query, seconds=self._watch_for()))
+        self._streams.add(stream)
+        try:
+            while told := await stream.next():
+                for each in told:
+                    yield WatchEvent(each.type, _copy(each.stored.obj))
+        except Refused as refusal:
+            raise _error(refusal, call) from None
+        finally:
+            self._streams.discard(stream)
+            stream.close()
+
+    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
+        name = str((body.get("metadata") or {}).get("name") or "")
+        call = Call("create", resource, namespace, name)
+        return await self._ask(call, lambda: _copy(self.cluster.create(resource, _copy(body), namespace=namespace).obj))
+
+    async def replace(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        is_current: Callable[[], bool] = always,
+    ) -> Json:
+        if not is_current():
+            raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
+        whole = json.loads(body) if isinstance(body, bytes) else _copy(body)
+
+        def act() -> Json:
+            return _copy(self.cluster.replace(resource, whole, name=name, namespace=namespace, subresource=subresource).obj)
+
+        return await self._ask(Call("update", resource, namespace, name, subresource), act)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Mapping[str, Any] | list[Any],
+        *,
+        content_type: str,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Json:
+        wanted = _copied(patch)
+
+        def act() -> Json:
+            stored = self.cluster.patch(resource, name, wanted, content_type=content_type, namespace=namespace, subresource=subresource)
+            return _copy(stored.obj)
+
+        return await self._ask(Call("patch", resource, namespace, name, subresource), act)
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        *,
+        namespace: str = "",
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation: str = "",
+        dry_run: bool = False,
+    ) -> None:
+        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, propagation=propagation, dry_run=dry_run)
+        call = Call("delete", resource, namespace, name, dry_run=dry_run)
+        await self._ask(call, lambda: self.cluster.delete(resource, name, namespace=namespace, options=options))
+
+    async def create_subresource(
+        self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> Json:
+        call = Call("create", resource, namespace, name, subresource)
+        return await self._ask(call, lambda: self.cluster.post(resource, name, subresource, _copy(body), namespace=namespace))
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource:
+        await self.before(Call("discover", api_version, name=kind))
+        for resource in self.cluster.store.kinds:
+            if (resource.api_version, resource.kind) == (api_version, kind):
+                return resource
+        raise NotFound(f"discover {api_version} {kind}: the server knows no such kind", status=404, reason="NotFound")
+
+    async def server_version(self) -> str:
+        return await self._ask(Call("get", "version"), lambda: VERSION)
+
+    def cut_watches(self, error: ApiError | None = None) -> None:
+        """Ends all open watches of this client, with this error or, without one, normally."""
+        for stream in tuple(self._streams):
+            stream.end(error)
+
+    def hold_watches(self, *, held: bool = True) -> None:
+        """Plays half-open connections: until they are released, open watches receive nothing, not even bookmarks."""
+        for stream in tuple(self._streams):
+            stream.hold(held=held)
+
+    async def _ask(self, call: Call, act: Callable[[], T]) -> T:
+        await self.before(call)
+        try:
+            answer = act()
+        except Refused as refusal:
+            raise _error(refusal, call) from None
+        await self.after(call)
+        return answer
+
+
+def _error(refusal: Refused, call: Call) -> ApiError:
+    retry_after = None if refusal.retry_after is None else float(refusal.retry_after)
+    return from_status(refusal.code, refusal.status, what=str(call), retry_after=retry_after)
+
+
+def _copy(obj: Mapping[str, Any]) -> Json:
+    return {key: _copied(value) for key, value in obj.items()}
+
+
+def _copied(value: Any) -> Any:
+    """JSON has no cycles and no shared parts: five times as fast as `copy.deepcopy`, which took half of the time of a large cluster."""
+    kind = type(value)
+    if kind is str:
+        return value
+    if kind is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    if kind is list:
+        return [_copied(item) for item in value]
+    return copy.deepcopy(value)

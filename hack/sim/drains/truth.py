@@ -1,0 +1,231 @@
+"""What would be lost if a node were gone now, or stranded if it were rebooted: from what the drivers really have, and from all objects.
+
+This is a second reading of the promises, and shares no rule with the product. Only data that was written counts: on a volume that no pod
+ever ran with there is nothing to lose.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from hack.sim.cluster import Cluster
+from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.stand_ins import claims_of
+from sidecar.frozen import frozen
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES
+from sidecar.model import names
+from sidecar.model.objects import Json
+
+RETIRE: Final = "retire"
+REBOOT: Final = "reboot"
+_STRICTNESS: Final = ("Ignore", "AllowIdle", "Reprovision", "Migrate", "Block")
+_DEFAULT: Final = {RETIRE: "Block", REBOOT: "AllowIdle"}
+_OVER: Final = ("Succeeded", "Failed")
+
+
+@frozen
+class Said:
+    """A policy, and whether somebody said it for this intent by name."""
+
+    policy: str
+    by_name: bool = False
+
+
+@dataclass(slots=True)
+class Scene:
+    """All objects that matter, at one moment."""
+
+    pods: list[Json]
+    claims: dict[str, Json]
+    volumes: list[Json]
+    classes: dict[str, Json]
+    namespaces: dict[str, Json]
+    contents: list[Json]
+    nodes: dict[str, Json]
+    wanted: set[str] = field(default_factory=set)
+    """`namespace/name` of claims that a pod anywhere names, or that a workload is about to make a pod for."""
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> "Scene":
+        def every(resource: Any) -> list[Json]:
+            return list(cluster.store.all_of(resource))
+
+        scene = cls(
+            pods=every(PODS),
+            claims={_full(claim): claim for claim in every(CLAIMS)},
+            volumes=every(VOLUMES),
+            classes={item["metadata"]["name"]: item for item in every(CLASSES)},
+            namespaces={item["metadata"]["name"]: item for item in every(NAMESPACES)},
+            contents=every(SNAPSHOT_CONTENTS),
+            nodes={item["metadata"]["name"]: item for item in every(NODES)},
+        )
+        for pod in scene.pods:
+            if (pod.get("status") or {}).get("phase") not in _OVER:
+                scene.wanted.update(claims_of(pod))
+        for workload in every(STATEFUL_SETS):
+            if workload["spec"].get("replicas"):
+                meta, template = workload["metadata"], workload["spec"]["template"]
+                scene.wanted.update(claims_of({"metadata": meta, "spec": template["spec"]}))
+        attached = {item["spec"]["source"].get("persistentVolumeName") for item in every(ATTACHMENTS)}
+        for volume in scene.volumes:
+            if volume["metadata"]["name"] in attached and (ref := volume["spec"].get("claimRef")):
+                scene.wanted.add(f"{ref['namespace']}/{ref['name']}")
+        return scene
+
+    def claim_of(self, volume: Json) -> Json | None:
+        ref = volume["spec"].get("claimRef") or {}
+        claim = self.claims.get(f"{ref.get('namespace')}/{ref.get('name')}")
+        return claim if claim and ref.get("uid") in (None, "", claim["metadata"]["uid"]) else None
+
+    def bound_to(self, claim: str) -> Json | None:
+        """The volume of a claim, by the claim's full name."""
+        found = self.claims.get(claim)
+        name = found["spec"].get("volumeName") if found else None
+        return next((volume for volume in self.volumes if volume["metadata"]["name"] == name), None)
+
+
+class Truth:
+    """Remembers what no object says: which volumes were written and when, and since when somebody has acknowledged what."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        drivers: Callable[[], Mapping[str, LocalDriver]],
+        *,
+        clock: Callable[[], float],
+        noted: Callable[[str, float, float], bool] = lambda node, since, used: True,
+        heeded: bool = True,
+    ) -> None:
+        """`noted`: whether anybody on that node could know of an acknowledgement since then, before the volume was used. `heeded`: tenants
+        may hold up nodes."""
+        self._noted = noted
+        self._heeded = heeded
+        self._cluster = cluster
+        self._drivers = drivers
+        self._clock = clock
+        self._used: dict[str, float] = {}
+        """By handle: when a pod last began to run with it."""
+        self.first_used: dict[str, float] = {}
+        """By name of a PersistentVolume: when a pod first ran with it."""
+        self._running: dict[str, None] = {}
+        self._acks: dict[str, tuple[str, float]] = {}
+        self.snapshots: dict[str, str] = {}
+        """By name of a VolumeSnapshotContent: the node that has its data."""
+
+    def look(self) -> Scene:
+        """To be called after every change: it notes what happens to the data."""
+        scene = Scene.of(self._cluster)
+        running = {pod["metadata"]["uid"]: pod for pod in scene.pods if (pod.get("status") or {}).get("phase") == "Running"}
+        for uid, pod in running.items():
+            for volume in filter(None, map(scene.bound_to, claims_of(pod))):
+                handle = volume["spec"]["csi"]["volumeHandle"]
+                if uid not in self._running:
+                    self._used[handle] = self._clock()
+                    self.first_used.setdefault(volume["metadata"]["name"], self._clock())
+        self._running = dict.fromkeys(running)
+        for item in (*scene.volumes, *scene.contents):
+            self._note_ack(item["metadata"])
+        return scene
+
+    def losses(self, scene: Scene, node: str, *, gone: Callable[[str], bool]) -> Iterator[str]:
+        """What nobody gave up, and what would be lost with this node. `gone` says of another node that nothing on it counts any more."""
+        drivers = self._drivers()
+        for held in drivers[node].volumes() if node in drivers else ():
+            if held.id not in self._used:
+                continue
+            others = [name for name, driver in drivers.items() if name != node and any(item.id == held.id for item in driver.volumes())]
+            if any(name in scene.nodes and not gone(name) for name in others):
+                continue
+            for volume in scene.volumes:
+                if volume["spec"].get("csi", {}).get("volumeHandle") == held.id and not self._given_up(scene, volume, node):
+                    yield f"{volume['metadata']['name']} ({held.id})"
+        for content in scene.contents:
+            if self.snapshots.get(content["metadata"]["name"]) == node and content["metadata"]["uid"] not in self._acks:
+                yield content["metadata"]["name"]
+
+    def strandings(self, scene: Scene, node: str) -> Iterator[str]:
+        """Volumes of this node whose policy forbids what a reboot would do to the pods that want them."""
+        drivers = self._drivers()
+        for held in drivers[node].volumes() if node in drivers else ():
+            for volume in scene.volumes:
+                if volume["spec"].get("csi", {}).get("volumeHandle") == held.id and held.id in self._used:
+                    claim = scene.claim_of(volume)
+                    wanted = claim is not None and _full(claim) in scene.wanted and not _ephemeral(scene, claim)
+                    # Where the volume names another node its pods wait already, whatever becomes of this one.
+                    if wanted and _leads_to(volume, node) and said(scene, volume, claim, REBOOT, heeded=self._heeded).policy == "Block":
+                        yield f"{volume['metadata']['name']} ({held.id})"
+
+    # --- who gave up what ---------------------------------------------------------------------------------------------
+
+    def _given_up(self, scene: Scene, volume: Json, node: str) -> bool:
+        claim, spec = scene.claim_of(volume), volume["spec"]
+        deleted = claim is None or claim["metadata"].get("deletionTimestamp")
+        if deleted and spec.get("persistentVolumeReclaimPolicy") == "Delete" and spec.get("claimRef"):
+            return True  # whoever deleted the claim knew the reclaim policy
+        if claim and _ephemeral(scene, claim):
+            return True
+        word = said(scene, volume, claim, RETIRE, heeded=self._heeded)
+        if word.policy == "Ignore":
+            return True
+        if claim and _full(claim) in scene.wanted:
+            return False
+        if word.policy == "AllowIdle" and word.by_name and claim:
+            return True
+        known, handle = self._acks.get(volume["metadata"]["uid"]), spec["csi"]["volumeHandle"]
+        # A use that began after the acknowledgement voids it, if anybody could know of that.
+        used = self._used.get(handle, 0.0)
+        return known is not None and (known[1] >= used or not self._noted(node, known[1], used))
+
+    def _note_ack(self, meta: Json) -> None:
+        text = (meta.get("annotations") or {}).get(names.ACKNOWLEDGED, "").strip()
+        if not text:
+            self._acks.pop(meta["uid"], None)
+        elif self._acks.get(meta["uid"], ("", 0.0))[0] != text:
+            self._acks[meta["uid"]] = text, self._clock()
+
+
+def said(scene: Scene, volume: Json, claim: Json | None, intent: str, *, heeded: bool = True) -> Said:
+    """PersistentVolume or claim, the stricter of the two; then the class, then the namespace, then the default.
+
+    Not `heeded`: what a claim or namespace says may give data up, and not hold the node up more than all others would.
+    """
+    own = [word for obj in (volume, claim) if (word := _word(obj, intent))]
+    class_ = scene.classes.get(volume["spec"].get("storageClassName") or "")
+    namespace = scene.namespaces.get((volume["spec"].get("claimRef") or {}).get("namespace") or "")
+    of_others = _word(volume, intent) or _word(class_, intent) or Said(_DEFAULT[intent])
+    counted = max(own, key=_strictness) if own else _word(class_, intent) or _word(namespace, intent) or Said(_DEFAULT[intent])
+    return counted if heeded or _strictness(counted) <= _strictness(of_others) else of_others
+
+
+def _strictness(word: Said) -> int:
+    return _STRICTNESS.index(word.policy)
+
+
+def _word(obj: Json | None, intent: str) -> Said | None:
+    """What was said for this intent by name outranks what was said for both."""
+    notes = ((obj or {}).get("metadata") or {}).get("annotations") or {}
+    named = notes.get(f"{names.DRAIN_POLICY}.{intent}")
+    text = notes.get(names.DRAIN_POLICY) if named is None else named
+    if text is None:
+        return None
+    return Said(text if text in _STRICTNESS else "Block", by_name=named is not None)
+
+
+def _ephemeral(scene: Scene, claim: Json) -> bool:
+    """The claim was made for a volume of a pod that owns it, and not merely given a pod as its owner."""
+    owners = {owner["uid"] for owner in claim["metadata"].get("ownerReferences") or () if owner["kind"] == names.POD}
+    for pod in scene.pods:
+        if pod["metadata"]["uid"] in owners:
+            made = {f"{pod['metadata']['name']}-{item['name']}" for item in pod["spec"].get("volumes") or () if item.get("ephemeral")}
+            return claim["metadata"]["name"] in made
+    return False
+
+
+def _leads_to(volume: Json, node: str) -> bool:
+    terms = ((volume["spec"].get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms")
+    return terms is None or any(node in item.get("values", ()) for term in terms for item in term.get("matchExpressions", ()))
+
+
+def _full(obj: Json) -> str:
+    return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"

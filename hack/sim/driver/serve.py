@@ -1,0 +1,368 @@
+"""The local driver behind a gRPC socket: `python -m hack.sim.driver.serve --endpoint /run/csi.sock --node-id node-a`.
+
+It is the driver of the demo and the tests, not a product: its volumes are entries in a journal or, with `--volumes`, plain folders, and
+nobody's data should live there. Identity, Controller and Node share one socket; on a second one it registers itself with a kubelet that is
+told of. What `--fault` and a faults file may say is told in `faults`.
+"""
+
+import os
+import signal
+
+from sidecar.frozen import frozen
+
+if __name__ == "__main__":
+    # As PID 1 of a container a process without a handler ignores SIGTERM; importing what follows takes a while. `run` has its own.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    # Read by gRPC's core when it is imported: no child process is ever started here.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+import asyncio
+import json
+import stat
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import Message
+from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
+
+from csi_proto import csi_pb2 as pb
+from csi_proto import plugin_registration_pb2 as kubelet
+from hack.sim.driver.calls import Reception, Record
+from hack.sim.driver.faults import Faults
+from hack.sim.driver.folders import Folders
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.mounts import KernelMounts
+from hack.sim.driver.options import Options, Registration, read_options
+from sidecar.csi import api, redact
+from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.model.topology import Segment
+
+Act = Callable[[LocalDriver, Any], Message]
+Serve = Callable[[Any, Any], Awaitable[Message]]
+
+_LONGEST_SOCKET_PATH: Final = 107
+_GRACE_SECONDS: Final = 1.0
+_CSI_VERSIONS: Final = ("1.0.0",)
+"""What the kubelet asks for: any driver of CSI 1.x says the first of them."""
+
+
+# ---- the driver's answers, as messages ----
+
+
+def _plugin_info(driver: LocalDriver, _: pb.GetPluginInfoRequest) -> pb.GetPluginInfoResponse:
+    return pb.GetPluginInfoResponse(name=driver.info.name, vendor_version=driver.info.version)
+
+
+def _plugin_capabilities(driver: LocalDriver, _: pb.GetPluginCapabilitiesRequest) -> pb.GetPluginCapabilitiesResponse:
+    claimed = [pb.PluginCapability(service=pb.PluginCapability.Service(type=name)) for name in sorted(driver.info.plugin)]
+    return pb.GetPluginCapabilitiesResponse(capabilities=claimed)
+
+
+def _controller_capabilities(driver: LocalDriver, _: pb.ControllerGetCapabilitiesRequest) -> pb.ControllerGetCapabilitiesResponse:
+    driver.demand(api.CONTROLLER_SERVICE)
+    claimed = [pb.ControllerServiceCapability(rpc=pb.ControllerServiceCapability.RPC(type=name)) for name in sorted(driver.info.controller)]
+    return pb.ControllerGetCapabilitiesResponse(capabilities=claimed)
+
+
+def _create(driver: LocalDriver, message: pb.CreateVolumeRequest) -> pb.CreateVolumeResponse:
+    requirements, source = message.accessibility_requirements, message.volume_content_source
+    request = CreateRequest(
+        name=message.name,
+        required_bytes=message.capacity_range.required_bytes,
+        capabilities=_capabilities(message.volume_capabilities),
+        parameters=dict(message.parameters),
+        requisite=tuple(Segment.of(topology.segments) for topology in requirements.requisite),
+        preferred=tuple(Segment.of(topology.segments) for topology in requirements.preferred),
+        mutable_parameters=dict(message.mutable_parameters),
+        source_snapshot=source.snapshot.snapshot_id,
+        source_volume=source.volume.volume_id,
+    )
+    return pb.CreateVolumeResponse(volume=_volume(driver.create(request, limit_bytes=message.capacity_range.limit_bytes)))
+
+
+def _delete(driver: LocalDriver, message: pb.DeleteVolumeRequest) -> pb.DeleteVolumeResponse:
+    driver.delete(message.volume_id)
+    return pb.DeleteVolumeResponse()
+
+
+def _validate(driver: LocalDriver, message: pb.ValidateVolumeCapabilitiesRequest) -> pb.ValidateVolumeCapabilitiesResponse:
+    why_not = driver.validate(message.volume_id, _capabilities(message.volume_capabilities))
+    if why_not:
+        return pb.ValidateVolumeCapabilitiesResponse(message=why_not)
+    confirmed = pb.ValidateVolumeCapabilitiesResponse.Confirmed(
+        volume_context=message.volume_context,
+        volume_capabilities=message.volume_capabilities,
+        parameters=message.parameters,
+    )
+    return pb.ValidateVolumeCapabilitiesResponse(confirmed=confirmed)
+
+
+def _list(driver: LocalDriver, message: pb.ListVolumesRequest) -> pb.ListVolumesResponse:
+    page, token = driver.list_volumes(message.max_entries, message.starting_token)
+    entries = [pb.ListVolumesResponse.Entry(volume=_volume(volume)) for volume in page]
+    return pb.ListVolumesResponse(entries=entries, next_token=token)
+
+
+def _capacity(driver: LocalDriver, message: pb.GetCapacityRequest) -> pb.GetCapacityResponse:
+    segment = Segment.of(message.accessible_topology.segments) if message.HasField("accessible_topology") else None
+    answer = driver.get_capacity(CapacityQuery(dict(message.parameters), segment, _capabilities(message.volume_capabilities)))
+    return pb.GetCapacityResponse(
+        available_capacity=answer.available,
+        maximum_volume_size=None if answer.maximum is None else Int64Value(value=answer.maximum),
+        minimum_volume_size=None if answer.minimum is None else Int64Value(value=answer.minimum),
+    )
+
+
+def _node_info(driver: LocalDriver, _: pb.NodeGetInfoRequest) -> pb.NodeGetInfoResponse:
+    segment = driver.info.segment
+    topology = pb.Topology(segments=segment.labels()) if segment else None
+    return pb.NodeGetInfoResponse(node_id=driver.info.node_id, accessible_topology=topology)
+
+
+def _node_capabilities(driver: LocalDriver, _: pb.NodeGetCapabilitiesRequest) -> pb.NodeGetCapabilitiesResponse:
+    claimed = [pb.NodeServiceCapability(rpc=pb.NodeServiceCapability.RPC(type=name)) for name in sorted(driver.node_capabilities)]
+    return pb.NodeGetCapabilitiesResponse(capabilities=claimed)
+
+
+def _publish(driver: LocalDriver, message: pb.NodePublishVolumeRequest) -> pb.NodePublishVolumeResponse:
+    use = _capability(message.volume_capability) if message.HasField("volume_capability") else None
+    driver.publish(message.volume_id, message.target_path, capability=use, readonly=message.readonly)
+    return pb.NodePublishVolumeResponse()
+
+
+def _unpublish(driver: LocalDriver, message: pb.NodeUnpublishVolumeRequest) -> pb.NodeUnpublishVolumeResponse:
+    driver.unpublish(message.volume_id, message.target_path)
+    return pb.NodeUnpublishVolumeResponse()
+
+
+def _stats(driver: LocalDriver, message: pb.NodeGetVolumeStatsRequest) -> pb.NodeGetVolumeStatsResponse:
+    total, used = driver.stats(message.volume_id, message.volume_path)
+    usage = pb.VolumeUsage(unit=pb.VolumeUsage.BYTES, total=total, used=used, available=max(0, total - used))
+    return pb.NodeGetVolumeStatsResponse(usage=[usage])
+
+
+def _volume(volume: CreatedVolume) -> pb.Volume:
+    return pb.Volume(
+        volume_id=volume.volume_id,
+        capacity_bytes=volume.capacity_bytes,
+        volume_context=volume.context,
+        accessible_topology=[pb.Topology(segments=segment.labels()) for segment in volume.topologies],
+    )
+
+
+def _capabilities(messages: Iterable[pb.VolumeCapability]) -> tuple[Capability, ...]:
+    return tuple(_capability(message) for message in messages)
+
+
+def _capability(message: pb.VolumeCapability) -> Capability:
+    kind = message.WhichOneof("access_type")
+    if kind is None:
+        raise DriverError(Code.INVALID_ARGUMENT, "a volume capability says neither block nor mount")
+    try:
+        mode = pb.VolumeCapability.AccessMode.Mode.Name(message.access_mode.mode)
+    except ValueError as error:
+        raise DriverError(Code.INVALID_ARGUMENT, f"no such access mode: {message.access_mode.mode}") from error
+    return Capability(mode, kind == "block", message.mount.fs_type, tuple(message.mount.mount_flags))
+
+
+# ---- the services ----
+
+
+@frozen
+class Method:
+    """One remote procedure: the message it takes, what it does, and the field that says which volume it is about."""
+
+    takes: type[Message]
+    act: Act
+    about: str = ""
+
+
+# What is not listed here gRPC itself answers with UNIMPLEMENTED.
+SERVICES: Final = {
+    "csi.v1.Identity": {
+        "GetPluginInfo": Method(pb.GetPluginInfoRequest, _plugin_info),
+        "GetPluginCapabilities": Method(pb.GetPluginCapabilitiesRequest, _plugin_capabilities),
+    },
+    "csi.v1.Controller": {
+        "ControllerGetCapabilities": Method(pb.ControllerGetCapabilitiesRequest, _controller_capabilities),
+        "CreateVolume": Method(pb.CreateVolumeRequest, _create, "name"),
+        "DeleteVolume": Method(pb.DeleteVolumeRequest, _delete, "volume_id"),
+        "ValidateVolumeCapabilities": Method(pb.ValidateVolumeCapabilitiesRequest, _validate, "volume_id"),
+        "ListVolumes": Method(pb.ListVolumesRequest, _list),
+        "GetCapacity": Method(pb.GetCapacityRequest, _capacity),
+    },
+    "csi.v1.Node": {
+        "NodeGetInfo": Method(pb.NodeGetInfoRequest, _node_info),
+        "NodeGetCapabilities": Method(pb.NodeGetCapabilitiesRequest, _node_capabilities),
+        "NodePublishVolume": Method(pb.NodePublishVolumeRequest, _publish, "volume_id"),
+        "NodeUnpublishVolume": Method(pb.NodeUnpublishVolumeRequest, _unpublish, "volume_id"),
+        "NodeGetVolumeStats": Method(pb.NodeGetVolumeStatsRequest, _stats, "volume_id"),
+    },
+}
+
+
+@asynccontextmanager
+async def serving(
+    driver: LocalDriver, endpoint: str | Path, *, reception: Reception | None = None, ready_after: float = 0.0, node_only: bool = False
+) -> AsyncIterator[Reception]:
+    """The driver answers on this socket inside the block. Faults are set, and calls read, at the Reception it gives. `node_only`: without
+    the Controller service."""
+    path = _socket_place(Path(str(endpoint).removeprefix("unix://")))
+    reception = reception or Reception()
+    ready_at = time.monotonic() + ready_after
+
+    def probe(_driver: LocalDriver, _message: pb.ProbeRequest) -> pb.ProbeResponse:
+        return pb.ProbeResponse(ready=BoolValue(value=time.monotonic() >= ready_at))
+
+    server = grpc.aio.server()
+    for service, methods in SERVICES.items():
+        if node_only and service == "csi.v1.Controller":
+            continue
+        own = {"Probe": Method(pb.ProbeRequest, probe)} if service == "csi.v1.Identity" else {}
+        server.add_generic_rpc_handlers([_handlers(service, {**methods, **own}, driver=driver, reception=reception)])
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    try:
+        yield reception
+    finally:
+        await server.stop(_GRACE_SECONDS)
+        await reception.close()
+
+
+def _handlers(service: str, methods: dict[str, Method], *, driver: LocalDriver, reception: Reception) -> grpc.GenericRpcHandler:
+    served = {name: _handler(method.takes, _served(name, method, driver=driver, reception=reception)) for name, method in methods.items()}
+    return grpc.method_handlers_generic_handler(service, served)
+
+
+def _handler(takes: type[Message], serve: Serve) -> "grpc.RpcMethodHandler[Any, Any]":
+    return grpc.unary_unary_rpc_method_handler(serve, request_deserializer=takes.FromString, response_serializer=_serialized)
+
+
+def _served(name: str, method: Method, *, driver: LocalDriver, reception: Reception) -> Serve:
+    async def serve(message: Any, context: Any) -> Message:
+        about = str(getattr(message, method.about)) if method.about else ""
+        request = json.loads(redact.one_line(message))
+        try:
+            return await reception.attend(name, about, request=request, act=lambda: method.act(driver, message))
+        except DriverError as error:
+            await context.abort(grpc.StatusCode[error.code.name], error.message)
+            raise
+
+    return serve
+
+
+def _serialized(message: Message) -> bytes:
+    return message.SerializeToString()
+
+
+def _socket_place(path: Path) -> Path:
+    """Makes room for the socket: a driver that was killed leaves its own behind. Anything else at that path is left alone."""
+    if len(str(path).encode()) > _LONGEST_SOCKET_PATH:
+        raise ValueError(f"{path} is too long for a unix socket ({_LONGEST_SOCKET_PATH} bytes)")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} for a socket is missing")
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return path
+    if not stat.S_ISSOCK(mode):
+        raise FileExistsError(f"{path} is there already and is no socket")
+    path.unlink()
+    return path
+
+
+# ---- the registration ----
+
+
+@asynccontextmanager
+async def registering(name: str, registration: Registration) -> AsyncIterator[asyncio.Future[str]]:
+    """The kubelet finds the driver inside the block, also after a restart of its own. The future has its reason if it refuses."""
+    refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    path = _socket_place(registration.folder / f"{name}-reg.sock")
+
+    async def info(_: kubelet.InfoRequest, _context: Any) -> kubelet.PluginInfo:
+        return kubelet.PluginInfo(type="CSIPlugin", name=name, endpoint=registration.endpoint, supported_versions=_CSI_VERSIONS)
+
+    async def status(message: kubelet.RegistrationStatus, _context: Any) -> kubelet.RegistrationStatusResponse:
+        if message.plugin_registered:
+            _say(f"the kubelet has registered {name} at {registration.endpoint}")
+        elif not refusal.done():
+            refusal.set_result(message.error or "it gives no reason")
+        return kubelet.RegistrationStatusResponse()
+
+    handlers = {"GetInfo": _handler(kubelet.InfoRequest, info), "NotifyRegistrationStatus": _handler(kubelet.RegistrationStatus, status)}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("pluginregistration.Registration", handlers)])
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    try:
+        yield refusal
+    finally:
+        # With the server gRPC takes away its socket, and by that the kubelet knows that the driver has gone.
+        await server.stop(_GRACE_SECONDS)
+
+
+# ---- the process ----
+
+
+async def run(options: Options) -> None:
+    """Serves until SIGTERM or SIGINT. A kubelet that refuses the driver is a RuntimeError."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    driver = _driver(options)
+    faults = Faults(options.faults, file=options.faults_file, complain=_say)
+    reception = Reception(record=Record(options.calls), faults=faults)
+    async with AsyncExitStack() as stack:
+        stack.callback(driver.close)
+        serves = serving(driver, options.endpoint, reception=reception, ready_after=options.ready_after, node_only=options.node_only)
+        await stack.enter_async_context(serves)
+        _say(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}")
+        if options.registration is None:
+            await stop.wait()
+        else:
+            refusal = await stack.enter_async_context(registering(options.spec.name, options.registration))
+            await _first(stop, refusal)
+
+
+def _driver(options: Options) -> LocalDriver:
+    folders = None
+    if options.volumes is not None:
+        folders = Folders(options.volumes, node_id=options.spec.node_id, mounts=KernelMounts(), fsync=options.fsync)
+    driver = LocalDriver(options.spec, state=options.state, fsync=options.fsync, backing=folders)
+    for finding in driver.findings:
+        _say(finding)
+    return driver
+
+
+async def _first(stop: asyncio.Event, refusal: asyncio.Future[str]) -> None:
+    stopped = asyncio.ensure_future(stop.wait())
+    either: list[asyncio.Future[Any]] = [stopped, refusal]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if refusal.done():
+        raise RuntimeError(f"the kubelet refuses to register the driver: {refusal.result()}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = read_options(sys.argv[1:] if arguments is None else arguments)
+    try:
+        asyncio.run(run(options))
+    except (OSError, RuntimeError, ValueError) as error:  # gRPC tells with a RuntimeError that it cannot listen
+        _say(str(error))
+        return 1
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"serve_driver: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,452 @@
+"""The two doors of a simulated node: the real protocols, with the network, the life of the process and the request log in between.
+
+A request that has left the process is on its way even if the process dies: a write may land when its sender is gone, and a driver may
+go on with a call that nobody waits for. A request that has not left by then never does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from hack.sim.driver.calls import Reception
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.world.life import Life
+from hack.sim.world.manners import Manners
+from hack.sim.world.network import Broken, Latency, Network, Stream
+from hack.sim.world.request_log import RequestLog
+from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
+from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
+from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
+from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable, Withdrawn
+from sidecar.model.objects import Json
+from sidecar.provisioning.creations.creation_record import CreationRecord
+
+T = TypeVar("T")
+Tell = Callable[[str], None]
+
+SILENCE: Final = 300.0
+"""As the real journal has it."""
+
+REQUEST_TIMEOUT = 30.0
+"""As the real client has it."""
+
+
+class NodeKube:
+    """`KubeApi` for one life of one node's sidecar."""
+
+    def __init__(self, api: KubeApi, network: Network, life: Life, *, node: str, tell: Tell, request_log: RequestLog | None = None) -> None:
+        self._api = api
+        self._network = network
+        self._life = life
+        self._node = node
+        self._tell = tell
+        self._request_log = request_log or RequestLog(lambda: 0.0)
+
+    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
+        return await self._read(f"get {resource} {name}", lambda: self._api.get(resource, name, namespace=namespace))
+
+    async def list_page(self, resource: Resource, **query: Any) -> Page:
+        return await self._read(f"list {resource}", lambda: self._api.list_page(resource, **query))
+
+    async def server_version(self) -> str:
+        return await self._read("get version", self._api.server_version)
+
+    async def resource_for(self, api_version: str, kind: str) -> Resource:
+        return await self._read(f"discover {api_version}", lambda: self._api.resource_for(api_version, kind))
+
+    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
+        name = body["metadata"].get("name") or f"{body['metadata'].get('generateName', '')}… {body.get('storageClassName', '')}".rstrip()
+        return await self._write(f"create {resource} {name}", lambda: self._api.create(resource, body, namespace=namespace))
+
+    async def replace(
+        self,
+        resource: Resource,
+        body: Mapping[str, Any] | bytes,
+        *,
+        name: str,
+        namespace: str = "",
+        subresource: str = "",
+        is_current: Callable[[], bool] = always,
+    ) -> Json:
+        if not is_current():  # evaluated before the request goes out, not when it arrives
+            raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
+        return await self._write(
+            f"update {resource} {name}",
+            lambda: self._api.replace(resource, body, name=name, namespace=namespace, subresource=subresource),
+        )
+
+    async def patch(self, resource: Resource, name: str, patch: Any, **options: Any) -> Json:
+        return await self._write(f"patch {resource} {name}", lambda: self._api.patch(resource, name, patch, **options))
+
+    async def delete(self, resource: Resource, name: str, **options: Any) -> None:
+        send = self._read if options.get("dry_run") else self._write
+        await send(f"delete {resource} {name}", lambda: self._api.delete(resource, name, **options))
+
+    async def create_subresource(
+        self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""
+    ) -> Json:
+        return await self._write(
+            f"create {resource}/{subresource} {name}",
+            lambda: self._api.create_subresource(resource, name, subresource, body, namespace=namespace),
+        )
+
+    async def watch(self, resource: Resource, **query: Any) -> AsyncIterator[WatchEvent]:
+        """Events arrive in order, each a little late; a cut ends the stream in the middle."""
+        what = f"watch {resource}"
+        await self._travel(what, self._network.weather.read)
+        with self._network.stream(self._node) as stream:
+            pump = asyncio.create_task(self._pump(resource, query, stream))
+            try:
+                while (event := await self._hear(what, stream)) is not None:
+                    yield event
+            finally:
+                pump.cancel()
+                await asyncio.gather(pump, return_exceptions=True)
+
+    async def _pump(self, resource: Resource, query: Mapping[str, Any], stream: Stream[object]) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            async with aclosing(self._api.watch(resource, **query)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    stream.put(event, now() + self._network.watch_delay(self._node, str(resource)))
+            stream.put(None, now())
+        except ApiError as error:  # it travels to whoever reads the stream
+            stream.put(error, now())
+
+    async def _hear(self, what: str, stream: Stream[object]) -> WatchEvent | None:
+        try:
+            item = await stream.next()
+        except Broken:
+            self._life.check()
+            raise Unavailable(f"{what}: the connection broke") from None
+        self._life.check()
+        if isinstance(item, ApiError):
+            raise item
+        assert item is None or isinstance(item, WatchEvent)
+        return item
+
+    async def _read(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        await self._travel(what, self._network.weather.read)
+        answer = await ask()
+        self._life.check()
+        return answer
+
+    async def _travel(self, what: str, latency: Latency) -> None:
+        await self._set_out(what)
+        await asyncio.sleep(latency.draw(self._network.rng))
+        self._life.check()
+        self._arrive(what)
+        if self._network.is_forbidden(self._node, what):
+            raise Forbidden(f"{what}: this account may not", status=403)
+
+    async def _set_out(self, what: str) -> None:
+        self._life.check()
+        up = self._network.up(self._node)
+        self._request_log.asked(self._node, what, up=up)
+        if not up:
+            await asyncio.sleep(0.001)
+            self._life.check()
+            raise Unavailable(f"{what}: connection refused")
+
+    def _arrive(self, what: str) -> None:
+        if not self._network.up(self._node):
+            raise Unavailable(f"{what}: the connection broke")
+        if self._network.falls_on(self._network.weather.refused):
+            raise TooManyRequests(f"{what}: too many requests", retry_after=1.0)
+
+    async def _write(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Sent, done, answered: the process may die, or the network lose the request, between any two of these moments."""
+        self._life.cross(f"before {what}")
+        await self._set_out(what)
+        self._request_log.rates.wrote(self._node, self._life.number)
+        on_the_wire = asyncio.create_task(self._land(what, ask))
+        self._network.sent[what] += 1
+        on_the_wire.add_done_callback(lambda done: self._arrived(what, done))
+        # A request under way is not called back, neither when its sender dies nor when it stops waiting.
+        await asyncio.wait({on_the_wire}, timeout=REQUEST_TIMEOUT)
+        self._life.cross(f"after {what}")
+        if not on_the_wire.done():
+            raise Unavailable(f"{what}: no answer in time")
+        return on_the_wire.result()
+
+    def _arrived(self, what: str, done: "asyncio.Task[Any]") -> None:
+        self._network.sent[what] -= 1
+        _look_at(done)
+
+    async def _land(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        await asyncio.sleep(self._network.write_delay())
+        self._arrive(what)
+        if self._network.falls_on(self._network.weather.lost_requests):
+            self._tell(f"{what}: the request is lost")
+            raise Unavailable(f"{what}: no answer in time")
+        late = "" if self._life.alive else " (who sent it is dead)"
+        try:
+            answer = await ask()
+        except ApiError as error:
+            self._tell(f"{what}: {type(error).__name__}{late}")
+            raise
+        self._tell(f"{what}{late}")
+        if self._network.falls_on(self._network.weather.lost_answers):
+            self._tell(f"{what}: the answer is lost")
+            raise Unavailable(f"{what}: no answer in time")
+        return answer
+
+
+class Folder:
+    """The folder beside the driver's socket on a node. It outlives the processes that write there."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, CreationRecord] = {}
+        self.forged: list[CreationRecord] = []
+        """In a file that somebody else has left there."""
+        self.signs: dict[str, float] = {}
+        """By key of a creation: when its process was last seen."""
+        self.full = False
+        self.last_served = ""
+        """The name of the driver, as a sidecar has written it down."""
+
+
+class NodeJournal:
+    """The journal of one process in that folder. A write takes no time, but the process may die before or after it. What finds no room on
+    the disk is written with the next line, or within a minute."""
+
+    def __init__(self, folder: Folder, life: Life) -> None:
+        self._folder = folder
+        self._life = life
+        self._own: set[str] = set()
+        self._waits: dict[str, CreationRecord | None] = {}
+        """By key: what is to be written; None: that it has ended."""
+
+    async def begin(self, begun: CreationRecord) -> str:
+        what = f"writing down the creation of {begun.request.name}"
+        self._life.cross(f"before {what}")
+        self._own.add(begun.key)
+        self._write(begun.key, begun)
+        self._life.cross(f"after {what}")
+        return "the disk is full" if self._folder.full else ""
+
+    def end(self, key: str) -> None:
+        self._life.check()
+        self._write(key, None)
+
+    def _write(self, key: str, record: CreationRecord | None) -> None:
+        if record is not None and (before := self._waits.get(record.other_key)) and before.request.name == record.request.name:
+            del self._waits[record.other_key]
+        self._waits[key] = record
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if self._folder.full:
+            return
+        for key, record in self._waits.items():
+            if record is None:
+                self._folder.begun.pop(key, None)
+                continue
+            if (before := self._folder.begun.get(record.other_key)) is not None and before.request.name == record.request.name:
+                del self._folder.begun[record.other_key]
+            self._folder.begun[key] = record
+            self._folder.signs[key] = asyncio.get_running_loop().time()
+        self._waits.clear()
+
+    async def take_over(self) -> list[CreationRecord]:
+        self._life.check()
+        self._catch_up()
+        now, signs = asyncio.get_running_loop().time(), self._folder.signs
+        left = [
+            replace(begun, unproven=begun.unproven or now - signs.get(key, now) > SILENCE)
+            for key, begun in self._folder.begun.items()
+            if key not in self._own
+        ]
+        forged, self._folder.forged = self._folder.forged, []
+        for record in forged:
+            self._folder.begun.setdefault(record.key, record)
+        self._own |= {begun.key for begun in (*left, *forged)}
+        self._folder.begun |= {begun.key: begun for begun in left}
+        if not self._folder.full:
+            signs.update(dict.fromkeys(self._own, now))
+        return [*left, *forged]
+
+    def settled(self) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        pass
+
+
+class NodeLastServed:
+    """What one process reads and writes there of the driver's name."""
+
+    def __init__(self, folder: Folder, life: Life) -> None:
+        self._folder = folder
+        self._life = life
+
+    async def read(self) -> str:
+        self._life.check()
+        return self._folder.last_served
+
+    async def write(self, driver: str) -> None:
+        self._life.check()
+        if not self._folder.full:
+            self._folder.last_served = driver
+
+
+class Link:
+    """The connection to one node's driver. While the driver is away every call fails at once; calls in flight when it goes are lost."""
+
+    def __init__(self, *, forsakes: Callable[[], bool] = lambda: True) -> None:
+        """`forsakes` says for each call whether the driver drops it when its caller is gone."""
+        self.up = True
+        self._forsakes = forsakes
+        self._calls: dict[asyncio.Task[Any], None] = {}
+        self._back = asyncio.Event()
+        self._back.set()
+
+    async def ready(self) -> None:
+        await self._back.wait()
+
+    def go_down(self) -> None:
+        self.up = False
+        self._back.clear()
+        for call in list(self._calls):
+            call.cancel()
+
+    def come_back(self) -> None:
+        self.up = True
+        self._back.set()
+
+    async def carry(self, what: str, call: "asyncio.Task[T]", *, timeout: float) -> T:
+        self._calls[call] = None
+        call.add_done_callback(_look_at)
+        try:
+            await asyncio.wait({call}, timeout=timeout)
+            if not call.done():
+                raise DriverError(Code.DEADLINE_EXCEEDED, "context deadline exceeded")
+            if call.cancelled():
+                raise Lost(Code.UNAVAILABLE, f"{what}: the connection broke")
+            return call.result()
+        finally:
+            del self._calls[call]
+            if not call.done() and self._forsakes():
+                call.cancel()
+
+
+class NodeDriver:
+    """`csi.api.Driver` for one life of one node's sidecar: the local driver, called without a socket."""
+
+    def __init__(
+        self,
+        driver: LocalDriver,
+        reception: Reception,
+        life: Life,
+        *,
+        network: Network,
+        timeout: float,
+        tell: Tell,
+        link: Link | None = None,
+        manners: Manners | None = None,
+        on_asked: Callable[[str, str], None] = lambda method, name: None,
+        on_call: Callable[[str, str], None] = lambda method, name: None,
+        on_done: Callable[[str, str], None] = lambda method, name: None,
+        on_death: Callable[[str, str], None] = lambda method, name: None,
+    ) -> None:
+        self._driver = driver
+        self._reception = reception
+        self._life = life
+        self._network = network
+        self._timeout = timeout
+        self._tell = tell
+        self._link = link or Link()
+        self._manners = manners or Manners()
+        self._on_asked = on_asked
+        self._on_call = on_call
+        self._on_done = on_done
+        self._on_death = on_death
+
+    @property
+    def info(self) -> DriverInfo:
+        return self._driver.info
+
+    async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
+        def create() -> CreatedVolume:
+            self._survive("CreateVolume", request.name)
+            self._manners.before(request, secrets)
+            self._manners.denies(request, self._driver)
+            if self._manners.puts_off(request, self._driver):
+                asyncio.get_running_loop().call_later(self._manners.lateness, self._succeed_late, request)
+                raise DriverError(Code.DEADLINE_EXCEEDED, "it takes too long")
+            return self._manners.instead(request, self._driver) or self._driver.create(request)
+
+        return self._manners.after(await self._change("CreateVolume", request.name, create))
+
+    def _succeed_late(self, request: CreateRequest) -> None:
+        self._manners.put_off[request.name] = False
+        with suppress(DriverError):  # there may be no room by now
+            made = self._driver.create(request)
+            self._on_asked("CreateVolume", request.name)
+            self._tell(f"CreateVolume {request.name}: it has gone on, and succeeds")
+            self._manners.made_late(made.volume_id)
+
+    async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
+        def delete() -> None:
+            self._survive("DeleteVolume", volume_id)
+            self._driver.delete(volume_id)
+
+        await self._change("DeleteVolume", volume_id, delete)
+
+    async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
+        return await self._call("GetCapacity", "", lambda: self._manners.tells(self._driver.get_capacity(query)))
+
+    async def list_volumes(self) -> Mapping[str, bool]:
+        page, _ = await self._call("ListVolumes", "", self._driver.list_volumes)
+        return {volume.volume_id: {*volume.topologies} == {self._driver.info.segment} for volume in page}
+
+    def _survive(self, method: str, name: str) -> None:
+        """A driver that dies of a call answers none that is under way."""
+        if self._manners.kills(method, name):
+            self._tell(f"{method} {name}: the driver dies of it")
+            self._on_death(method, name)
+            raise Lost(Code.UNAVAILABLE, f"{method}: the connection broke")
+
+    async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
+        self._life.cross(f"before {method} {name}")
+        self._on_asked(method, name)
+        try:
+            answer = await self._call(method, name, lambda: self._act(method, name, act))
+        except DriverError as error:
+            self._tell(f"{method} {name}: {error.code.value}")
+            self._life.cross(f"after {method} {name}")
+            raise
+        self._tell(f"{method} {name}: OK")
+        self._life.cross(f"after {method} {name}")
+        return answer
+
+    def _act(self, method: str, name: str, act: Callable[[], T]) -> T:
+        """The moment at which the driver acts, whether or not its caller still waits."""
+        answer = act()
+        self._on_done(method, name)
+        if not self._life.alive:
+            self._tell(f"{method} {name}: done (who asked for it is dead)")
+        return answer
+
+    async def _call(self, method: str, name: str, act: Callable[[], T]) -> T:
+        self._life.check()
+        if not self._link.up:
+            raise NotSent(Code.UNAVAILABLE, f"{method} was not sent, the driver is away")
+        self._on_call(method, name)
+        answer = await self._link.carry(method, asyncio.create_task(self._attend(method, name, act)), timeout=self._timeout)
+        self._life.check()
+        return answer
+
+    async def _attend(self, method: str, name: str, act: Callable[[], T]) -> T:
+        await asyncio.sleep(self._network.weather.driver.draw(self._network.rng))
+        answer = await self._reception.attend(method, name, request={}, act=act)
+        await asyncio.sleep(self._network.weather.driver.draw(self._network.rng))
+        return answer
+
+
+def _look_at(task: "asyncio.Task[Any]") -> None:
+    """The caller is gone, so somebody else must fetch the result, or asyncio would warn of an exception nobody retrieved."""
+    if not task.cancelled():
+        task.exception()
