@@ -56,11 +56,12 @@ class Metrics:
         self._wall = wall
         self._driver = UNKNOWN_DRIVER
         self._queues: dict[str, QueueObserver] = {}
+        self._looks: dict[str, int] = {}
         self._capacity: dict[str, Gauges] = {}
         self._drivers = labels.Drivers()
         self._classes: labels.Classes[Counts | Durations] = labels.Classes()
         self._declare_upstream()
-        self._add(Queues(self._queues))
+        self._add(Queues(self._queues, self._looks))
         self._declare_ours()
         self._declare_kube()
         self._add(Process())
@@ -122,6 +123,10 @@ class Metrics:
     def decision(self, room: str, name: str) -> None:
         """`name` is the decision's class name."""
         self._decisions.add((room, name))
+
+    def looked(self, at: str) -> None:
+        """A look has ended that no queue asked for."""
+        self._looks[at] = self._looks.get(at, 0) + 1
 
     def evicted(self, result: str) -> None:
         """How an attempt to evict a pod ended: a value of `eviction/answers.Result`."""

@@ -111,6 +111,7 @@ ALL = {
     "process_start_time_seconds": ("gauge", set()),
     "process_open_fds": ("gauge", set()),
     "process_max_fds": ("gauge", set()),
+    f"{OURS}looks_total": ("counter", {"name"}),
     f"{OURS}build_info": ("gauge", {"version"}),
     f"{OURS}decisions_total": ("counter", {"room", "decision"}),
     f"{OURS}evictions_total": ("counter", {"result"}),
@@ -155,6 +156,17 @@ def test_the_page_has_these_names_types_and_labels_and_no_others():
     for name, (kind, labels) in ALL.items():
         sample = f"{name}_count" if kind == "histogram" else name
         assert {frozenset(s.labels) for f in families(metrics).values() for s in f.samples if s.name == sample} == {frozenset(labels)}
+
+
+def test_a_look_is_counted_when_it_has_ended_with_or_without_a_queue():
+    metrics = Metrics("1")
+    observer = metrics.queue("claims")
+    observer.started("a", queued=0.0)
+    assert value(metrics, f"{OURS}looks_total", name="claims") == 0
+    observer.finished("a", worked=0.0, ending="settled")
+    metrics.looked("gone nodes")
+    assert value(metrics, f"{OURS}looks_total", name="claims") == 1
+    assert value(metrics, f"{OURS}looks_total", name="gone nodes") == 1
 
 
 def test_values_arrive_where_they_belong():

@@ -66,6 +66,7 @@ class NodeLoss:
         self._own_node = own_node
         self._recorder = tools.recorder
         self._narrator = tools.narrator
+        self._metrics = tools.metrics
         self._clock = tools.clock
         self._wall = tools.wall
         self._writer = LeaseWriter(tools.kube, namespace=settings.namespace, dry_run=settings.dry_run)
@@ -129,6 +130,7 @@ class NodeLoss:
             self._failures += 1
         if failures is not None:
             self._tell_failures(failures)
+        self._metrics.looked("gone nodes")
 
     async def _has_turn(self, own: Node) -> bool:
         settings, had = self._settings, self._held is not None

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from sidecar.engine.loop import Ending
 from sidecar.engine.queue import Counts
 from sidecar.observe.exposition import Family, Histogram, counter, gauge
+from sidecar.observe.labels import OURS
 
 # 10 ns to 10 s, with the rounding errors that client-go's `le` labels have.
 BUCKETS: Final = (1e-08, 1e-07, 1e-06, 9.999999999999999e-06, 9.999999999999999e-05, 0.001, 0.01, 0.1, 1, 10)
@@ -55,10 +56,12 @@ class Timings:
     def __init__(self, bounds: tuple[float, ...] = BUCKETS) -> None:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
+        self.count = 0
         self.seconds = 0.0
 
     def observe(self, seconds: float, times: int = 1) -> None:
         self._counts[bisect_left(self._bounds, seconds)] += times
+        self.count += times
         self.seconds += seconds * times
 
     def buckets(self) -> list[tuple[float, float]]:
@@ -69,8 +72,10 @@ class Timings:
 class Queues:
     """The numbers of all queues, read at a scrape. A name without a loop has 0, so that its series exist from the start."""
 
-    def __init__(self, queues: dict[str, QueueObserver]) -> None:
+    def __init__(self, queues: dict[str, QueueObserver], looks: dict[str, int]) -> None:
         self._queues = queues
+        self._looks = looks
+        """Those that no queue asks for, by what is looked at."""
 
     def collect(self) -> Iterator[Family]:
         adds = counter("workqueue_adds_total", "Keys added.", "name")
@@ -80,7 +85,11 @@ class Queues:
         unfinished = _gauge("unfinished_work_seconds", "For how long the keys at work have been, summed up.")
         longest = _gauge("longest_running_processor_seconds", "For how long the longest key at work has been.")
         retries = counter("workqueue_retries_total", "Failures after which a key was put back.", "name")
+        looks = counter(f"{OURS}looks_total", "Looks that have ended, by queue, or by what is looked at without one.", "name")
+        for name, times in self._looks.items():
+            looks.add((name,), times)
         for name, queue in self._queues.items():
+            looks.add((name,), queue.worked.count)
             counts = [source.counts() for source in queue.sources]
             adds.add((name,), queue.adds)
             queued.add_histogram((name,), queue.queued.buckets(), queue.queued.seconds)
@@ -89,7 +98,7 @@ class Queues:
             unfinished.add((name,), sum(count.unfinished_seconds for count in counts))
             longest.add((name,), max((count.longest_seconds for count in counts), default=0.0))
             retries.add((name,), sum(source.retries for source in queue.sources))
-        yield from (adds, queued, worked, depth, unfinished, longest, retries)
+        yield from (adds, queued, worked, depth, unfinished, longest, retries, looks)
 
 
 def _seconds(name: str, text: str) -> Histogram:
