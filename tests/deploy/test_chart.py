@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-import sidecar
 from hack.charts import command
 from hack.lib.control_plane import ControlPlane
 from tests.deploy.charts import CHART, GATE, KUBERNETES, ON, RELEASE, SIDECAR, Values, helm, templated
@@ -132,13 +131,6 @@ def test_beside_a_driver_that_provisions_centrally_it_reports(project: str, fold
     assert template["spec"]["containers"][0]["image"] == "registry.example/ours:v1"
 
 
-def test_a_class_can_be_the_default_one() -> None:
-    marks = {"storageclass.kubernetes.io/is-default-class": "true"}
-    class_ = the("StorageClass", templated({"driver": DRIVER, "storageClasses": [{"name": "fast", "annotations": marks}]}))
-    assert class_["metadata"]["annotations"] == marks
-    assert class_.keys() == {"apiVersion", "kind", "metadata", "provisioner"}
-
-
 def test_what_is_switched_off_is_not_there() -> None:
     assert [item["kind"] for item in templated({"driver": DRIVER})] == ["CustomResourceDefinition"]
 
@@ -174,11 +166,6 @@ def test_lint_has_nothing_to_say(base: Values) -> None:
 
 def test_its_files_are_those_that_their_sources_make() -> None:
     assert command.run(is_check=True) == 0
-
-
-def test_its_version_is_the_program_s() -> None:
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    assert chart["version"] == chart["appVersion"] == sidecar.__version__
 
 
 def test_two_drivers_releases_are_installed_upgraded_and_taken_away(plane: ControlPlane, base: Values) -> None:

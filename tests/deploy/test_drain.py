@@ -7,7 +7,6 @@ import re
 import pytest
 
 from sidecar.config.parse import Parsed, parse
-from sidecar.drain.publish import on_node
 from sidecar.kube.api import PODS
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, rendered, the, written
@@ -53,13 +52,6 @@ def test_the_sidecar_takes_the_flags_without_a_warning() -> None:
     assert parsed.config.drain_report
 
 
-def test_the_sidecar_stays_on_a_node_that_is_emptied() -> None:
-    """Under every taint, its own included, and among the last to be preempted."""
-    pod = the("DaemonSet", written("base", "daemonset.yaml"))["spec"]["template"]["spec"]
-    assert {"operator": "Exists"} in pod["tolerations"]
-    assert pod["priorityClassName"] == "system-node-critical"
-
-
 # --- the report's type ------------------------------------------------------------------------------------------------
 
 
@@ -76,33 +68,10 @@ def test_the_type_is_the_one_the_program_writes(report_type: Json) -> None:
     assert version["subresources"] == {"status": {}}
 
 
-def test_a_list_of_reports_shows_what_is_asked_first(report_type: Json) -> None:
-    columns = report_type["spec"]["versions"][0]["additionalPrinterColumns"]
-    assert [column["name"] for column in columns if not column.get("priority")] == ["Drain", "Retire", "Blockers", "Age"]
-
-
 # --- rights -----------------------------------------------------------------------------------------------------------
 
 LOOK = ("get", "list", "watch")
-CLUSTER_WIDE = {
-    ("", "nodes"): (*LOOK, "patch"),
-    ("", "nodes/status"): ("patch",),
-    ("", "pods"): LOOK,
-    ("policy", "poddisruptionbudgets"): LOOK,
-    ("", "namespaces"): ("get",),
-    ("snapshot.storage.k8s.io", "volumesnapshotcontents"): LOOK,
-    ("csi-node-sidecar.io", "nodedrainreports"): (*LOOK, "create", "patch"),
-    ("csi-node-sidecar.io", "nodedrainreports/status"): ("patch",),
-}
 AT_BASE = ("coordination.k8s.io", "leases")
-AT_HOME = {("policy", "poddisruptionbudgets"): ("create", "delete"), ("apps", "deployments"): ("get", "create", "delete")}
-
-
-@pytest.mark.parametrize(("kind", "component", "expected"), [("ClusterRole", COMPONENT, CLUSTER_WIDE), ("Role", GATE, AT_HOME)])
-def test_the_rights_are_these_and_no_more(kind: str, component: tuple[str, ...], expected: dict[tuple[str, str], tuple[str, ...]]) -> None:
-    (rules,) = (item["rules"] for item in written(*component, "rbac.yaml") if "rules" in item)
-    assert the(kind, written(*component, "rbac.yaml"))["rules"] == rules
-    assert granted(rules) == {(group, resource, verb) for (group, resource), verbs in expected.items() for verb in verbs}
 
 
 def test_nobody_s_pod_can_be_touched() -> None:
@@ -180,11 +149,6 @@ MARKS = (
     names.DRAIN_SUMMARY,
     names.AUTOSCALER_MARKER,
 )
-
-
-def test_the_program_s_marks_are_those_of_its_own_table() -> None:
-    table = (on_node.__doc__ or "").split("status.conditions")[0]
-    assert set(re.findall(r"DRIVER[.]csi-node-sidecar[.]io/([a-z-]+)", table)) == {*MARKS, names.EVACUATION_STATE}
 
 
 def test_what_people_say_of_volumes_is_theirs_alone() -> None:

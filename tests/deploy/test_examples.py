@@ -6,11 +6,8 @@ That each builds and that a real API server takes it, test_manifests.py shows.
 from __future__ import annotations
 
 import copy
-from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from sidecar.config.parse import Parsed, parse
 from tests.deploy.manifests import DEPLOY, Json, containers, granted, rendered, the, written
@@ -19,7 +16,6 @@ pytestmark = pytest.mark.real_api
 
 EXAMPLES = DEPLOY / "examples"
 PROJECTS = sorted(folder.parent.name for folder in EXAMPLES.glob("*/theirs"))
-VARIANTS = ["drained", "monitored", "swapped", "theirs"]
 OURS = "csi-node-sidecar:dev"
 project = pytest.mark.parametrize("project", PROJECTS)
 
@@ -36,14 +32,6 @@ def sidecar(objects: list[Json]) -> Json:
     """The one container with our image."""
     (found,) = [item for item in containers(the("DaemonSet", objects)).values() if item["image"] == OURS]
     return found
-
-
-def test_all_of_them_are_there() -> None:
-    assert PROJECTS == ["csi-driver-host-path", "kubevirt-hpp", "rawfile-localpv", "scylladb-local-csi-driver"]
-    assert sorted(CENTRAL) == sorted(folder.parent.name for folder in EXAMPLES.glob("*/reporting"))
-    for name in PROJECTS:
-        folders = {file.name for file in (EXAMPLES / name).iterdir() if file.is_dir()}
-        assert folders - {"tried"} == set(VARIANTS)
 
 
 @project
@@ -111,25 +99,6 @@ def _listens(word: str) -> bool:
     return word.startswith(("--http-endpoint=", "--health-port=", "--metrics-address="))
 
 
-@project
-def test_the_page_says_how(project: str) -> None:
-    """Which version it mirrors, and the account's namespace where a command needs one."""
-    page = (EXAMPLES / "README.md").read_text()
-    head = (EXAMPLES / project / "theirs" / "daemonset.yaml").read_text().splitlines()[0]
-    version = next(word for word in head.replace(",", "").split() if word[:1].isdigit() and "." in word)
-    assert version.rstrip(".") in page
-
-
-def test_what_the_page_gives_for_the_way_back_is_what_kubernetes_takes(plane: Any, tmp_path: Path) -> None:
-    text = (EXAMPLES / "README.md").read_text()
-    (manifest,) = [block.partition("```")[0] for block in text.split("```yaml\n")[1:]]
-    role, binding = yaml.safe_load_all(manifest)
-    assert role["rules"] == [{"apiGroups": [""], "resources": ["persistentvolumes"], "verbs": ["update"]}]
-    told = settings("kubevirt-hpp")
-    assert [(item["name"], item["namespace"]) for item in binding["subjects"]] == [(told["account"], told["namespace"])]
-    plane.kubectl("apply", "--server-side", "--dry-run=server", "--validate=strict", "-f", "-", input=manifest)
-
-
 # --- drivers that provision centrally -----------------------------------------------------------------------------------
 
 # Of their charts: driver, namespace, and the node socket as node plugin and registrar have it.
@@ -179,18 +148,3 @@ def test_the_role_can_write_neither_claims_nor_volumes_nor_capacity(project: str
         *("nodes", "nodes/status", "events", "leases"),
         *("nodedrainreports", "nodedrainreports/status", "poddisruptionbudgets", "deployments"),
     }
-
-
-@central
-def test_metrics_of_what_only_reports_are_found(project: str) -> None:
-    objects = variant(project, "monitored")
-    monitor, found = the("PodMonitor", objects), the("DaemonSet", objects)
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= found["spec"]["template"]["metadata"]["labels"].items()
-    assert {item["metadata"]["namespace"] for item in objects if "namespace" in item["metadata"]} == {of_central(project)["namespace"]}
-
-
-@central
-def test_the_page_names_the_version_that_is_mirrored(project: str) -> None:
-    head = (EXAMPLES / project / "reporting" / "settings.yaml").read_text().splitlines()[0]
-    version = next(word for word in head.split() if word[:1].isdigit())
-    assert version in (EXAMPLES / "README.md").read_text()

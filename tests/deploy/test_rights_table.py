@@ -4,8 +4,6 @@ import re
 
 import pytest
 
-from sidecar.kube import api
-from sidecar.kube.api import Resource
 from sidecar.rights.rights import PATCH_VOLUMES, UPDATE_VOLUMES, Rights
 from sidecar.rights.table import TABLE, Row, Sample, missing
 from tests.deploy.manifests import DEPLOY, written
@@ -47,25 +45,6 @@ def test_no_other_role_is_for_the_program() -> None:
 
 def test_each_right_is_there_once() -> None:
     assert len({row.right for row in TABLE}) == len(TABLE)
-
-
-def test_what_no_sample_grants_is_told_to_those_who_need_it() -> None:
-    section = (DEPLOY / "README.md").read_text().partition("\n## Rights\n")[2].partition("\n## ")[0]
-    for row in TABLE:
-        if row.samples == {Sample.NONE} and row.off:
-            assert f"`{row.right.resource.plural}` ({row.right.verb})" in section, row
-
-
-def test_what_the_program_lists_and_watches_is_in_the_table() -> None:
-    """Lists, as the page for operators has them; all but those of one namespace at a time are allowed everywhere or in its own one."""
-    page = (DEPLOY / "components" / "own-node" / "reads" / "README.md").read_text()
-    by_plural = {value.plural: value for value in vars(api).values() if isinstance(value, Resource)}
-    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in re.findall(r"^\| `.*$", page, re.MULTILINE)]
-    assert len(rows) > 20
-    for kind, where, *_ in rows:
-        resource = by_plural[kind.strip("`")]
-        found = [row for row in TABLE if row.right.resource == resource and row.right.verb == "list"]
-        assert [row for row in found if row.off and row.right.own_namespace == (where == "its namespace")], (kind, where)
 
 
 def test_what_is_missing_is_told_with_the_right_that_brings_it_back() -> None:

@@ -34,15 +34,11 @@ def test_the_rule_of_the_condition_is_that_of_the_mutation(policy: Json) -> None
 
 
 def test_policy_and_binding_have_the_name_that_the_program_knows(policy: Json) -> None:
+    assert policy["spec"]["failurePolicy"] == "Ignore", "no claim is refused for the policy's sake"
+    assert policy["spec"]["matchConstraints"].keys() == {"resourceRules"}, "no claim is left out"
     binding = the(names.MUTATING_POLICY_BINDING, written("components", COMPONENT, "policy.yaml"))
     assert {policy["metadata"]["name"], binding["metadata"]["name"]} == {names.CLAIM_POLICY}
     assert binding["spec"] == {"policyName": names.CLAIM_POLICY}
-
-
-def test_no_claim_is_left_out_and_none_is_refused_for_the_policy_s_sake(policy: Json) -> None:
-    spec = policy["spec"]
-    assert spec["failurePolicy"] == "Ignore"
-    assert spec["matchConstraints"].keys() == {"resourceRules"}
 
 
 @pytest.mark.real_api
