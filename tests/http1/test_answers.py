@@ -1,6 +1,7 @@
 """The bytes of HTTP/1.1: an answer means the same however it is cut, and what is no answer is never taken for one."""
 
 import gzip
+import itertools
 import random
 from dataclasses import dataclass
 
@@ -65,6 +66,7 @@ CASES = {
     "connect-with-a-length": Case(_answer(b"", "Content-Length: 17", first="HTTP/1.1 200 OK"), bodiless=True),
     "connect-refused": Case(_answer(b"", "Transfer-Encoding: chunked", first="HTTP/1.1 407 Who"), status=407, bodiless=True),
     "asked-to-close": Case(_counted(TEXT, "Connection: Close"), TEXT, stays=False),
+    "asked-to-close-and-more": Case(_counted(b"", "Connection: close", "Connection: upgrade"), stays=False),
     "old": Case(_counted(TEXT, first="HTTP/1.0 200 OK"), TEXT, stays=False),
     "old-but-stays": Case(_counted(TEXT, "Connection: Keep-Alive", first="HTTP/1.0 200 OK"), TEXT),
     "no-reason": Case(_counted(TEXT, first="HTTP/1.1 503"), TEXT, status=503),
@@ -115,17 +117,17 @@ def test_an_answer_cut_off_at_any_byte_is_none(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in CASES.values() if not case.closes])
-@pytest.mark.parametrize("extra", [b"\r\n", b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
-def test_after_bytes_besides_the_answer_nothing_more_is_asked_there(case: Case, extra: bytes) -> None:
-    for pieces in ((case.raw + extra,), (case.raw, extra), (*(bytes([byte]) for byte in case.raw), extra)):
-        reading, body = _read(case, *pieces)
-        assert (reading.complete, body, reading.reusable) == (True, case.body, False)
+def test_after_bytes_besides_the_answer_nothing_more_is_asked_there(case: Case) -> None:
+    for extra in (b"\r\n", b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"):
+        for pieces in ((case.raw + extra,), (case.raw, extra), (*(bytes([byte]) for byte in case.raw), extra)):
+            reading, body = _read(case, *pieces)
+            assert (reading.complete, body, reading.reusable) == (True, case.body, False)
 
 
 @all_cases
-@pytest.mark.parametrize("wrong", [b"", b"\0", b"\r\n", b"\xff", b"Z", b"9", b":", b" "], ids=repr)
-def test_a_wrong_byte_anywhere_is_no_trouble_but_malformed(case: Case, wrong: bytes) -> None:
-    for at in range(len(case.raw)):
+def test_a_wrong_byte_anywhere_is_no_trouble_but_malformed(case: Case) -> None:
+    wrongs = (b"", b"\0", b"\r\n", b"\xff", b"Z", b"9", b":", b" ")
+    for at, wrong in itertools.product(range(len(case.raw)), wrongs):
         reading = AnswerReader(bodiless=case.bodiless)
         try:
             reading.feed(case.raw[:at] + wrong + case.raw[at + 1 :])
@@ -164,6 +166,12 @@ def test_headers_are_found_whatever_their_case() -> None:
         _answer(b"", "Content-Length: 5, 5"),
         _answer(b"", "Content-Length:"),
         _answer(b"", "Content-Length: \xb2"),
+        _answer(b"", "Content-Length: " + "9" * 5000),
+        _answer(b"abcdef", "Content-Length: 3", "Content-Length: 6"),
+        _answer(b"abcdef", "Content-Length: 6", "Content-Length: 3"),
+        _answer(b"", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"),
+        _answer(b"", first="HTTP/1.1 2000 fine"),
+        _answer(b"", first="HTTP/1.1 200OK fine"),
         _answer(b"", "Transfer-Encoding: gzip, chunked"),
         _answer(b"", "Transfer-Encoding: identity"),
         _answer(b"", "Transfer-Encoding:"),
@@ -256,14 +264,6 @@ def test_the_end_after_the_end_says_nothing() -> None:
     assert reading.take() == b"abc"
 
 
-# --- malformed by the meaning of its headers ---------------------------------------------------------------------------
-
-
-def test_a_length_of_many_digits_is_malformed() -> None:
-    with pytest.raises(Malformed):
-        AnswerReader().feed(_answer(b"", "Content-Length: " + "9" * 5000))
-
-
 @pytest.mark.parametrize("more", [gzip.compress(b"more", mtime=0), b"garbage"], ids=["member", "garbage"])
 def test_what_follows_the_first_zipped_part_is_not_dropped_silently(more: bytes) -> None:
     for pieces in ((_counted(ZIPPED + more, "Content-Encoding: gzip"),), (_chunked(ZIPPED + more, "Content-Encoding: gzip"),)):
@@ -272,37 +272,6 @@ def test_what_follows_the_first_zipped_part_is_not_dropped_silently(more: bytes)
         except Malformed:
             continue
         assert body == TEXT + b"more"
-
-
-@pytest.mark.parametrize("lengths", [(3, 6), (6, 3)])
-def test_two_lengths_that_differ_are_malformed(lengths: tuple[int, int]) -> None:
-    with pytest.raises(Malformed):
-        AnswerReader().feed(_answer(b"abcdef", *(f"Content-Length: {length}" for length in lengths)))
-
-
-def test_one_of_two_connection_headers_is_enough_to_close() -> None:
-    reading, _ = _read(CASES["length"], _counted(b"", "Connection: close", "Connection: upgrade"))
-    assert not reading.reusable
-
-
-def test_a_transfer_coding_in_a_header_of_its_own_is_malformed() -> None:
-    with pytest.raises(Malformed):
-        AnswerReader().feed(_answer(b"", "Transfer-Encoding: gzip", "Transfer-Encoding: chunked"))
-
-
-@pytest.mark.parametrize("status", ["2000", "200OK"])
-def test_a_status_is_three_digits_and_no_more(status: str) -> None:
-    with pytest.raises(Malformed):
-        AnswerReader().feed(_answer(b"", first=f"HTTP/1.1 {status} fine"))
-
-
-def test_a_space_before_the_colon_hides_no_length() -> None:
-    reading = AnswerReader()
-    try:
-        reading.feed(_answer(b"abc", "Content-Length : 3"))
-    except Malformed:
-        return
-    assert reading.complete
 
 
 @pytest.mark.parametrize("zipped", [False, True])

@@ -35,13 +35,13 @@ WELL_FORMED = {
 
 
 @pytest.mark.parametrize("raw", WELL_FORMED.values(), ids=WELL_FORMED)
-@pytest.mark.parametrize("after", [b"", b"hello", b"GET /next HTTP/1.1\r\n\r\n", b"\0\r\n"])
-def test_a_request_is_the_same_cut_at_any_byte(raw: bytes, after: bytes) -> None:
-    whole = _read(raw + after)
-    assert whole[1] == after
-    assert _read(*(raw[at : at + 1] for at in range(len(raw)))) == (whole[0], b"")
-    for at in range(1, len(raw)):
-        assert _read(raw[:at], raw[at:] + after) == whole
+def test_a_request_is_the_same_cut_at_any_byte(raw: bytes) -> None:
+    for after in (b"", b"hello", b"GET /next HTTP/1.1\r\n\r\n", b"\0\r\n"):
+        whole = _read(raw + after)
+        assert whole[1] == after
+        assert _read(*(raw[at : at + 1] for at in range(len(raw)))) == (whole[0], b"")
+        for at in range(1, len(raw)):
+            assert _read(raw[:at], raw[at:] + after) == whole
 
 
 def test_what_is_read() -> None:
@@ -154,13 +154,13 @@ def test_what_is_malformed_is_so_however_it_is_cut_and_its_secrets_stay_out_of_t
 
 
 @pytest.mark.parametrize("begin", [b"", b"GET / HTTP/1.1", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nX: "])
-@pytest.mark.parametrize("goes_on", [b"x", b"x: y\r\n"])
-def test_what_never_ends_is_ended_by_us(begin: bytes, goes_on: bytes) -> None:
-    rest = begin
-    with pytest.raises(Malformed):
-        while len(rest) < 2**15:
-            _, rest = read_request(rest + goes_on)
-    assert len(rest) <= requests._LONGEST_HEAD
+def test_what_never_ends_is_ended_by_us(begin: bytes) -> None:
+    for goes_on in (b"x", b"x: y\r\n"):
+        rest = begin
+        with pytest.raises(Malformed):
+            while len(rest) < 2**15:
+                _, rest = read_request(rest + goes_on)
+        assert len(rest) <= requests._LONGEST_HEAD
 
 
 def test_the_longest_head_is_read_and_one_byte_more_is_not() -> None:

@@ -23,25 +23,19 @@ def test_a_date_is_written_as_mail_writes_it(at: float) -> None:
 
 
 @pytest.mark.parametrize("breaks", ["\r\n", "\n", "\r", "\0", "\t", "\x7f", "\x85", "\u2028", "\udc80"], ids=ascii)
-@pytest.mark.parametrize("where", ["method", "target", "name", "value", "end"])
-def test_nothing_can_be_slipped_into_a_request_and_the_refusal_tells_no_secret(where: str, breaks: str) -> None:
-    slipped = f"x{breaks}Evil: secret"
-    method, target, headers = "GET", "/", {"Authorization": "Bearer secret"}
-    match where:
-        case "method":
-            method = slipped
-        case "target":
-            target = f"/{slipped}"
-        case "name":
-            headers = {slipped: "secret"}
-        case "value":
-            headers["Authorization"] += breaks + "Evil: secret"
-        case _:
-            headers["Authorization"] += breaks
-    with pytest.raises(ValueError, match="line break or control character") as caught:
-        request_bytes(method, target, headers, None)
-    assert "secret" not in str(caught.value)
-    assert str(caught.value).isprintable()
+def test_nothing_can_be_slipped_into_a_request_and_the_refusal_tells_no_secret(breaks: str) -> None:
+    slipped, fine = f"x{breaks}Evil: secret", {"Authorization": "Bearer secret"}
+    for method, target, headers in (
+        (slipped, "/", fine),
+        ("GET", f"/{slipped}", fine),
+        ("GET", "/", {slipped: "secret"}),
+        ("GET", "/", {"Authorization": f"Bearer secret{breaks}Evil: secret"}),
+        ("GET", "/", {"Authorization": f"Bearer secret{breaks}"}),
+    ):
+        with pytest.raises(ValueError, match="line break or control character") as caught:
+            request_bytes(method, target, headers, None)
+        assert "secret" not in str(caught.value)
+        assert str(caught.value).isprintable()
 
 
 def test_an_answer_as_it_is_sent() -> None:
