@@ -17,7 +17,8 @@ from sidecar.doors import Instruments, fitted, open_doors
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from tests.harness.doors import ScriptedKube
-from tests.harness.driver.in_loop import FakeDriver, run
+from tests.harness.driver.in_loop import FakeDriver
+from tests.harness.loops import run
 
 LAST_MOMENTS = """
 import asyncio, os, signal

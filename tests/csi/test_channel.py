@@ -1,4 +1,4 @@
-"""The socket itself, against a real server in real time with short limits."""
+"""The socket itself, against a real server."""
 
 import asyncio
 import os
@@ -6,7 +6,6 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import grpc
 import pytest
@@ -15,9 +14,11 @@ from csi_proto import csi_pb2 as pb
 from sidecar.csi import channel
 from sidecar.csi.link import Connected, ConnectFailed, Disconnected
 from sidecar.errors import Fatal
-from tests.harness.driver.in_loop import FakeDriver, run, until
+from tests.harness.driver.in_loop import FakeDriver
+from tests.harness.loops import real, run, until
 from tests.harness.open_files import no_more_files
 
+PATIENT = 60.0
 PROBE = "/csi.v1.Identity/Probe"
 
 
@@ -25,7 +26,7 @@ def wire_to(path: Path, *, grace: float = 2.0, recheck: float = 0.02) -> channel
     return channel.Wire(str(path), grace=grace, recheck=recheck)
 
 
-async def refused(path: Path, *, patience: float = 1.0) -> str:
+async def refused(path: Path, *, patience: float = PATIENT) -> str:
     wire = wire_to(path)
     event = await wire.connect(patience)
     await wire.close()
@@ -97,18 +98,16 @@ def test_a_socket_that_speaks_something_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("spare", [0, 4])
-def test_without_files_to_spare_no_channel_is_opened(tmp_path: Path, spare: int) -> None:
+@real
+async def test_without_files_to_spare_no_channel_is_opened(tmp_path: Path, spare: int) -> None:
     path = tmp_path / "csi.sock"
 
-    async def main() -> None:
-        driver = FakeDriver(path)
-        await driver.start()
-        with no_more_files(spare):
-            assert "cannot be connected to (Too many open files" in await refused(path)
-        assert await connects(str(path))
-        await driver.stop()
-
-    run(main())
+    driver = FakeDriver(path)
+    await driver.start()
+    with no_more_files(spare):
+        assert "cannot be connected to (Too many open files" in await refused(path)
+    assert await connects(str(path))
+    await driver.stop()
 
 
 def test_the_last_files_may_be_gone_when_the_reason_of_a_failure_is_looked_for(tmp_path: Path) -> None:
@@ -116,188 +115,117 @@ def test_the_last_files_may_be_gone_when_the_reason_of_a_failure_is_looked_for(t
         assert channel.why_refused(str(tmp_path)).endswith("cannot be connected to (Too many open files)")
 
 
-def test_a_path_with_blanks_and_percent_signs(tmp_path: Path) -> None:
-    async def main() -> None:
-        folder = tmp_path / "a %41 b"
-        folder.mkdir()
-        # gRPC's server takes an address, so it wants the path quoted as well.
-        driver = FakeDriver(Path(quote(str(folder / "csi.sock"))))
-        await driver.start()
-        wire = wire_to(folder / "csi.sock")
-        assert await wire.connect(1.0) == Connected()
-        assert await wire.unary(PROBE, b"", timeout=1.0) == b""
-        await wire.close()
-        await driver.stop()
-
-    run(main())
-
-
 async def connects(path: str) -> bool:
     wire = channel.Wire(path, grace=1.0)
-    event = await wire.connect(1.0)
+    event = await wire.connect(PATIENT)
     await wire.close()
     return event == Connected()
 
 
-def test_a_path_may_begin_with_several_slashes(tmp_path: Path) -> None:
-    async def main() -> None:
-        driver = FakeDriver(tmp_path / "csi.sock")
-        await driver.start()
-        for slashes in ("", "/", "//"):
-            assert await connects(slashes + str(driver.path))
-        await driver.stop()
-
-    run(main())
-
-
-def test_names_of_any_kind(tmp_path: Path) -> None:
-    async def main() -> None:
-        driver = FakeDriver(tmp_path / "csi.sock")
-        await driver.start()
-        for name in ("a b", "a%20b", "a%zz", "a#b", "a?b", "é", "a:b", "a[b", "a@b", "a\\b", "a;b", "a+b", "\udcff"):
-            (tmp_path / name).symlink_to(driver.path)
-            assert await connects(str(tmp_path / name)), name
-        await driver.stop()
-
-    run(main())
+@real
+async def test_names_of_any_kind(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path / "csi.sock")
+    await driver.start()
+    assert await connects(f"//{driver.path}")
+    for name in ("a b", "a%20b", "a%zz", "a#b", "a?b", "é", "a:b", "a[b", "a@b", "a\\b", "a;b", "a+b", "\udcff"):
+        (tmp_path / name).symlink_to(driver.path)
+        assert await connects(str(tmp_path / name)), name
+    await driver.stop()
 
 
-def test_a_limit_of_centuries_ends_no_call(tmp_path: Path) -> None:
-    async def main() -> None:
-        driver = FakeDriver(tmp_path / "csi.sock")
-        await driver.start()
-        wire = wire_to(driver.path)
-        await wire.connect(1.0)
-        await wire.unary(PROBE, b"", timeout=292 * 365 * 86400.0)
-        await wire.close()
-        await driver.stop()
-
-    run(main())
+@real
+async def test_a_limit_of_centuries_ends_no_call(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path / "csi.sock")
+    await driver.start()
+    wire = wire_to(driver.path)
+    await wire.connect(PATIENT)
+    await wire.unary(PROBE, b"", timeout=292 * 365 * 86400.0)
+    await wire.close()
+    await driver.stop()
 
 
-def test_a_slow_handshake_is_no_failure(tmp_path: Path) -> None:
-    """A busy driver may take its time to accept; gRPC's minimum back-off, were it set, would also be the limit for this."""
-
-    async def main() -> None:
-        front, back = tmp_path / "csi.sock", tmp_path / "behind.sock"
-        driver = FakeDriver(back)
-        await driver.start()
-
-        async def pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-            try:
-                while data := await source.read(65536):
-                    sink.write(data)
-            finally:
-                sink.close()
-
-        async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await asyncio.sleep(0.6)
-            behind_reader, behind_writer = await asyncio.open_unix_connection(back)
-            await asyncio.gather(pump(reader, behind_writer), pump(behind_reader, writer), return_exceptions=True)
-            ended.set()
-
-        ended = asyncio.Event()
-        async with await asyncio.start_unix_server(late, front):
-            wire = wire_to(front)
-            assert await wire.connect(5.0) == Connected()
-            await wire.close()
-            await ended.wait()
-        await driver.stop()
-
-    run(main())
+@real
+async def test_a_killed_driver_is_noticed_without_a_call(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path / "csi.sock")
+    await driver.start()
+    wire = wire_to(driver.path, recheck=60.0)
+    assert await wire.connect(PATIENT) == Connected()
+    watch = asyncio.create_task(wire.broken())
+    await asyncio.sleep(0.05)
+    assert not watch.done()
+    await driver.stop()
+    assert await watch == Disconnected(f"the connection to the driver at {driver.path} was lost")
+    await wire.close()
 
 
-def test_a_killed_driver_is_noticed_without_a_call(tmp_path: Path) -> None:
-    async def main() -> None:
-        driver = FakeDriver(tmp_path / "csi.sock")
-        await driver.start()
-        wire = wire_to(driver.path, recheck=60.0)
-        assert await wire.connect(1.0) == Connected()
-        watch = asyncio.create_task(wire.broken())
+@real
+async def test_a_socket_replaced_under_a_living_driver_is_noticed(tmp_path: Path) -> None:
+    old, new = FakeDriver(tmp_path / "csi.sock"), FakeDriver(tmp_path / "csi.sock")
+    await old.start()
+    wire = wire_to(old.path)
+    assert await wire.connect(PATIENT) == Connected()
+    watch = asyncio.create_task(wire.broken())
+    old.path.unlink()
+    await asyncio.sleep(0.1)
+    assert not watch.done()  # a socket that is merely gone still serves those who are connected
+    await new.start()
+    assert "replaced by another socket" in (await watch).why
+    assert await wire.connect(PATIENT) == Connected()
+    await wire.unary(PROBE, b"", timeout=PATIENT)
+    assert (old.calls, new.calls) == ([], ["Probe"])
+    await wire.close()
+    await new.stop()
+    await old.stop()
+
+
+@real
+async def test_calls_on_a_replaced_connection_come_to_their_end(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path / "csi.sock", held={"Probe"})
+    await driver.start()
+    wire = wire_to(driver.path)
+    await wire.connect(PATIENT)
+    call = asyncio.create_task(wire.unary(PROBE, b"", timeout=PATIENT))
+    await until(lambda: driver.running == 1)
+    assert await wire.connect(PATIENT) == Connected()
+    driver.let_go.set()
+    assert await call == pb.ProbeResponse().SerializeToString()
+    await wire.close()
+    await driver.stop()
+
+
+@real
+async def test_closing_ends_calls_on_replaced_connections_too(tmp_path: Path) -> None:
+    driver = FakeDriver(tmp_path / "csi.sock", slow={"Probe": 30.0})
+    await driver.start()
+    wire = wire_to(driver.path, grace=30.0)
+    calls = []
+    for count in (1, 2):
+        await wire.connect(PATIENT)
+        calls.append(asyncio.create_task(wire.unary(PROBE, b"", timeout=30.0)))
+        await until(lambda count=count: driver.running == count)  # type: ignore[misc]
+    await wire.close()
+    results = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError]
+    assert await wire.broken() == Disconnected("the connection was closed")
+    with pytest.raises(ConnectionError):
+        await wire.unary(PROBE, b"", timeout=PATIENT)
+    await wire.close()
+    await driver.stop()
+
+
+@real
+async def test_a_cancelled_attempt_leaves_nothing_open(tmp_path: Path) -> None:
+    path = tmp_path / "csi.sock"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        wire = wire_to(path)
+        attempt = asyncio.create_task(wire.connect(30.0))
         await asyncio.sleep(0.05)
-        assert not watch.done()
-        await driver.stop()
-        assert await watch == Disconnected(f"the connection to the driver at {driver.path} was lost")
+        attempt.cancel()
+        await asyncio.gather(attempt, return_exceptions=True)
+        assert attempt.cancelled()
         await wire.close()
-
-    run(main())
-
-
-def test_a_socket_replaced_under_a_living_driver_is_noticed(tmp_path: Path) -> None:
-    async def main() -> None:
-        old, new = FakeDriver(tmp_path / "csi.sock"), FakeDriver(tmp_path / "csi.sock")
-        await old.start()
-        wire = wire_to(old.path)
-        assert await wire.connect(1.0) == Connected()
-        watch = asyncio.create_task(wire.broken())
-        old.path.unlink()
-        await asyncio.sleep(0.1)
-        assert not watch.done()  # a socket that is merely gone still serves those who are connected
-        await new.start()
-        assert "replaced by another socket" in (await watch).why
-        assert await wire.connect(1.0) == Connected()
-        await wire.unary(PROBE, b"", timeout=1.0)
-        assert (old.calls, new.calls) == ([], ["Probe"])
-        await wire.close()
-        await new.stop()
-        await old.stop()
-
-    run(main())
-
-
-def test_calls_on_a_replaced_connection_come_to_their_end(tmp_path: Path) -> None:
-    async def main() -> None:
-        driver = FakeDriver(tmp_path / "csi.sock", slow={"Probe": 0.3})
-        await driver.start()
-        wire = wire_to(driver.path)
-        await wire.connect(1.0)
-        call = asyncio.create_task(wire.unary(PROBE, b"", timeout=2.0))
-        await until(lambda: driver.running == 1)
-        assert await wire.connect(1.0) == Connected()
-        assert await call == pb.ProbeResponse().SerializeToString()
-        await wire.close()
-        await driver.stop()
-
-    run(main())
-
-
-def test_closing_ends_calls_on_replaced_connections_too(tmp_path: Path) -> None:
-    async def main() -> None:
-        driver = FakeDriver(tmp_path / "csi.sock", slow={"Probe": 30.0})
-        await driver.start()
-        wire = wire_to(driver.path, grace=30.0)
-        calls = []
-        for count in (1, 2):
-            await wire.connect(1.0)
-            calls.append(asyncio.create_task(wire.unary(PROBE, b"", timeout=30.0)))
-            await until(lambda count=count: driver.running == count)  # type: ignore[misc]
-        await wire.close()
-        results = await asyncio.gather(*calls, return_exceptions=True)
-        assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError]
-        assert await wire.broken() == Disconnected("the connection was closed")
-        with pytest.raises(ConnectionError):
-            await wire.unary(PROBE, b"", timeout=1.0)
-        await wire.close()
-        await driver.stop()
-
-    run(main())
-
-
-def test_a_cancelled_attempt_leaves_nothing_open(tmp_path: Path) -> None:
-    async def main() -> None:
-        path = tmp_path / "csi.sock"
-        with socket.socket(socket.AF_UNIX) as silent:
-            silent.bind(str(path))
-            silent.listen()
-            wire = wire_to(path)
-            attempt = asyncio.create_task(wire.connect(30.0))
-            await asyncio.sleep(0.05)
-            attempt.cancel()
-            await asyncio.gather(attempt, return_exceptions=True)
-            assert attempt.cancelled()
-            await wire.close()
-
-    run(main())
 
 
 def test_a_threaded_server_sees_a_plain_authority(tmp_path: Path) -> None:
@@ -310,8 +238,8 @@ def test_a_threaded_server_sees_a_plain_authority(tmp_path: Path) -> None:
 
     async def main() -> None:
         wire = wire_to(tmp_path / "csi.sock")
-        assert await wire.connect(1.0) == Connected()
-        await wire.unary(PROBE, b"", timeout=1.0)
+        assert await wire.connect(PATIENT) == Connected()
+        await wire.unary(PROBE, b"", timeout=PATIENT)
         await wire.close()
 
     server = grpc.server(ThreadPoolExecutor(1))

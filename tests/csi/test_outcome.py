@@ -8,16 +8,13 @@ FAILURES = [code for code in Code if code is not Code.OK]
 RUNNING = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
 
 
-def test_there_are_seventeen() -> None:
-    assert len(Code) == 17
-
-
 @pytest.mark.parametrize("may_reschedule", [False, True], ids=["stays", "may go elsewhere"])
 @pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.value)
 def test_V9_what_a_code_means(code: Code, may_reschedule: bool) -> None:
     outcome = of_failure(DriverError(code, "because"), may_reschedule=may_reschedule)
     kind = MaybeRunning if code in RUNNING else NoSpaceHere if code is Code.RESOURCE_EXHAUSTED and may_reschedule else Refused
     assert type(outcome) is kind
+    assert getattr(outcome, "infeasible", False) == (code is Code.INVALID_ARGUMENT)
     assert outcome.why == f"rpc error: code = {code.value} desc = because"
 
 
@@ -26,12 +23,6 @@ def test_a_call_is_over_only_when_the_driver_has_said_so_and_why(code: Code) -> 
     silent = {Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS}
     assert is_over(DriverError(code, "because")) == (code not in RUNNING | silent)
     assert not is_over(Unheard(code, "")) and not is_over(NotSent(code, "")) and not is_over(BadAnswer(""))
-
-
-@pytest.mark.parametrize("code", FAILURES, ids=lambda code: code.value)
-def test_only_an_invalid_argument_is_infeasible(code: Code) -> None:
-    outcome = of_failure(DriverError(code, ""), may_reschedule=False)
-    assert getattr(outcome, "infeasible", False) == (code is Code.INVALID_ARGUMENT)
 
 
 @pytest.mark.parametrize("may_reschedule", [False, True])

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
@@ -61,16 +60,16 @@ def test_the_specification_has_secrets_to_hide() -> None:
     assert len(WITH_SECRETS) >= 15
 
 
-@pytest.mark.parametrize("descriptor", MESSAGES, ids=lambda descriptor: descriptor.full_name)
-def test_E7_a_canary_never_shows(descriptor: Descriptor) -> None:
-    message = filled(descriptor, "plain")
-    line = redact.one_line(message)
-    assert CANARY not in line
-    assert "\n" not in line
-    assert isinstance(json.loads(line), dict)
-    if descriptor in WITH_SECRETS:
-        assert CANARY in str(message)
-        assert [json.loads(line)[name] for name in secrets_of(descriptor)] == [redact.STRIPPED] * len(secrets_of(descriptor))
+def test_E7_a_canary_never_shows() -> None:
+    for descriptor in MESSAGES:
+        message = filled(descriptor, "plain")
+        line = redact.one_line(message)
+        assert CANARY not in line and "\n" not in line, descriptor.full_name
+        said = json.loads(line)
+        assert isinstance(said, dict)
+        if descriptor in WITH_SECRETS:
+            assert CANARY in str(message)
+            assert [said[name] for name in secrets_of(descriptor)] == [redact.STRIPPED] * len(secrets_of(descriptor))
 
 
 @given(st.dictionaries(st.text(), st.text().map(lambda text: CANARY + text), min_size=1), st.dictionaries(st.text(), st.text()))
@@ -84,15 +83,15 @@ def test_E7_whatever_the_secret_and_its_neighbours(secrets: dict[str, str], para
 BY_KEY = ("parameters", "mutable_parameters", "volume_context", "publish_context")
 
 
-@pytest.mark.parametrize("descriptor", MESSAGES, ids=lambda descriptor: descriptor.full_name)
-def test_of_parameters_and_contexts_only_the_keys_show(descriptor: Descriptor) -> None:
-    message = GetMessageClass(descriptor)()
-    for field in descriptor.fields:
-        if field.name in BY_KEY:
-            getattr(message, field.name)["adminPassword"] = CANARY
-    line = redact.one_line(message)
-    assert CANARY not in line
-    assert line.count("adminPassword") == sum(field.name in BY_KEY for field in descriptor.fields)
+def test_of_parameters_and_contexts_only_the_keys_show() -> None:
+    for descriptor in MESSAGES:
+        message = GetMessageClass(descriptor)()
+        for field in descriptor.fields:
+            if field.name in BY_KEY:
+                getattr(message, field.name)["adminPassword"] = CANARY
+        line = redact.one_line(message)
+        assert CANARY not in line, descriptor.full_name
+        assert line.count("adminPassword") == sum(field.name in BY_KEY for field in descriptor.fields)
 
 
 def test_every_map_of_text_shows_its_keys_alone_or_has_a_reason_not_to() -> None:

@@ -13,7 +13,8 @@ from sidecar.csi.driver import CREATE, DELETE, Caller
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, MaybeRunning, NoSpaceHere, Refused, Unheard, of_failure
 from sidecar.csi.unheard import STATUSES, failure
 from tests.harness.driver.frames import Answer, answering, goaway, head, headers, message, nonsense, reset, trailers
-from tests.harness.driver.in_loop import FakeDriver, connection, run
+from tests.harness.driver.in_loop import FakeDriver, connection
+from tests.harness.loops import run
 
 LARGE = b"\0" * (LARGEST_OTHER + 1)
 CREATED = pb.CreateVolumeResponse(volume=pb.Volume(volume_id="v")).SerializeToString()

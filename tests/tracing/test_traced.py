@@ -29,7 +29,8 @@ from sidecar.start import assemble
 from sidecar.tracing.controller import open_tracing
 from sidecar.wiring import Sidecar
 from tests.harness.collector import Collector, collecting, values
-from tests.harness.driver.in_loop import FakeDriver, run, until
+from tests.harness.driver.in_loop import FakeDriver
+from tests.harness.loops import run, until
 
 Json = dict[str, Any]
 SECRET = "correct-horse-battery-staple"

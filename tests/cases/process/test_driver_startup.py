@@ -13,7 +13,8 @@ from sidecar.csi.api import CreateRequest
 from sidecar.csi.link import Lost, Ready
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.errors import Fatal
-from tests.harness.driver.in_loop import PLUGIN, QUICK, FakeDriver, becomes, connection, run, until
+from tests.harness.driver.in_loop import PLUGIN, QUICK, FakeDriver, becomes, connection
+from tests.harness.loops import run, until
 
 START = 1.2
 SECOND = START / 30  # of the real thing
@@ -81,9 +82,7 @@ def test_S6_a_driver_without_topology_starts(path: Path) -> None:
 
 def test_S8_a_lost_driver_comes_back_in_the_process(path: Path) -> None:
     async def main() -> None:
-        driver = FakeDriver(path)
-        await driver.start()
-        async with connection(path) as (door, seen, task):
+        async with FakeDriver(path) as driver, connection(path) as (door, seen, task):
             await door.first_ready()
             for _ in range(3):
                 await driver.stop()
@@ -98,7 +97,6 @@ def test_S8_a_lost_driver_comes_back_in_the_process(path: Path) -> None:
                 await door.driver.create_volume(REQUEST)
             changes = [name for before, name in zip(["", *seen.names], seen.names, strict=False) if name != before]
             assert changes == ["Waiting", "Probing", "Reading", "Ready"] + ["Lost", "Probing", "Reading", "Ready"] * 3
-        await driver.stop()
 
     run(main())
 

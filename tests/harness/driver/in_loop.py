@@ -4,11 +4,10 @@ from __future__ import annotations  # the gRPC classes are generic for the type 
 
 import asyncio
 import contextlib
-import gc
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from google.protobuf.wrappers_pb2 import BoolValue
@@ -17,30 +16,11 @@ from csi_proto import csi_pb2 as pb
 from sidecar.csi.driver import DriverConnection
 from sidecar.csi.link import Limits, LinkState
 from sidecar.engine.backoff import Backoff
+from tests.harness.loops import until
 
-T = TypeVar("T")
 PLUGIN = pb.PluginCapability.Service
 RPC = pb.ControllerServiceCapability.RPC
 QUICK = Limits(start=1.5, probe_pause=0.02, patience=0.5, backoff=Backoff(start=0.02, cap=0.05))
-
-
-def run(main: Coroutine[Any, Any, T], *, limit: float = 20.0) -> T:
-    """`asyncio.run`, but a test that hangs fails."""
-
-    async def limited() -> T:
-        async with asyncio.timeout(limit):
-            result = await main
-        # gRPC's servers clean up when they are collected, and then need the loop they were made in.
-        gc.collect()
-        await asyncio.sleep(0.01)
-        return result
-
-    return asyncio.run(limited())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 @dataclass
@@ -58,10 +38,12 @@ class FakeDriver:
     fails: dict[str, tuple[grpc.StatusCode, str]] = field(default_factory=dict)
     raw: dict[str, bytes] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)
+    held: set[str] = field(default_factory=set)
+    """Methods that are not answered before `let_go` is set."""
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
     calls: list[str] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
     running: int = 0
-    peak: int = 0
     cancelled: int = 0
     _server: grpc.aio.Server | None = None
 
@@ -70,6 +52,13 @@ class FakeDriver:
         self._server.add_generic_rpc_handlers(tuple(self._services()))
         self._server.add_insecure_port(f"unix:{self.path}")
         await self._server.start()
+
+    async def __aenter__(self) -> FakeDriver:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
 
     async def stop(self, grace: float = 0) -> None:
         """Without grace it is a kill: connections break, and gRPC removes the socket."""
@@ -108,9 +97,10 @@ class FakeDriver:
             self.calls.append(name)
             self.requests.append(asked)
             self.running += 1
-            self.peak = max(self.peak, self.running)
             try:
                 await asyncio.sleep(self.slow.get(name, 0.0))
+                if name in self.held:
+                    await self.let_go.wait()
             except asyncio.CancelledError:
                 self.cancelled += 1
                 raise
