@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import gc
 import random
 import socket
 import struct
 import time
-import warnings
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,31 +16,12 @@ from sidecar.observe.connections import BOUNDS, Bounds, Connections
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.pages import text
 from sidecar.observe.server import ObserveServer
+from tests.harness.loops import real, run, until
 from tests.harness.open_files import no_more_files
 
-# Milliseconds instead of seconds.
-SOON = Bounds(connections=4, discarded=2000, request=0.08, answer=0.08, idle=0.16, farewell=0.08)
 GET = b"GET /healthz HTTP/1.1\r\nHost: node\r\n\r\n"
 POST = b"POST /healthz HTTP/1.1\r\nHost: node\r\n"
 LARGE = "x" * 11_000
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Not for ever, and nothing may be left behind: no task, no socket, no complaint of the event loop."""
-    complaints: list[dict[str, Any]] = []
-
-    async def watched() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        async with asyncio.timeout(20):
-            await main
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    with warnings.catch_warnings(record=True) as leaks:
-        warnings.simplefilter("always")
-        asyncio.run(watched())
-        gc.collect()
-    assert [str(leak.message) for leak in leaks] == []
-    assert complaints == []
 
 
 class Client:
@@ -75,7 +54,7 @@ class Client:
 
 
 class Port:
-    """A server with tight bounds."""
+    """A server and its clients."""
 
     def __init__(self, server: ObserveServer) -> None:
         self.server = server
@@ -109,7 +88,7 @@ class Port:
 
 
 @contextlib.asynccontextmanager
-async def port(bounds: Bounds = SOON, **given: Any) -> AsyncIterator[Port]:
+async def port(bounds: Bounds = BOUNDS, **given: Any) -> AsyncIterator[Port]:
     fine: dict[str, Any] = {"metrics": Metrics("0"), "live": lambda: (True, []), "ready": lambda: (True, [])}
     server = ObserveServer("127.0.0.1:0", **(fine | given), bounds=bounds)
     await server.start()
@@ -239,150 +218,107 @@ def test_who_does_not_close_after_the_last_answer_is_closed(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("asks", [1, 200])
-def test_who_does_not_listen_is_cut_off_and_holds_one_answer(asks: int) -> None:
-    async def main() -> None:
-        asked: list[int] = []
+@real
+async def test_who_does_not_listen_is_cut_off_and_holds_one_answer(asks: int) -> None:
+    asked: list[int] = []
 
-        def much() -> list[str]:
-            asked.append(1)
-            return [LARGE] * 700
+    def much() -> list[str]:
+        asked.append(1)
+        return [LARGE] * 700
 
-        async with port(queues=much) as at:
-            await at.client(GET.replace(b"healthz", b"debug/queue") * asks, window=2**12)
-            for _ in range(500):
-                await asyncio.sleep(0.01)
-                if asked and not at.open:
-                    break
-            assert at.open == 0
-            assert sum(asked) == 1
-            assert await at.works()
-
-    run(main())
+    async with port(Bounds(answer=0.1), queues=much) as at:
+        await at.client(GET.replace(b"healthz", b"debug/queue") * asks, window=2**12)
+        await until(lambda: asked and not at.open)
+        assert sum(asked) == 1
+        assert await at.works()
 
 
-def test_a_slow_listener_is_served_whole() -> None:
-    async def main() -> None:
-        async with port(Bounds(answer=10.0), queues=lambda: [LARGE] * 300) as at:
-            client = await at.client(GET.replace(b"healthz", b"debug/queue") * 2, window=2**14)
-            await asyncio.sleep(0.05)
-            assert await client.hears(2) == [200, 200]
-
-    run(main())
+@real
+async def test_a_slow_listener_is_served_whole() -> None:
+    async with port(Bounds(answer=10.0), queues=lambda: [LARGE] * 300) as at:
+        client = await at.client(GET.replace(b"healthz", b"debug/queue") * 2, window=2**14)
+        await asyncio.sleep(0.05)
+        assert await client.hears(2) == [200, 200]
 
 
 # --- number -------------------------------------------------------------------------------------------------------------
 
 
-def test_one_connection_too_many_ends_the_one_without_a_request_for_longest() -> None:
-    async def main() -> None:
-        async with port(Bounds(connections=4)) as at:
-            clients = [await at.client(GET) for _ in range(4)]
-            for client in clients:
-                assert await client.hears() == [200]
-            clients[0].says(GET)  # it is no longer the one
-            assert await clients[0].hears() == [200]
+@real
+async def test_one_connection_too_many_ends_the_one_without_a_request_for_longest() -> None:
+    async with port(Bounds(connections=4)) as at:
+        clients = [await at.client(GET) for _ in range(4)]
+        for client in clients:
+            assert await client.hears() == [200]
+        clients[0].says(GET)  # it is no longer the one
+        assert await clients[0].hears() == [200]
+        assert await at.works()
+        assert await clients[1].rest() == b""
+        for client in (clients[0], clients[2], clients[3]):
+            client.says(GET)
+            assert await client.hears() == [200]
+        assert at.open == 4
+
+
+@real
+async def test_a_crowd_that_says_nothing_keeps_no_probe_out() -> None:
+    async with port(Bounds(connections=4)) as at:
+        for _ in range(20):
+            await at.client(GET[:5])
             assert await at.works()
-            assert await clients[1].rest() == b""
-            for client in (clients[0], clients[2], clients[3]):
-                client.says(GET)
-                assert await client.hears() == [200]
-            assert at.open == 4
-
-    run(main())
-
-
-def test_a_crowd_that_says_nothing_keeps_no_probe_out() -> None:
-    async def main() -> None:
-        async with port(Bounds(connections=4)) as at:
-            for _ in range(20):
-                await at.client(GET[:5])
-                assert await at.works()
-                assert at.open <= 4
-
-    run(main())
+            assert at.open <= 4
 
 
 @pytest.mark.parametrize("before", [0, 5, 11, 12, 25, 40])
-def test_a_probe_amid_a_flood_of_its_own_address_is_answered(before: int) -> None:
+@real
+async def test_a_probe_amid_a_flood_of_its_own_address_is_answered(before: int) -> None:
     """Those behind it are taken only when it has been heard."""
 
-    async def main() -> None:
-        async with port(BOUNDS) as at:
-            with contextlib.ExitStack() as opened:
+    async with port(BOUNDS) as at:
+        with contextlib.ExitStack() as opened:
 
-                def crowd(count: int) -> list[socket.socket]:
-                    """Nothing is awaited, so all of them wait to be accepted."""
-                    return [opened.enter_context(socket.create_connection(("127.0.0.1", at.server.port))) for _ in range(count)]
+            def crowd(count: int) -> list[socket.socket]:
+                """Nothing is awaited, so all of them wait to be accepted."""
+                return [opened.enter_context(socket.create_connection(("127.0.0.1", at.server.port))) for _ in range(count)]
 
-                crowd(before)
-                probe = crowd(1)[0]
-                probe.sendall(GET)
-                crowd(60)
-                probe.setblocking(False)
-                assert (await asyncio.get_running_loop().sock_recv(probe, 100)).startswith(b"HTTP/1.1 200")
-
-    run(main())
+            crowd(before)
+            probe = crowd(1)[0]
+            probe.sendall(GET)
+            crowd(60)
+            probe.setblocking(False)
+            assert (await asyncio.get_running_loop().sock_recv(probe, 100)).startswith(b"HTTP/1.1 200")
 
 
-def test_a_crowd_of_one_address_ends_connections_of_its_own() -> None:
-    async def main() -> None:
-        async with port(Bounds(connections=8, of_one_address=4)) as at:
-            probe = await at.client()
-            for _ in range(20):
-                await at.client(of="127.0.0.2")
-            probe.says(GET)
-            assert await probe.hears() == [200]
-            assert at.open == 5
-
-    run(main())
+@real
+async def test_a_crowd_of_one_address_ends_connections_of_its_own() -> None:
+    async with port(Bounds(connections=8, of_one_address=4)) as at:
+        probe = await at.client()
+        for _ in range(20):
+            await at.client(of="127.0.0.2")
+        probe.says(GET)
+        assert await probe.hears() == [200]
+        assert at.open == 5
 
 
-def test_of_many_addresses_the_one_with_most_connections_gives_way() -> None:
-    async def main() -> None:
-        async with port(Bounds(connections=8, of_one_address=4)) as at:
-            probe = await at.client()
-            for number in range(24):
-                await at.client(of=f"127.0.0.{2 + number % 3}")
-            probe.says(GET)
-            assert await probe.hears() == [200]
-            assert at.open == 8
-
-    run(main())
+@real
+async def test_of_many_addresses_the_one_with_most_connections_gives_way() -> None:
+    async with port(Bounds(connections=8, of_one_address=4)) as at:
+        probe = await at.client()
+        for number in range(24):
+            await at.client(of=f"127.0.0.{2 + number % 3}")
+        probe.says(GET)
+        assert await probe.hears() == [200]
+        assert at.open == 8
 
 
-def test_pages_that_cost_time_keep_no_probe_waiting_and_leave_time_for_the_work() -> None:
-    async def main() -> None:
-        made: list[float] = []
-
-        def much() -> list[str]:
-            time.sleep(0.005)
-            made.append(0.005)
-            return []
-
-        async with port(Bounds(), queues=much) as at:
-            for number in range(30):
-                await at.client(GET.replace(b"healthz", b"debug/queue") * 100, of=f"127.0.0.{2 + number % 3}")
-            began, waits = time.monotonic(), []
-            while time.monotonic() - began < 0.6:
-                asked = time.monotonic()
-                assert await at.works()
-                waits.append(time.monotonic() - asked)
-            assert sorted(waits)[len(waits) // 2] < 0.05, "one page, and not one of each client"
-            assert made and sum(made) < 0.4 * 0.6
-
-    run(main())
-
-
-def test_who_waits_for_a_turn_may_go_away() -> None:
-    async def main() -> None:
-        async with port(Bounds(), queues=lambda: time.sleep(0.004)) as at:
-            request = GET.replace(b"healthz", b"debug/queue")
-            for client in [await at.client(request, request) for _ in range(8)]:
-                client.writer.transport.abort()
-            staying = await at.client(request + GET)
-            assert await staying.hears(2) == [200, 200]
-
-    run(main())
+@real
+async def test_who_waits_for_a_turn_may_go_away() -> None:
+    async with port(queues=lambda: time.sleep(0.004)) as at:
+        request = GET.replace(b"healthz", b"debug/queue")
+        for client in [await at.client(request, request) for _ in range(8)]:
+            client.writer.transport.abort()
+        staying = await at.client(request + GET)
+        assert await staying.hears(2) == [200, 200]
 
 
 # --- a process without a file to spare ------------------------------------------------------------------------------------
@@ -391,7 +327,7 @@ def test_who_waits_for_a_turn_may_go_away() -> None:
 @pytest.mark.parametrize("spare", [0, 6])
 def test_probes_are_answered_although_no_file_can_be_opened(spare: int, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
-        async with port(Bounds()) as at:
+        async with port() as at:
             wires = [socket.socket() for _ in range(60)]
             with no_more_files(spare):
                 for number, wire in enumerate(wires):
@@ -405,62 +341,37 @@ def test_probes_are_answered_although_no_file_can_be_opened(spare: int, caplog: 
     assert len(caplog.records) == 1, "told once, not for each"
 
 
-def test_files_in_reserve_come_back() -> None:
-    async def main() -> None:
-        async with port(Bounds()) as at:
-            for _ in range(4):
-                wires = [socket.socket() for _ in range(6)]
-                with no_more_files():
-                    for wire in wires:
-                        assert await at.works(wire=wire)
-                await at.works()
-
-    run(main())
+@real
+async def test_files_in_reserve_come_back() -> None:
+    async with port() as at:
+        for _ in range(4):
+            wires = [socket.socket() for _ in range(6)]
+            with no_more_files():
+                for wire in wires:
+                    assert await at.works(wire=wire)
+            await at.works()
 
 
 # --- what follows a request -------------------------------------------------------------------------------------------
 
 
-def test_requests_in_one_packet_are_answered_one_by_one_and_others_in_between() -> None:
-    async def main() -> None:
-        order: list[str] = []
+@real
+async def test_requests_in_one_packet_are_answered_one_by_one_and_others_in_between() -> None:
+    order: list[str] = []
 
-        def decisions(key: str | None) -> list[str]:
-            order.append(str(key))
-            return []
+    def decisions(key: str | None) -> list[str]:
+        order.append(str(key))
+        return []
 
-        async with port(Bounds(), decisions=decisions) as at:
-            crowd = b"".join(GET.replace(b"healthz", b"debug/decisions?key=%d" % number) for number in range(300))
-            first, second = await at.client(), await at.client()
-            first.says(crowd)
-            second.says(GET.replace(b"healthz", b"debug/decisions?key=other"))
-            assert await second.hears() == [200]
-            assert await first.hears(300) == [200] * 300
-            assert order.index("other") < 250, "it does not wait for all of them"
-            assert [key for key in order if key != "other"] == [str(number) for number in range(300)]
-
-    run(main())
-
-
-def test_requests_are_the_same_however_they_are_cut() -> None:
-    rng = random.Random(17)
-    raw = GET + GET.replace(b"GET", b"HEAD").replace(b"healthz", b"nothing") + GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
-
-    async def main() -> None:
-        async with port(Bounds()) as at:
-            whole = await at.client(raw)
-            expected = [line for line in (await whole.rest()).split(b"\r\n") if not line.startswith(b"Date")]
-            assert b"".join(expected).count(b"HTTP/1.1 ") == 3
-            for _ in range(20):
-                client, rest = await at.client(), raw
-                while rest:
-                    size = rng.randint(1, 40)
-                    client.says(rest[:size])
-                    rest = rest[size:]
-                    await asyncio.sleep(0)
-                assert [line for line in (await client.rest()).split(b"\r\n") if not line.startswith(b"Date")] == expected
-
-    run(main())
+    async with port(decisions=decisions) as at:
+        crowd = b"".join(GET.replace(b"healthz", b"debug/decisions?key=%d" % number) for number in range(300))
+        first, second = await at.client(), await at.client()
+        first.says(crowd)
+        second.says(GET.replace(b"healthz", b"debug/decisions?key=other"))
+        assert await second.hears() == [200]
+        assert await first.hears(300) == [200] * 300
+        assert order.index("other") < 250, "it does not wait for all of them"
+        assert [key for key in order if key != "other"] == [str(number) for number in range(300)]
 
 
 @pytest.mark.parametrize(
@@ -480,158 +391,110 @@ def test_requests_are_the_same_however_they_are_cut() -> None:
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b" 400 "),
     ],
 )
-def test_behind_a_body_or_nonsense_no_request_is_found(raw: bytes, status: bytes) -> None:
-    async def main() -> None:
-        async with port() as at:
-            client = await at.client(raw + GET.replace(b"healthz", b"smuggled"))
-            said = await client.rest()
-            assert said.count(b"HTTP/1.1 ") == 1
-            assert status in said.split(b"\r\n")[0]
-            assert b"Connection: close" in said
-
-    run(main())
+@real
+async def test_behind_a_body_or_nonsense_no_request_is_found(raw: bytes, status: bytes) -> None:
+    async with port(Bounds(farewell=0.1)) as at:
+        client = await at.client(raw + GET.replace(b"healthz", b"smuggled"))
+        said = await client.rest()
+        assert said.count(b"HTTP/1.1 ") == 1
+        assert status in said.split(b"\r\n")[0]
+        assert b"Connection: close" in said
 
 
-def test_a_body_without_end_is_cut_off() -> None:
-    async def main() -> None:
-        async with port(Bounds(discarded=50_000, farewell=20.0)) as at:
-            client = await at.client(POST + b"Transfer-Encoding: chunked\r\n\r\n")
-            assert await client.hears() == [405]
-            with contextlib.suppress(ConnectionError):
-                for _ in range(1000):
-                    client.says(b"1\r\nx\r\n" * 1000)
-                    await client.writer.drain()
-                    if not at.open:
-                        break
-            assert at.open == 0
-            assert await at.works()
-
-    run(main())
-
-
-def test_a_body_is_answered_before_the_connection_is_closed() -> None:
-    async def main() -> None:
-        async with port(Bounds(farewell=5.0)) as at:
-            client = await at.client(POST + b"Content-Length: 60000\r\n\r\n")
-            for _ in range(60):
-                client.says(b"x" * 1000)
-                await asyncio.sleep(0)
-            assert await client.hears() == [405]
-            assert await client.rest() == b""
-
-    run(main())
+@real
+async def test_a_body_without_end_is_cut_off() -> None:
+    async with port(Bounds(discarded=50_000, farewell=20.0)) as at:
+        client = await at.client(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert await client.hears() == [405]
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1000):
+                client.says(b"1\r\nx\r\n" * 1000)
+                await client.writer.drain()
+                if not at.open:
+                    break
+        assert at.open == 0
+        assert await at.works()
 
 
 # --- how connections end ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_who_has_said_all_still_hears_all(count: int) -> None:
-    async def main() -> None:
-        async with port() as at:
-            client = await at.client(GET * count)
-            client.writer.write_eof()
-            assert await client.hears(count) == [200] * count
-            assert await client.rest() == b""
-
-    run(main())
+@real
+async def test_who_has_said_all_still_hears_all(count: int) -> None:
+    async with port() as at:
+        client = await at.client(GET * count)
+        client.writer.write_eof()
+        assert await client.hears(count) == [200] * count
+        assert await client.rest() == b""
 
 
 @pytest.mark.parametrize("said", [b"", GET[:9], POST + b"Content-Length: 5\r\n\r\n"])
-def test_the_end_of_what_a_client_says_is_the_end(said: bytes) -> None:
-    async def main() -> None:
-        async with port(Bounds()) as at:
-            client = await at.client(said)
-            client.writer.write_eof()
-            await client.rest()
-            await asyncio.sleep(0.01)
-            assert at.open == 0
-
-    run(main())
+@real
+async def test_the_end_of_what_a_client_says_is_the_end(said: bytes) -> None:
+    async with port() as at:
+        client = await at.client(said)
+        client.writer.write_eof()
+        await client.rest()
+        await until(lambda: at.open == 0)
 
 
 @pytest.mark.parametrize("said", [b"", GET[:9], GET, GET * 50, POST + b"Content-Length: 5\r\n\r\n", b"\0"])
-def test_a_reset_at_any_time_is_nobody_elses_matter(said: bytes) -> None:
-    async def main() -> None:
-        async with port(Bounds(connections=50)) as at:
-            for turn in range(5):
-                client = await at.client(said)
-                for _ in range(turn):
-                    await asyncio.sleep(0)
-                wire = client.writer.get_extra_info("socket")
-                wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                client.writer.transport.abort()
-            assert await at.works()
-            await asyncio.sleep(0.02)
-            assert at.open == 1
-
-    run(main())
+@real
+async def test_a_reset_at_any_time_is_nobody_elses_matter(said: bytes) -> None:
+    async with port(Bounds(connections=50)) as at:
+        for turn in range(5):
+            client = await at.client(said)
+            for _ in range(turn):
+                await asyncio.sleep(0)
+            wire = client.writer.get_extra_info("socket")
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.writer.transport.abort()
+        assert await at.works()
+        await until(lambda: at.open == 1)
 
 
-def test_who_leaves_before_the_last_answer_is_nobody_elses_matter() -> None:
-    async def main() -> None:
-        wire = socket.socket()
+@real
+async def test_who_leaves_before_the_last_answer_is_nobody_elses_matter() -> None:
+    wire, left = socket.socket(), list[bool]()
 
-        def leave() -> tuple[bool, list[str]]:
-            wire.close()
-            return True, []
+    def leave() -> tuple[bool, list[str]]:
+        wire.close()
+        left.append(True)
+        return True, []
 
-        async with port(Bounds(), ready=leave) as at:
-            wire.connect(("127.0.0.1", at.server.port))
-            wire.send(GET.replace(b"healthz", b"readyz").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-            await asyncio.sleep(0.05)
-            assert at.open == 0
-            assert await at.works()
-
-    run(main())
+    async with port(ready=leave) as at:
+        wire.connect(("127.0.0.1", at.server.port))
+        wire.send(GET.replace(b"healthz", b"readyz").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        await until(lambda: left and at.open == 0)
+        assert await at.works()
 
 
-def test_stopping_gives_the_answer_that_is_on_its_way_a_moment() -> None:
-    async def main() -> None:
-        async with port(Bounds(), queues=lambda: [LARGE] * 300) as at:
-            client = await at.client(GET.replace(b"healthz", b"debug/queue"), window=2**14)
-            await asyncio.sleep(0.05)
-            stopping = asyncio.create_task(at.server.stop())
-            assert await client.hears() == [200]
-            await stopping
-
-    run(main())
+@real
+async def test_stopping_gives_the_answer_that_is_on_its_way_a_moment() -> None:
+    async with port(queues=lambda: [LARGE] * 300) as at:
+        client = await at.client(GET.replace(b"healthz", b"debug/queue"), window=2**14)
+        await asyncio.sleep(0.05)
+        stopping = asyncio.create_task(at.server.stop())
+        assert await client.hears() == [200]
+        await stopping
 
 
-def test_who_comes_while_we_stop_is_not_served() -> None:
-    async def main() -> None:
-        async with port(Bounds()) as at:
-            connections = at.server._ports[0]._connections
-            assert connections is not None
-            stopping = asyncio.create_task(at.server.stop())
-            await asyncio.sleep(0)
-            late = connections.begin()
-            ours, theirs = socket.socketpair()
-            await asyncio.get_running_loop().create_connection(lambda: late, sock=ours)
-            await stopping
-            theirs.setblocking(False)
-            assert await asyncio.get_running_loop().sock_recv(theirs, 10) == b""
-            theirs.close()
-
-    run(main())
-
-
-def test_garbage_of_all_sorts() -> None:
+@real
+async def test_garbage_of_all_sorts() -> None:
     """Whatever comes is answered or refused, and never shown to anybody nor taken for a failure of ours."""
     rng = random.Random(17)
 
-    async def main() -> None:
-        async with port(Bounds(connections=100, of_one_address=100, request=0.1, idle=0.1, farewell=0.1)) as at:
-            clients = []
-            for _ in range(60):
-                raw = bytearray(GET * rng.randint(1, 3))
-                for _ in range(rng.randint(1, 6)):
-                    raw[rng.randrange(len(raw))] = rng.randrange(256)
-                clients.append(await at.client(bytes(raw)))
-            for client in clients:
-                said = await client.rest()
-                assert said == b"" or said.startswith(b"HTTP/1.1 ")
-                assert b" 500 " not in said
-            assert await at.works()
-
-    run(main())
+    async with port(Bounds(connections=100, of_one_address=100, farewell=0.1)) as at:
+        clients = []
+        for _ in range(60):
+            raw = bytearray(GET * rng.randint(1, 3))
+            for _ in range(rng.randint(1, 6)):
+                raw[rng.randrange(len(raw))] = rng.randrange(256)
+            clients.append(await at.client(bytes(raw)))
+            clients[-1].writer.write_eof()
+        for client in clients:
+            said = await client.rest()
+            assert said == b"" or said.startswith(b"HTTP/1.1 ")
+            assert b" 500 " not in said
+        assert await at.works()

@@ -11,6 +11,7 @@ from sidecar.http1.requests import Request
 from sidecar.observe.debug import DebugPages, debug_pages, is_loopback
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.server import ObserveServer
+from tests.harness.loops import real
 
 DEBUG = ("/debug/queue", "/debug/decisions")
 
@@ -63,19 +64,17 @@ def get(port: int, path: str) -> Coroutine[Any, Any, bytes]:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:0", ""])
-def test_an_address_of_their_own_has_them_and_nothing_else(address: str) -> None:
-    async def main() -> None:
-        made = server(address, debug_address="localhost:0")
-        await made.start()
-        port = made.ports[-1]
-        assert json.loads((await get(port, "/debug/decisions?key=a")).partition(b"\r\n\r\n")[2]) == ["a"]
-        assert (await get(port, "/")).endswith(b"/debug/decisions\n/debug/queue\n")
-        for path in ("/metrics", "/healthz", "/debug"):
-            assert b" 404 " in await get(port, path)
-        assert len(made.ports) == (2 if address else 1)
-        await made.stop()
-
-    asyncio.run(main())
+@real
+async def test_an_address_of_their_own_has_them_and_nothing_else(address: str) -> None:
+    made = server(address, debug_address="localhost:0")
+    await made.start()
+    port = made.ports[-1]
+    assert json.loads((await get(port, "/debug/decisions?key=a")).partition(b"\r\n\r\n")[2]) == ["a"]
+    assert (await get(port, "/")).endswith(b"/debug/decisions\n/debug/queue\n")
+    for path in ("/metrics", "/healthz", "/debug"):
+        assert b" 404 " in await get(port, path)
+    assert len(made.ports) == (2 if address else 1)
+    await made.stop()
 
 
 def test_at_an_address_of_their_own_everybody_sees_them() -> None:

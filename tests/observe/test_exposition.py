@@ -4,17 +4,15 @@ import math
 import re
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from sidecar.observe.exposition import CONTENT_TYPE, Histogram, counter, gauge, number, page
+from sidecar.observe.exposition import Histogram, counter, gauge, number, page
 from sidecar.observe.scrape.process import Process
 
 NUMBERS = st.floats() | st.integers(min_value=-(2**70), max_value=2**70)
@@ -67,10 +65,6 @@ def test_histograms_are_what_the_library_writes_but_for_bounds_that_are_whole(
     assert page([ours]) == expected
 
 
-def test_the_kind_of_page_is_the_same() -> None:
-    assert CONTENT_TYPE == CONTENT_TYPE_PLAIN_0_0_4
-
-
 def test_what_the_kernel_says_of_the_process_is_what_the_library_shows() -> None:
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -85,9 +79,3 @@ def test_what_the_kernel_says_of_the_process_is_what_the_library_shows() -> None
 
 def test_where_the_kernel_says_nothing_nothing_is_shown(tmp_path: Path) -> None:
     assert page(Process(tmp_path).collect()) == b""
-
-
-@pytest.mark.parametrize("values", [(), ("a", "b")], ids=len)
-def test_a_series_has_as_many_labels_as_its_family(values: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match="zip"):
-        gauge("one", "text", "class").add(values, 1)

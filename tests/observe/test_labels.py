@@ -66,18 +66,6 @@ def test_the_series_of_a_class_go_with_it(scraped: bool) -> None:
     assert any(f'class="{OTHER}"' in line for line in of_classes(metrics))
 
 
-def test_a_class_that_comes_again_counts_from_the_beginning() -> None:
-    metrics, classes = Metrics("0"), {"fast"}
-    metrics.watch_classes(classes.__contains__)
-    metrics.delete_failed("fast")
-    metrics.delete_failed("fast")
-    classes.clear()
-    metrics.render()
-    classes.add("fast")
-    metrics.delete_failed("fast")
-    assert 'controller_persistentvolume_delete_failed_total{class="fast"} 1' in metrics.render()[0].decode()
-
-
 def test_a_driver_that_has_ever_new_names_has_few() -> None:
     drivers = Drivers()
     labels = {drivers.label(name) for name in ("test.csi", *(f"driver-{number}" for number in range(1000)), "x" * 64, "test.csi")}

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from sidecar.observe.listening import Listening
+from tests.harness.loops import real, until
 
 
 class Taken(asyncio.Protocol):
@@ -44,18 +45,19 @@ def test_a_flood_is_taken_in_turns() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENETDOWN, errno.EPERM, errno.ENOBUFS, errno.EMFILE])
-def test_a_failure_that_stays_is_not_tried_without_a_pause(number: int) -> None:
-    async def main() -> tuple[int, int]:
-        listening = Mock(wraps=socket.create_server(("127.0.0.1", 0)))
-        listening.accept.side_effect = OSError(number, "so it is")
-        gave_way = Mock()
-        accepting = Listening(listening, asyncio.Protocol, give_way=gave_way)
-        with socket.socket() as client:
-            client.connect(("127.0.0.1", accepting.port))
-            await asyncio.sleep(0.3)
-        await accepting.close()
-        return listening.accept.call_count, gave_way.call_count
-
-    accepts, gave_way = asyncio.run(main())
-    assert 8 < gave_way < 80
-    assert accepts <= 2 * gave_way
+@real
+async def test_a_failure_that_stays_is_not_tried_without_a_pause(number: int) -> None:
+    listening = Mock(wraps=socket.create_server(("127.0.0.1", 0)))
+    listening.accept.side_effect = OSError(number, "so it is")
+    gave_way = Mock()
+    accepting = Listening(listening, asyncio.Protocol, give_way=gave_way)
+    with socket.socket() as client:
+        client.connect(("127.0.0.1", accepting.port))
+        await until(lambda: listening.accept.called)
+        accepts = listening.accept.call_count
+        for _ in range(100):  # without a pause each turn would try again
+            await asyncio.sleep(0)
+        assert listening.accept.call_count < accepts + 100
+        await until(lambda: listening.accept.call_count > accepts)
+    await accepting.close()
+    assert gave_way.call_count >= listening.accept.call_count / 2

@@ -220,11 +220,6 @@ def test_bounds_are_written_as_go_writes_them():
     assert 'le="1.0"' not in page
 
 
-def test_no_family_is_there_twice():
-    named = [line.split()[2] for line in everything().render()[0].decode().splitlines() if line.startswith("# TYPE")]
-    assert len(named) == len(set(named))
-
-
 def test_a_scrape_counts_itself_in_the_next():
     metrics = Metrics("0")
     assert value(metrics, "promhttp_metric_handler_requests_total", code="200") == 0
@@ -272,12 +267,6 @@ def test_a_loop_fits_the_observer():
         assert [value(metrics, f"workqueue_{name}", name="drain") for name in names] == [2, 2, 2, 1, 0]
 
     asyncio.run(run())
-
-
-def test_two_registries_do_not_see_each_other():
-    one, other = Metrics("0"), Metrics("0")
-    one.race_bid()
-    assert value(other, f"{OURS}ownership_bids_total") == 0
 
 
 def test_a_family_in_which_nothing_happened_is_not_announced():
