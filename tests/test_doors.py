@@ -10,17 +10,11 @@ from sidecar.doors import Instruments, Opened, _random_uuid, open_doors, what_we
 from sidecar.kube.acceptance import PATIENCE
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.errors import ApiError
+from tests.harness.clock import Clock
 from tests.harness.config import parsed
 from tests.kube.server import ScriptedServer, refuses, says
 
 REFUSED = refuses(401, "Unauthorized", reason="Unauthorized")
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def ask(doors: Opened, clock: Clock, *, at: float) -> tuple[bool, list[str]]:

@@ -16,7 +16,7 @@ from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
-from tests.harness.drain.listed_cluster import DRIVER, OTHER, cluster, look, meta, node
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, cluster, look, node
 
 
 def judge(listed: ListedNode, driver: str) -> tuple[Assessment, ...]:
@@ -44,11 +44,6 @@ def test_without_a_name_every_driver_is_judged() -> None:
     assert "not visible from outside the node: creations" in ours.notes[-1]
 
 
-def test_with_a_name_that_one_is() -> None:
-    (only,) = judge(look(cluster()), OTHER)
-    assert only.driver == OTHER
-
-
 def test_what_could_not_be_read_is_never_a_yes() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["status"] = ready()
@@ -68,23 +63,6 @@ def test_a_driver_that_nobody_has_heard_of_is_not_said_to_be_ready() -> None:
     (judged,) = judge(look(kube), "local.exampel")
     assert (judged.drain.status, judged.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
     assert "local.exampel" in judged.retire.message and DRIVER in judged.retire.message
-
-
-def test_a_driver_with_a_class_and_nothing_on_the_node_is_ready() -> None:
-    kube = cluster()
-    kube.objects["nodes"][0]["status"] = ready()
-    kube.objects["storageclasses"].append({"metadata": meta("third"), "provisioner": "third.example"})
-    (judged,) = judge(look(kube), "third.example")
-    assert (judged.drain.status, judged.retire.status) == (Status.TRUE, Status.TRUE)
-
-
-@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_all_forms_say_the_same(form: str, read: Any) -> None:
-    both = judging.judge(look(cluster()), "", default_policy=None)
-    text, plain = told(both, asked("--intent=retire")).text, read(told(both, asked("-o", form)).text)
-    assert [item["driver"] for item in plain] == [DRIVER, OTHER]
-    for item in plain:
-        assert item["verdicts"]["retire"]["reason"] in text
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -125,14 +103,6 @@ def test_the_line_is_read() -> None:
 def test_the_namespace_of_a_claim_stands_before_its_name_or_in_the_flag(words: list[str], namespace: str) -> None:
     question = read_question(["pvc", *words], {})
     assert question and (question.namespace, question.name) == (namespace, "b")
-
-
-@pytest.mark.parametrize(
-    "words", [["--kubeconfig", "k", "node", "n1"], ["node", "--kubeconfig", "k", "n1"], ["node", "n1", "--kubeconfig", "k"]]
-)
-def test_flags_may_stand_anywhere(words: list[str]) -> None:
-    question = read_question(words, {})
-    assert question and (question.kind, question.name, question.flags) == (NODE, "n1", ("--kubeconfig=k",))
 
 
 @pytest.mark.parametrize(

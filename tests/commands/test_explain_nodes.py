@@ -1,7 +1,6 @@
 """`explain nodes`: one line for each node and driver, to the letter, and the exit code that scripts go by."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from sidecar.kube.errors import Forbidden
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, claim, cluster, look_at_all, meta, pod, ready
 
-README = Path(__file__).resolve().parents[2] / "deploy" / "components" / "drain" / "ask" / "README.md"
 KINDS = (names.DRAIN_READY, names.RETIRE_READY)
 HEARTBEAT = "1970-01-01T00:00:05Z"
 
@@ -174,21 +172,6 @@ def test_what_could_not_be_listed_is_told() -> None:
     assert "Unknown" in text and "not known: poddisruptionbudgets.policy: not allowed" in text
 
 
-@pytest.mark.parametrize(
-    ("words", "own", "code"),
-    [
-        ((), "False", 3),
-        (("--intent=retire",), "False", 3),
-        (("--intent=reboot",), "False", 0),
-    ],
-)
-def test_the_exit_code_is_that_of_the_worst_node(words: tuple[str, ...], own: str, code: int) -> None:
-    kube = reported(small(), retire=own)
-    question = asked("--exit-code", *words)
-    assert question.exit_code
-    assert exit_code(told(judged(kube), look_at_all(kube), question).statuses) == code
-
-
 def test_what_its_own_sidecar_knows_better_counts() -> None:
     """It sees volumes without a PersistentVolume, and what has begun in the driver."""
     kube = reported(small(), retire="False")
@@ -227,12 +210,6 @@ def test_what_is_over_has_no_end() -> None:
     kube = reported(marked(small()), valid_until="1970-01-01T00:00:05Z")
     kube.objects["nodedrainreports"][0]["status"]["evacuation"]["deadline"] = "1970-01-01T00:00:06Z"
     assert [one.ends for one in judged(kube)] == [(), ()]
-
-
-def test_the_page_for_operators_shows_what_is_printed() -> None:
-    page = README.read_text().splitlines()
-    assert set(shown(reported(marked(small()))).splitlines()) <= set(page)
-    assert exit_code([Status.FALSE]) == 3 and any(line.startswith("| 3 | at least one is not ready") for line in page)
 
 
 def test_no_line_at_all_is_no_yes_unless_everything_was_read_and_the_driver_is_known() -> None:

@@ -1,7 +1,6 @@
 """`explain volumes`: where each volume is, who said its policy, who uses it; and what is on no node, once, at the end."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,6 @@ from sidecar.commands.explain.question import Question, read_question
 from sidecar.commands.explain.volumes import ORPHAN, ORPHAN_REMEDY, Row, rows, told
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, look_at_all, pod, ready, volume
-
-README = Path(__file__).resolve().parents[2] / "deploy" / "components" / "drain" / "ask" / "README.md"
 
 
 def asked(*words: str) -> Question:
@@ -93,18 +90,6 @@ def test_programs_get_the_same(form: str, read: Any) -> None:
 def test_wide_tells_more() -> None:
     head, first, *_ = shown(world(), "-o", "wide").splitlines()
     assert head.split()[-2:] == ["DRIVER", "HANDLE"] and first.split()[-2:] == [DRIVER, "h-pv-1"]
-
-
-def test_a_cluster_without_such_volumes_says_so() -> None:
-    kube = world()
-    kube.objects["persistentvolumes"] = []
-    assert shown(kube) == "no volume of a driver with topology is on any node that was asked about"
-
-
-def test_the_page_for_operators_shows_what_is_printed() -> None:
-    page = README.read_text().splitlines()
-    assert set(shown(world()).splitlines()) - set(page) == {f"  {ORPHAN_REMEDY}"}
-    assert names.VOLUME_FINALIZER in README.read_text()
 
 
 def test_what_is_noted_of_machines_is_told_as_it_stands() -> None:

@@ -1,30 +1,17 @@
 """Each command says how it is used, with examples that can be read, from the table that its parser reads."""
 
-import itertools
-
 import pytest
 
 from sidecar import cli
 from sidecar.commands import help
 from sidecar.commands.explain.question import read_question
-from sidecar.commands.flags import Flag
 from sidecar.commands.line import CommandParser
 from sidecar.commands.printing import PLUGIN, PROGRAM
-from sidecar.commands.table import BY_NAME, TABLE, VERBS, Command, children, flags_of, meant, usage
-from sidecar.config.kinds import BOOL
+from sidecar.commands.table import BY_NAME, TABLE, Command, children, flags_of, meant, usage
 from sidecar.config.table import FLAGS
 
 FOR_PEOPLE = [command for command in TABLE if command.flags]
 EXAMPLES = [line for command in TABLE if command.verb in {one.verb for one in FOR_PEOPLE} for line, _ in command.examples]
-
-
-def test_the_program_knows_the_commands_of_the_table() -> None:
-    assert tuple(cli.COMMANDS) == VERBS
-
-
-def test_no_two_explanations_are_the_same() -> None:
-    texts = [help.text_of(command, 100) for command in TABLE]
-    assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("command", FOR_PEOPLE, ids=lambda command: command.name)
@@ -88,20 +75,6 @@ def test_lines_to_copy_are_the_plugins_where_it_was_called(command: Command, cap
     assert cli.main([command.verb, "--nope"]) == 2
     err = capsys.readouterr().err
     assert f"usage: {PLUGIN} {command.verb} " in err and f"Run `{PLUGIN} {command.verb} --help`" in err and f"`{PROGRAM} " not in err
-
-
-def test_what_a_command_names_of_run_is_there() -> None:
-    named = set(itertools.chain.from_iterable(command.of_run for command in TABLE))
-    assert named <= {name for name, row in FLAGS.items() if not row.ignored}
-
-
-def test_a_flag_means_the_same_in_all_commands_of_a_verb() -> None:
-    def kind(flag: Flag) -> tuple[str, bool]:
-        return flag.letter, flag.kind is BOOL
-
-    for verb in VERBS:
-        for first, second in itertools.combinations([flag for child in children(verb) for flag in child.flags], 2):
-            assert first.name != second.name or kind(first) == kind(second)
 
 
 @pytest.mark.parametrize(

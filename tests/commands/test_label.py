@@ -6,14 +6,11 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.sim.cluster import Call, Cluster, InProcessApi
 from hack.sim.cluster.kinds import claim_policy
 from sidecar.commands import label
-from sidecar.commands.forms import Told
 from sidecar.commands.label import Labelled, NotLabelled, due, labelled
-from sidecar.errors import Fatal
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES
 from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unauthorized, Unavailable
 from sidecar.model import names
@@ -218,12 +215,3 @@ def test_what_was_done_before_it_failed_is_in_the_document_too(capsys: pytest.Ca
     with pytest.raises(Unauthorized):
         asked.label(form="json")
     assert [row[2] for row in rows(capsys)] == ["labelled", "failed"]
-
-
-def test_of_what_could_not_begin_there_is_no_document(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = Asked(cluster_with(0))
-    assert asked.label(form="yaml") == 0
-    assert yaml.safe_load(capsys.readouterr().out) == {"driver": DRIVER, "dryRun": False, "claims": []}
-    with pytest.raises(Fatal), Told("json", claims=[]):
-        raise Fatal("there is no cluster")
-    assert capsys.readouterr().out == ""

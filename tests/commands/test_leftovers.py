@@ -40,8 +40,9 @@ def deleted(
     folder: Path,
     record: CreationRecord = SUSPECT,
     *words: str,
-    answer: bool | None = True,
+    ask: Any = lambda question: True,
     yes: bool = False,
+    form: str = "table",
     objects: Any = None,
     **doors: Any,
 ) -> tuple[int, ScriptedDriver]:
@@ -51,9 +52,9 @@ def deleted(
         samples.here(),
         ScriptedKube(objects or {}),  # type: ignore[arg-type]
         driver,
-        order=Order(samples.DRIVER, record.request.name, yes),
+        order=Order(samples.DRIVER, record.request.name, yes, form=form),
         config=config(folder, *words),
-        ask=lambda question: answer,
+        ask=ask,
     )
     return asyncio.run(work), driver
 
@@ -122,13 +123,13 @@ def test_of_two_processes_the_one_that_has_the_suspect_hears_what_a_person_has_s
 
 
 def test_a_known_handle_is_deleted_without_looking_for_it(tmp_path: Path) -> None:
-    code, driver = deleted(tmp_path, replace(SUSPECT, deletion=BegunDeletion("vol-7")), yes=True, answer=None)
+    code, driver = deleted(tmp_path, replace(SUSPECT, deletion=BegunDeletion("vol-7")), yes=True, ask=None)
     assert (code, driver.asked) == (0, [("delete", "vol-7")])
 
 
 @pytest.mark.parametrize("answer", [False, None])
 def test_nothing_is_deleted_where_nobody_agrees(tmp_path: Path, answer: bool | None) -> None:
-    code, driver = deleted(tmp_path, answer=answer)
+    code, driver = deleted(tmp_path, ask=lambda question: answer)
     assert (code, driver.asked) == (1, [])
 
 
@@ -220,12 +221,12 @@ def test_who_interrupts_a_deletion_hears_what_is_known(
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J", "one\ntwo", "half \ud800", "x" * 100_000], ids=["escape", "lines", "no-text", "long"])
-@pytest.mark.parametrize("form", ["table", "json", "yaml"])
-def test_what_a_file_says_of_a_suspect_is_shown_as_text(tmp_path: Path, text: str, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_file_says_of_a_suspect_is_shown_as_text(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, replace(SUSPECT, suspect=text))
-    assert command(tmp_path, "-o", form) == 0
-    said = capsys.readouterr().out
-    assert "pvc-u1" in said and "\x1b" not in said and "one\ntwo" not in said and len(said) < 250_000
+    for form in ("table", "json", "yaml"):
+        assert command(tmp_path, "-o", form) == 0
+        said = capsys.readouterr().out
+        assert "pvc-u1" in said and "\x1b" not in said and "one\ntwo" not in said and len(said) < 250_000
 
 
 def test_a_secret_that_no_class_names_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,50 +242,29 @@ def test_a_secret_that_no_class_names_is_not_read(tmp_path: Path, monkeypatch: p
     assert (code, read) == (0, [None])
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_programs_hear_the_same(tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_programs_hear_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path, SUSPECT, OPEN)
-    assert command(tmp_path, "-o", form) == 0
-    said = capsys.readouterr().out
-    assert SUSPECT.leftover in said and "pvc-u2" not in said
-    if form == "json":
-        assert json.loads(said) == {
-            "folder": str(tmp_path),
-            "leftovers": [
-                {
-                    "volume": "pvc-u1",
-                    "claim": {"namespace": "ns", "name": "data", "uid": "u1"},
-                    "storageClassName": "fast",
-                    "reclaimPolicy": "Delete",
-                    "bytes": 100,
-                    "volumeHandle": "",
-                    "why": "somebody may want it",
-                    "message": "volume pvc-u1 may be left behind on this node: somebody may want it",
-                }
-            ],
-            "underWay": 1,
+    assert command(tmp_path, "-o", "json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["folder"], said["underWay"]) == (str(tmp_path), 1)
+    assert said["leftovers"] == [
+        {
+            "volume": "pvc-u1",
+            "claim": {"namespace": "ns", "name": "data", "uid": "u1"},
+            "storageClassName": "fast",
+            "reclaimPolicy": "Delete",
+            "bytes": 100,
+            "volumeHandle": "",
+            "why": "somebody may want it",
+            "message": "volume pvc-u1 may be left behind on this node: somebody may want it",
         }
+    ]
 
 
 def test_who_is_asked_hears_the_handle_and_why(tmp_path: Path) -> None:
     """A file may name any handle."""
     heard: list[str] = []
-    record = replace(SUSPECT, deletion=BegunDeletion("vol-7"))
-
-    def ask(question: str) -> bool:
-        heard.append(question)
-        return False
-
-    work = delete(
-        record,
-        samples.here(),
-        ScriptedKube({}),  # type: ignore[arg-type]
-        ScriptedDriver(),
-        order=Order(samples.DRIVER, "vol-7", False),
-        config=config(tmp_path),
-        ask=ask,
-    )
-    assert asyncio.run(work) == 1
+    deleted(tmp_path, replace(SUSPECT, deletion=BegunDeletion("vol-7")), ask=heard.append)
     assert SUSPECT.leftover in heard[0] and "vol-7" in heard[0]
 
 
@@ -364,17 +344,8 @@ def test_what_one_dead_process_has_left_to_people_is_not_deleted_for_another_s_l
 def test_programs_read_what_was_deleted(
     words: list[str], result: str, asked: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    driver = ScriptedDriver()
-    work = delete(
-        SUSPECT,
-        samples.here(),
-        ScriptedKube({}),  # type: ignore[arg-type]
-        driver,
-        order=Order(samples.DRIVER, "pvc-u1", yes=True, form="json"),
-        config=config(tmp_path, *words),
-        ask=lambda question: None,
-    )
-    assert asyncio.run(work) == 0
+    code, driver = deleted(tmp_path, SUSPECT, *words, yes=True, form="json")
+    assert code == 0
     said = json.loads(capsys.readouterr().out)
     assert (said["volume"], said["claim"]["name"], said["result"], len(driver.asked)) == ("pvc-u1", "data", result, asked)
 

@@ -82,15 +82,6 @@ def test_at_a_terminal_only_yes_is_yes(scene: Scene, typed: str, code: int, monk
     assert scene.notes("n1") == ({} if code else {names.DRAIN_INTENT: "retire"})
 
 
-def test_an_end_of_the_input_is_no(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ended(_: str) -> str:
-        raise EOFError
-
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("builtins.input", ended)
-    assert scene.run("retire", "n1", terminal=False) == 1 and scene.notes("n1") == {}
-
-
 def test_with_yes_nobody_is_asked(scene: Scene) -> None:
     assert scene.run("retire", "n1", "--yes", terminal=False) == 0
     assert scene.notes("n1") == {names.DRAIN_INTENT: "retire"}
@@ -235,12 +226,6 @@ def test_a_line_that_cannot_be_read_names_the_mistake_first(words: list[str], sa
     with pytest.raises(UsageError) as refused:
         run(words, {})
     assert refused.value.messages[0] == says
-
-
-@pytest.mark.parametrize(("words", "usage"), [(["node"], "node reboot|retire|release NAME"), (["node", "reboot"], "node reboot NAME")])
-def test_its_help_is_its_usage(words: list[str], usage: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*words, "--help"]) == 0
-    assert f"usage: csi-node-sidecar {usage}" in capsys.readouterr().out
 
 
 def test_programs_read_one_document(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
-import threading
 
 import pytest
 
 from sidecar.commands import progress
 from sidecar.commands.progress import Far, Line, in_words
+from tests.harness.clock import Clock
 
 
 class Terminal(io.StringIO):
@@ -23,17 +22,9 @@ class Terminal(io.StringIO):
         return [line.rpartition("\r\x1b[K")[2] for line in self.getvalue().split("\n")]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(100.0)
 
 
 def a_line(stream: io.StringIO, clock: Clock, far: Far) -> Line:
@@ -62,11 +53,6 @@ def test_what_is_said_of_the_time_that_is_left(far: Far, text: str, clock: Clock
     line = a_line(io.StringIO(), clock, far)
     clock.now += 10.0
     assert line.text() == text
-
-
-def test_no_time_is_left_of_what_has_not_shown_its_pace() -> None:
-    """A hundredth of a percent after a second would promise hours."""
-    assert Far("x", share=0.0001).left(1.0) is None and Far("x", share=0.5).left(1.0) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -115,36 +101,6 @@ def test_what_else_is_said_stands_in_lines_of_its_own(stream: type[io.StringIO],
     found = shared.screen if isinstance(shared, Terminal) else shared.getvalue().split("\n")
     assert [text for text in found if text and not text.endswith(" so far: x")] == ["something"]
     assert found[-1] == ""
-
-
-def test_another_program_has_the_terminal_for_itself(clock: Clock) -> None:
-    terminal = Terminal()
-    with progress.shown(lambda: Far("x"), name="image", stream=terminal, clock=clock) as line:
-        looked(line, clock, seconds=1)
-        with progress.silent():
-            assert terminal.screen == [""]
-    assert terminal.screen == [""]
-
-
-def test_the_inner_command_is_shown_and_then_the_outer_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the threads that look, as fast as they can."""
-    monkeypatch.setattr(progress, "RENEWED", 0.001)
-    terminal = Terminal()
-    told = {"outer": threading.Event(), "inner": threading.Event()}
-
-    def far(name: str) -> Far:
-        told[name].set()
-        return Far(name)
-
-    with progress.shown(lambda: far("outer"), name="a", stream=terminal):
-        assert told["outer"].wait(10)
-        with progress.shown(lambda: far("inner"), name="b", stream=terminal):
-            assert told["inner"].wait(10)
-            told["outer"].clear()
-            told["inner"].clear()
-            assert told["inner"].wait(10) and not told["outer"].is_set()
-        assert told["outer"].wait(10)
-    assert terminal.screen == [""] and re.search("a: .*outer.*b: .*inner.*a: .*outer", terminal.getvalue(), re.DOTALL)
 
 
 def test_a_failure_leaves_no_line_behind(clock: Clock) -> None:

@@ -61,15 +61,6 @@ def ran(
     return asyncio.run(main())
 
 
-def test_without_a_word_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = cluster_with()
-    before = cluster.store.all_of(VOLUMES)
-    assert ran(cluster, acts=False) == 0
-    assert [*cluster.store.all_of(VOLUMES)] == [*before]
-    out = capsys.readouterr().out
-    assert "would take the finalizer off PersistentVolume a\n" in out and "nothing was changed: say --yes" in out
-
-
 def test_ours_goes_others_stay_and_again_there_is_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
     cluster = cluster_with()
     assert ran(cluster) == 0
@@ -237,3 +228,12 @@ def test_where_that_cannot_be_asked_it_refuses(resource: Resource, capsys: pytes
     assert ran(cluster_with(), before=before) == 1
     assert "could not be asked: not yours" in capsys.readouterr().err
     assert ran(cluster_with(), before=before, force=True) == 0
+
+
+def test_without_a_word_nothing_is_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = cluster_with()
+    before = cluster.store.all_of(VOLUMES)
+    assert ran(cluster, acts=False) == 0
+    assert [*cluster.store.all_of(VOLUMES)] == [*before]
+    out = capsys.readouterr().out
+    assert "would take the finalizer off PersistentVolume a\n" in out and "nothing was changed: say --yes" in out

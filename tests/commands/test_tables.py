@@ -44,10 +44,6 @@ def test_what_fits_stays_as_it_is_also_without_a_terminal(terminal: pytest.Monke
     assert table(ROWS, heads=HEADS) == aligned(ROWS, heads=HEADS)
 
 
-def test_an_indented_table_has_less_room(terminal: pytest.MonkeyPatch) -> None:
-    assert max(map(len, table(ROWS, heads=HEADS, indent=4))) <= 46
-
-
 @pytest.mark.parametrize("width", [1, 2, 3, 40])
 def test_no_terminal_is_too_narrow_and_no_cell_too_blank(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reason of blanks is somebody's annotation."""
@@ -55,10 +51,6 @@ def test_no_terminal_is_too_narrow_and_no_cell_too_blank(width: int, monkeypatch
     assert table([], heads=HEADS, indent=4) == []
     for blank in ("  ", "\t \n"):
         assert "".join(table([("word", blank), ("x" * 50, "")], indent=4)).replace(" ", "").startswith("word")
-
-
-def test_nothing_in_a_table_is_nothing(terminal: pytest.MonkeyPatch) -> None:
-    assert table([], heads=HEADS) == []
 
 
 def test_the_width_is_that_of_the_terminal_that_reads() -> None:
@@ -83,11 +75,6 @@ def test_an_assessment_fits_the_terminal_and_loses_no_word(terminal: pytest.Monk
     lines = fitted.splitlines()
     below = next(number for number, line in enumerate(lines) if line == "    shop/db-0 has it")
     assert lines[below + 1].startswith("shop/data-0 ")
-
-
-def test_an_assessment_stays_as_it_is_where_no_terminal_reads(terminal: pytest.MonkeyPatch) -> None:
-    terminal.setattr(tables, "terminal_width", lambda: 0)
-    assert render(everything(), layout=Fitted()) == render(everything())
 
 
 CELL = st.lists(st.text("abcß-", min_size=1, max_size=9), max_size=12).map(" ".join)

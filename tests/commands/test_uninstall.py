@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,18 +45,6 @@ def test_g7_nothing_of_ours_is_left_and_all_that_others_wrote_is() -> None:
         assert after["spec"]["taints"] == [EVACUATE]
         assert [condition["type"] for condition in after["status"]["conditions"]] == ["Ready"]
         assert [step async for step in steps(bench.you, DRIVER)] == []
-
-    play(story, args=ARGS, nodes=("n0",))
-
-
-def test_another_drivers_is_left_alone() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 10)
-        assert [step async for step in steps(bench.you, "other.example")] == []
-        assert [step async for step in steps(bench.you, DRIVER)] != []
-        assert (await bench.you.list_page(NODES)).items
 
     play(story, args=ARGS, nodes=("n0",))
 
@@ -152,16 +139,6 @@ def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[st
     taken, annotations = unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 9 else None)
     assert not taken and annotations == {SUMMARY: "{}", "mine": "1"}
     assert "run it again" in capsys.readouterr().err
-
-
-def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    cluster, user = {"server": "http://127.0.0.1:9"}, {"token": "-"}
-    context = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
-    kubeconfig.write_text(json.dumps({**context, "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}]}))
-    assert run(["--driver", DRIVER, f"--kubeconfig={kubeconfig}"], {}) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "127.0.0.1:9" in line and "check --kubeconfig" in line
 
 
 def test_without_the_kind_of_reports_there_are_none_and_nothing_is_told(
@@ -348,3 +325,15 @@ def test_volumes_whose_deletion_waits_for_our_finalizer_are_told(
     assert run_virtual(_uninstall(line, DRIVER)) == 0
     said = capsys.readouterr().out
     assert "1 PersistentVolumes are being deleted" in said and ": waits." in said and "release-finalizers with --terminating" in said
+
+
+def test_another_drivers_is_left_alone() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 10)
+        assert [step async for step in steps(bench.you, "other.example")] == []
+        assert [step async for step in steps(bench.you, DRIVER)] != []
+        assert (await bench.you.list_page(NODES)).items
+
+    play(story, args=ARGS, nodes=("n0",))

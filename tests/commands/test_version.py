@@ -2,10 +2,6 @@
 
 import json
 import platform
-import subprocess
-import sys
-import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +9,6 @@ import sidecar
 from sidecar.commands import version
 from sidecar.config.errors import UsageError
 from sidecar.csi.version import CSI_VERSION
-
-ROOT = Path(__file__).resolve().parents[2]
 
 USAGE = "usage: csi-node-sidecar version [-o json]"
 
@@ -49,31 +43,8 @@ def test_the_commit_is_the_one_that_the_image_says(capsys: pytest.CaptureFixture
     assert json.loads(said(capsys, "-o", "json", **environ))["gitCommit"] == commit
 
 
-def test_the_dockerfile_hands_the_commit_to_the_program() -> None:
-    text = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
-    assert f"\nARG REVISION=\nENV {version.REVISION}=${{REVISION}}\n" in text
-
-
 @pytest.mark.parametrize("words", [("-o", "xml"), ("it",), ("--kubeconfig=k",), ("--nonsense",)])
 def test_what_it_does_not_take_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(UsageError) as refused:
         version.run(words, {})
     assert USAGE in refused.value.messages
-
-
-def test_help_is_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys, "--help") == f"{USAGE}\n"
-
-
-def test_to_say_it_neither_messages_nor_clients_are_loaded() -> None:
-    script = "import sys; from sidecar.cli import main; main(['version', '-o', 'json']); print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert {"grpc", "google.protobuf", "csi_proto", "kubernetes", "asyncio"}.isdisjoint(done.stderr.split())
-
-
-def test_the_version_stands_in_one_place() -> None:
-    """Packaging reads it there, and so do hack/image and hack/release, whose tests say so."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert settings["project"]["dynamic"] == ["version"] and "version" not in settings["project"]
-    assert settings["tool"]["hatch"]["version"] == {"path": "sidecar/__init__.py"}
-    assert "\nARG VERSION=\n" in (ROOT / "Dockerfile").read_text()

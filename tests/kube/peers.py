@@ -2,51 +2,22 @@
 
 import asyncio
 import base64
-import gc
 import ssl
-import warnings
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sidecar.http1.answers import Head
 from sidecar.http1.writing import request_bytes
 from sidecar.kube.connections import Connection, Connections, Route, headers_for, target
+from tests.harness.clock import Clock
 
 T = TypeVar("T")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 USER, PASSWORD = "some:one", "s3cret/@?#%"
 LOGIN = "some%3Aone:s3cret%2F%40%3F%23%25"
 TOLD = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-
-
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Not for ever, and nothing may be left behind: no task, no socket, no complaint of the event loop."""
-    complaints: list[dict[str, Any]] = []
-
-    async def watched() -> T:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        async with asyncio.timeout(20):
-            result = await main
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        return result
-
-    with warnings.catch_warnings(record=True) as leaks:
-        warnings.simplefilter("always")
-        result = asyncio.run(watched(), debug=False)
-        gc.collect()
-    assert [str(leak.message) for leak in leaks] == []
-    assert complaints == []
-    return result
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 # --- the other side -----------------------------------------------------------------------------------------------------
@@ -200,8 +171,8 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 @asynccontextmanager
-async def pool(most: int = 4, *, seconds: float = 5.0, clock: Callable[[], float] | None = None) -> AsyncGenerator[Connections, None]:
-    connections = Connections(most, connect_seconds=seconds, clock=clock or Clock())
+async def pool(most: int = 4, *, seconds: float = 60.0, clock: Callable[[], float] | None = None) -> AsyncGenerator[Connections, None]:
+    connections = Connections(most, connect_seconds=seconds, clock=clock or Clock(1000.0))
     try:
         yield connections
     finally:
@@ -228,19 +199,15 @@ async def ask(
 
 
 async def gets_ok(connections: Connections, route: Route, path: str = "/") -> None:
-    async with asyncio.timeout(3):
-        head, body = await ask(connections, route, path)
+    head, body = await ask(connections, route, path)
     assert (head.status, body) == (200, b"ok")
 
 
 async def all_slots_are_free(connections: Connections, route: Route, most: int = 4) -> None:
-    async with asyncio.timeout(3):
-        borrowed = [await connections.acquire(route) for _ in range(most)]
+    borrowed = [await connections.acquire(route) for _ in range(most)]
     for connection in borrowed:
         connections.release(connection)
 
-
-# asyncio before 3.13 stumbles over a failure of TLS within TLS.
 
 BARE = ssl.create_default_context()
 

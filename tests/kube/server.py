@@ -17,16 +17,6 @@ T = TypeVar("T")
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Real time, but not for ever."""
-
-    async def limited() -> T:
-        async with asyncio.timeout(20):
-            return await main
-
-    return asyncio.run(limited())
-
-
 @dataclass(frozen=True)
 class Seen:
     method: str
@@ -60,7 +50,7 @@ class ScriptedServer:
         await self._runner.cleanup()
 
     async def client(self, **options: Any) -> KubeClient:
-        return await open_client(**{"master": self.url, "qps": -1.0, "request_timeout": 2.0} | options)
+        return await open_client(**{"master": self.url, "qps": -1.0, "request_timeout": 60.0} | options)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in request.headers.items()}

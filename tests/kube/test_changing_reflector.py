@@ -173,22 +173,6 @@ def test_what_goes_from_one_selector_to_another_is_held_in_the_end(name: str, to
     play(story, AB, NONE)
 
 
-@pytest.mark.parametrize("held", [AB, NONE])
-def test_a_watch_that_is_behind_takes_nothing_from_the_other(held: str):
-    async def story(scene: Scene) -> None:
-        scene.api.hold(held)
-        await scene.edit("in-a", "old")
-        await scene.label("in-a", None, "mid")
-        await scene.label("in-a", "a", "new")
-        await scene.label("plain", "a", "new")
-        await asyncio.sleep(5.0)
-        scene.api.let_go(held)
-        await asyncio.sleep(5.0)
-        assert (scene.note("in-a"), scene.note("plain")) == ("new", "new")
-
-    play(story, AB, NONE)
-
-
 # --- what leaves ------------------------------------------------------------------------------------------------------------
 
 
@@ -252,38 +236,6 @@ def test_a_question_without_an_answer_is_asked_again():
     play(story, A)
 
 
-def test_what_is_shown_again_before_it_is_asked_for():
-    async def story(scene: Scene) -> None:
-        scene.busy.add("in-a")
-        key = next(key for key in scene.store if scene.name_of(key) == "in-a")
-        scene.reflector._ask_soon(key)
-        scene.reflector._strays.clear()
-        await asyncio.sleep(1.0)
-        await scene.label("in-a", "c", "left")
-        await asyncio.sleep(1.0)
-        assert scene.note("in-a") == "left"
-
-    play(story, A)
-
-
-def test_what_is_busy_comes_back_to_its_watch():
-    async def story(scene: Scene) -> None:
-        scene.busy.add("in-a")
-        await scene.label("in-a", "c")
-        await asyncio.sleep(1.0)
-        await scene.label("in-a", "a")
-        await asyncio.sleep(1.0)
-        asked = scene.api.count("get")
-        await asyncio.sleep(100.0)
-        assert scene.api.count("get") == asked
-        scene.busy.clear()
-        await scene.label("in-a", "c")
-        await asyncio.sleep(1.0)
-        assert scene.held == set()
-
-    play(story, A)
-
-
 @pytest.mark.parametrize("busy", [False, True])
 def test_what_has_left_while_the_watch_was_broken(busy: bool):
     async def story(scene: Scene) -> None:
@@ -332,21 +284,6 @@ def test_what_stays_as_it_is_gets_asked_for_ever_less_often_until_it_changes():
     play(story, A)
 
 
-def test_of_many_that_no_watch_shows_one_a_second_is_asked_for_again():
-    async def story(scene: Scene) -> None:
-        for number in range(300):
-            await scene.make(f"made-{number}", "c")
-            await scene.reflector.look("", f"made-{number}")
-        asked = scene.api.count("get")
-        await asyncio.sleep(300.0)
-        assert 250 < scene.api.count("get") - asked <= 301
-        await scene.make("new", "a")
-        await asyncio.sleep(1.0)
-        assert "new" in scene.held
-
-    play(story, A)
-
-
 # --- changes of selectors ------------------------------------------------------------------------------------------------------
 
 
@@ -374,14 +311,6 @@ def test_after_a_change_the_store_is_what_the_new_selectors_select(before: tuple
         assert {record[0] for record in scene.store.values() if record[2] == "edited"} == held
 
     play(story, *before)
-
-
-def test_a_selector_that_stays_is_not_listed_again():
-    async def story(scene: Scene) -> None:
-        scene.reflector.select((B, NONE))
-        await asyncio.sleep(5.0)
-
-    assert Counter(watch[1] for watch in play(story, A, NONE).api.watches) == {A: 1, B: 1, NONE: 1}
 
 
 def test_the_old_watch_goes_on_until_the_new_list_is_complete():
@@ -527,71 +456,6 @@ def test_selectors_that_are_wanted_no_more_before_they_are_listed_cost_nothing_f
         assert scene.held == {"in-a", "in-b", "in-c", "plain"}
 
     assert play(story, A).losses("in-a") == 0
-
-
-def test_what_only_a_watch_has_shown_that_was_wanted_no_more_goes_with_the_next_change():
-    async def story(scene: Scene) -> None:
-        scene.api.unlisted = {ALL}
-        scene.reflector.select((B, ALL))
-        await asyncio.sleep(3.0)
-        assert scene.held == {"in-a", "in-b"}
-        scene.reflector.select((NONE, ALL))
-        await asyncio.sleep(3.0)
-        scene.reflector.select((NONE,))
-        await asyncio.sleep(3.0)
-        assert scene.held == {"plain"}
-
-    assert play(story, A).losses("in-b") == 1
-
-
-def test_what_moves_to_a_selector_that_cannot_be_listed_yet_is_asked_for():
-    """No watch is left that shows it, and one that was wanted no more has shown it."""
-    moved = f"{LABEL} in (a,c)"
-
-    async def story(scene: Scene) -> None:
-        scene.api.unlisted = {ALL, moved}
-        scene.reflector.select((AB, ALL))
-        await asyncio.sleep(3.0)
-        scene.reflector.select((moved,))
-        await asyncio.sleep(3.0)
-        await scene.label("in-a", "c")
-        await asyncio.sleep(3.0)
-        assert "in-a" in scene.held
-        scene.api.unlisted = set()
-        await asyncio.sleep(60.0)
-        assert scene.held == {"in-a", "in-c"}
-
-    assert play(story, A).losses("in-a") == 0
-
-
-def test_a_watch_that_stays_goes_on_showing_what_another_one_has_shown_too():
-    async def story(scene: Scene) -> None:
-        scene.reflector.select((ALL, NONE))
-        await asyncio.sleep(3.0)
-        scene.reflector.select((A, NONE))
-        await asyncio.sleep(3.0)
-        assert scene.held == {"in-a", "plain"}
-        await scene.delete("plain")
-        await asyncio.sleep(1.0)
-        assert scene.held == {"in-a"}
-
-    assert play(story, A, NONE).losses("plain") == 1
-
-
-def test_what_two_watches_show_is_gone_when_neither_does():
-    async def story(scene: Scene) -> None:
-        scene.api.hold(ALL)
-        await scene.label("in-a", "c", "moved")
-        await asyncio.sleep(1.0)
-        assert scene.held >= {"in-a", "in-c"}, "the watch of everything shows it still, as it was"
-        scene.api.let_go(ALL)
-        await asyncio.sleep(1.0)
-        assert scene.note("in-a") == "moved"
-        await scene.delete("in-a")
-        await asyncio.sleep(1.0)
-        assert "in-a" not in scene.held
-
-    assert play(story, A, ALL).losses("in-a") == 1
 
 
 def test_what_is_busy_stays_through_a_change():

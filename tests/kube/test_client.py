@@ -1,12 +1,9 @@
 """Where the server is, who we are, and what happens when either changes while we run."""
 
-import asyncio
 import base64
-import json
 import socket
 import ssl
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,51 +15,27 @@ from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.credentials import Access
 from sidecar.kube.errors import Unauthorized, Unavailable
-from tests.kube.certificates import certificate_for_this_machine
-from tests.kube.server import ScriptedServer, refuses, run, says
+from tests.harness.clock import Clock
+from tests.harness.loops import real, run
+from tests.kube.certificates import KEY, certificate_for_this_machine, kubeconfig, server_side
+from tests.kube.server import ScriptedServer, refuses, says
 
 OK = says({"metadata": {"resourceVersion": "9"}})
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def _kubeconfig(folder: Path, server: str, *, ca: str = "", **user: Any) -> str:
-    cluster = ({"server": server} if server else {}) | ({"certificate-authority-data": ca} if ca else {})
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "k", "cluster": cluster}],
-        "users": [{"name": "u", "user": user}],
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-    }
-    file = folder / "kubeconfig"
-    file.write_text(json.dumps(content))
-    return str(file)
 
 
 def _chain(folder: Path, *, name: str) -> tuple[Path, ssl.SSLContext]:
     """A CA that another one has signed, alone in its file, and a server's certificate that it has signed."""
     folder.mkdir()
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     (folder / "ca.ext").write_text("basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n")
     (folder / "server.ext").write_text(f"subjectAltName={name}\n")
-    made = [["req", "-x509", *key, "-days", "1", "-subj", "/CN=root", "-out", "root.crt", "-keyout", "root.key"]]
+    made = [["req", "-x509", *KEY, "-days", "1", "-subj", "/CN=root", "-out", "root.crt", "-keyout", "root.key"]]
     for subject, signer, kind in (("middle", "root", "ca"), ("server", "middle", "server")):
-        made.append(["req", *key, "-subj", f"/CN={subject}", "-out", f"{subject}.csr", "-keyout", f"{subject}.key"])
+        made.append(["req", *KEY, "-subj", f"/CN={subject}", "-out", f"{subject}.csr", "-keyout", f"{subject}.key"])
         by = ["-CA", f"{signer}.crt", "-CAkey", f"{signer}.key", "-CAcreateserial", "-days", "1", "-extfile", f"{kind}.ext"]
         made.append(["x509", "-req", "-in", f"{subject}.csr", *by, "-out", f"{subject}.crt"])
     for command in made:
         subprocess.run(["openssl", *command], check=True, capture_output=True, cwd=folder)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(folder / "server.crt", folder / "server.key")
-    return folder / "middle.crt", context
+    return folder / "middle.crt", server_side(folder / "server.crt", folder / "server.key")
 
 
 def _pod(folder: Path, ca: Path, *, token: str) -> Path:
@@ -105,7 +78,7 @@ def test_a_kubeconfig_that_is_missing_or_broken_ends_it_with_one_line(text: str 
 
 def test_a_kubeconfig_without_a_server(tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="names no server"):
-        run(open_client(kubeconfig=_kubeconfig(tmp_path, "")))
+        run(open_client(kubeconfig=kubeconfig(tmp_path, "")))
 
 
 NO_CA = "-----BEGIN CERTIFICATE-----\n"
@@ -113,18 +86,10 @@ NO_CA = "-----BEGIN CERTIFICATE-----\n"
 
 @pytest.mark.parametrize("text", ["garbage", NO_CA])
 def test_a_ca_in_the_kubeconfig_that_is_none_is_named(text: str, tmp_path: Path) -> None:
-    kubeconfig = _kubeconfig(tmp_path, "https://127.0.0.1:1", ca=base64.b64encode(text.encode()).decode())
-    with pytest.raises(Fatal, match=f"^kubeconfig {kubeconfig}: its certificate-authority cannot be used: ") as caught:
-        run(open_client(kubeconfig=kubeconfig))
+    config = kubeconfig(tmp_path, "https://127.0.0.1:1", {"certificate-authority-data": base64.b64encode(text.encode()).decode()})
+    with pytest.raises(Fatal, match=f"^kubeconfig {config}: its certificate-authority cannot be used: ") as caught:
+        run(open_client(kubeconfig=config))
     assert "\n" not in str(caught.value)
-
-
-def test_a_client_certificate_that_is_none_is_named(tmp_path: Path) -> None:
-    garbage = base64.b64encode(b"garbage").decode()
-    user = {"client-certificate-data": garbage, "client-key-data": garbage}
-    kubeconfig = _kubeconfig(tmp_path, "https://127.0.0.1:1", **user)
-    with pytest.raises(Fatal, match=f"^kubeconfig {kubeconfig}: its client-certificate or client-key cannot be used: "):
-        run(open_client(kubeconfig=kubeconfig))
 
 
 @pytest.mark.parametrize("text", ["garbage", NO_CA])
@@ -168,24 +133,22 @@ def test_outside_of_a_cluster_the_text_says_what_to_set(tmp_path: Path) -> None:
             run(open_client(service_account=tmp_path, environ=environ))
 
 
-def test_master_alone_and_master_over_kubeconfig(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with ScriptedServer(OK) as server:
-            bare = server.url.removeprefix("http://")
-            for options in (
-                {"master": server.url},
-                {"master": server.url + "/"},
-                {"master": bare},
-                {"master": server.url, "kubeconfig": _kubeconfig(tmp_path, "http://127.0.0.1:1")},
-                {"master": server.url, "kubeconfig": _kubeconfig(tmp_path, "")},
-                {"kubeconfig": _kubeconfig(tmp_path, server.url + "/")},
-                {"kubeconfig": f"{tmp_path / 'missing'}:{_kubeconfig(tmp_path, server.url)}"},
-            ):
-                async with await open_client(**options) as client:
-                    await client.get(VOLUMES, "pv")
-            assert len(server.seen) == 7
-
-    run(main())
+@real
+async def test_master_alone_and_master_overkubeconfig(tmp_path: Path) -> None:
+    async with ScriptedServer(OK) as server:
+        bare = server.url.removeprefix("http://")
+        for options in (
+            {"master": server.url},
+            {"master": server.url + "/"},
+            {"master": bare},
+            {"master": server.url, "kubeconfig": kubeconfig(tmp_path, "http://127.0.0.1:1")},
+            {"master": server.url, "kubeconfig": kubeconfig(tmp_path, "")},
+            {"kubeconfig": kubeconfig(tmp_path, server.url + "/")},
+            {"kubeconfig": f"{tmp_path / 'missing'}:{kubeconfig(tmp_path, server.url)}"},
+        ):
+            async with await open_client(**options) as client:
+                await client.get(VOLUMES, "pv")
+        assert len(server.seen) == 7
 
 
 def test_a_kubeconfig_with_a_colon_in_its_path_is_one_file(tmp_path: Path) -> None:
@@ -195,8 +158,8 @@ def test_a_kubeconfig_with_a_colon_in_its_path_is_one_file(tmp_path: Path) -> No
 
     async def main() -> None:
         async with ScriptedServer(OK) as server:
-            kubeconfig = _kubeconfig(folder, server.url, tokenFile="token")
-            async with await open_client(kubeconfig=kubeconfig) as client:
+            config = kubeconfig(folder, server.url, tokenFile="token")
+            async with await open_client(kubeconfig=config) as client:
                 await client.get(VOLUMES, "pv")
             assert server.seen[0].headers["authorization"] == "Bearer from-its-own-folder"
 
@@ -211,40 +174,36 @@ def test_a_kubeconfig_with_a_colon_in_its_path_is_one_file(tmp_path: Path) -> No
 # --- who --------------------------------------------------------------------------------------------------------------
 
 
-def test_the_token_of_a_kubeconfig_is_on_the_wire_of_every_verb_and_of_watches(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with ScriptedServer(OK) as server:
-            config = _kubeconfig(tmp_path, server.url, token="secret")
-            async with await open_client(kubeconfig=config, user_agent="me/1", qps=-1.0) as client:
-                await client.get(VOLUMES, "pv")
-                await client.replace(VOLUMES, {}, name="pv")
-                with pytest.raises(Unavailable):
-                    async for _ in client.watch(VOLUMES, resource_version="1"):
-                        pass
-        assert [(seen.headers["authorization"], seen.headers["user-agent"]) for seen in server.seen] == [("Bearer secret", "me/1")] * 3
-
-    run(main())
+@real
+async def test_the_token_of_a_kubeconfig_is_on_the_wire_of_every_verb_and_of_watches(tmp_path: Path) -> None:
+    async with ScriptedServer(OK) as server:
+        config = kubeconfig(tmp_path, server.url, token="secret")
+        async with await open_client(kubeconfig=config, user_agent="me/1", qps=-1.0) as client:
+            await client.get(VOLUMES, "pv")
+            await client.replace(VOLUMES, {}, name="pv")
+            with pytest.raises(Unavailable):
+                async for _ in client.watch(VOLUMES, resource_version="1"):
+                    pass
+    assert [(seen.headers["authorization"], seen.headers["user-agent"]) for seen in server.seen] == [("Bearer secret", "me/1")] * 3
 
 
-def test_a_service_account_and_its_rotated_token(tmp_path: Path) -> None:
+@real
+async def test_a_service_account_and_its_rotated_token(tmp_path: Path) -> None:
     certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="first\n")
     clock = Clock()
 
-    async def main() -> None:
-        unauthorized = refuses(401, "Unauthorized", reason="Unauthorized")
-        async with ScriptedServer(OK, unauthorized, OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+    unauthorized = refuses(401, "Unauthorized", reason="Unauthorized")
+    async with ScriptedServer(OK, unauthorized, OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+        await client.get(VOLUMES, "pv")
+        (account / "token").write_text("second")
+        clock.now = 30.0  # within the minute for which a token is kept
+        with pytest.raises(Unauthorized):
             await client.get(VOLUMES, "pv")
-            (account / "token").write_text("second")
-            clock.now = 30.0  # within the minute for which a token is kept
-            with pytest.raises(Unauthorized):
-                await client.get(VOLUMES, "pv")
-            await client.get(VOLUMES, "pv")
-        tokens = [seen.headers["authorization"].split() for seen in server.seen]
-        assert [token for _, token in tokens] == ["first", "first", "second"]
-        assert {scheme.lower() for scheme, _ in tokens} == {"bearer"}
-
-    run(main())
+        await client.get(VOLUMES, "pv")
+    tokens = [seen.headers["authorization"].split() for seen in server.seen]
+    assert [token for _, token in tokens] == ["first", "first", "second"]
+    assert {scheme.lower() for scheme, _ in tokens} == {"bearer"}
 
 
 def test_a_server_that_keeps_refusing_us_does_not_make_us_read_files_each_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -312,66 +271,54 @@ def test_without_a_ca_in_the_pod_those_of_the_system_are_trusted(tmp_path: Path,
     assert "the CAs of the system are trusted instead" in caplog.text
 
 
-def test_an_ipv6_service_address_is_put_in_brackets(tmp_path: Path) -> None:
-    certificate, _ = certificate_for_this_machine(tmp_path / "ca", "one")
-    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
-    access = Access(kubeconfig="", master="", service_account=_pod(tmp_path, certificate, token="t"), environ=environ, clock=Clock())
-    run(access.load())
-    assert access.server == "https://[fd00::1]:6443"
-
-
 @pytest.mark.parametrize("noticed", ["by a refused certificate", "by a changed file"])
-def test_a_rotated_ca(noticed: str, tmp_path: Path) -> None:
+@real
+async def test_a_rotated_ca(noticed: str, tmp_path: Path) -> None:
     old, old_tls = certificate_for_this_machine(tmp_path / "ca", "old")
     new, new_tls = certificate_for_this_machine(tmp_path / "ca", "new")
     account = _pod(tmp_path, old, token="t")
     clock = Clock()
 
-    async def main() -> None:
-        async with ScriptedServer(OK, tls=old_tls) as before:
-            client = await _client_in(before, account, clock=clock)
-            await client.get(VOLUMES, "pv")
-        async with ScriptedServer(OK, tls=new_tls, port=before.port) as after, client:
-            (account / "ca.crt").write_bytes(new.read_bytes())
-            if noticed == "by a changed file":
-                clock.now = 61.0
-            else:
-                clock.now = 30.0
-                with pytest.raises(Unavailable, match="certificate verify failed"):
-                    await client.get(VOLUMES, "pv")
-            await client.get(VOLUMES, "pv")
-            assert len(after.seen) == 1
-
-    run(main())
+    async with ScriptedServer(OK, tls=old_tls) as before:
+        client = await _client_in(before, account, clock=clock)
+        await client.get(VOLUMES, "pv")
+    async with ScriptedServer(OK, tls=new_tls, port=before.port) as after, client:
+        (account / "ca.crt").write_bytes(new.read_bytes())
+        if noticed == "by a changed file":
+            clock.now = 61.0
+        else:
+            clock.now = 30.0
+            with pytest.raises(Unavailable, match="certificate verify failed"):
+                await client.get(VOLUMES, "pv")
+        await client.get(VOLUMES, "pv")
+        assert len(after.seen) == 1
 
 
 @pytest.mark.parametrize("noticed", ["by a look", "by a refused token"])
 @pytest.mark.parametrize("left", [None, b"", b"\n", b"garbage"])
-def test_a_ca_that_is_gone_for_a_while_costs_nothing(left: bytes | None, noticed: str, tmp_path: Path) -> None:
+@real
+async def test_a_ca_that_is_gone_for_a_while_costs_nothing(left: bytes | None, noticed: str, tmp_path: Path) -> None:
     certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
     account = _pod(tmp_path, certificate, token="t")
     clock = Clock()
     answers = [OK, refuses(401, "Unauthorized"), OK] if noticed == "by a refused token" else [OK]
 
-    async def main() -> None:
-        async with ScriptedServer(*answers, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
-            await client.get(VOLUMES, "pv")
-            trusted = client._transport._access.tls
-            (account / "ca.crt").unlink()
-            if left is not None:
-                (account / "ca.crt").write_bytes(left)
-            if noticed == "by a refused token":
-                clock.now = 11.0
-                with pytest.raises(Unauthorized):
-                    await client.get(VOLUMES, "pv")
-            for clock.now in (61.0, 300.0):
-                assert client._transport._access.tls is trusted  # new connections ask for it
+    async with ScriptedServer(*answers, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
+        await client.get(VOLUMES, "pv")
+        trusted = client._transport._access.tls
+        (account / "ca.crt").unlink()
+        if left is not None:
+            (account / "ca.crt").write_bytes(left)
+        if noticed == "by a refused token":
+            clock.now = 11.0
+            with pytest.raises(Unauthorized):
                 await client.get(VOLUMES, "pv")
+        for clock.now in (61.0, 300.0):
+            assert client._transport._access.tls is trusted  # new connections ask for it
+            await client.get(VOLUMES, "pv")
 
-    run(main())
 
-
-def test_a_new_token_beside_the_same_ca_is_no_changedcertificate_for_this_machine(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_token_beside_the_same_ca_is_no_changed_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """As a kubelet does it: all files anew in another folder, and a link that is swapped."""
     caplog.set_level("INFO")
     certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
@@ -401,7 +348,8 @@ def test_a_new_token_beside_the_same_ca_is_no_changedcertificate_for_this_machin
 
 
 @pytest.mark.parametrize("inline", [True, False])
-def test_a_kubeconfig_may_come_to_name_other_certificates(inline: bool, tmp_path: Path) -> None:
+@real
+async def test_a_kubeconfig_may_come_to_name_other_certificates(inline: bool, tmp_path: Path) -> None:
     """As a renewal does."""
     clock = Clock()
 
@@ -410,57 +358,48 @@ def test_a_kubeconfig_may_come_to_name_other_certificates(inline: bool, tmp_path
         files = {"client-certificate": certificate, "client-key": certificate.with_suffix(".key")}
         texts = {f"{key}-data": base64.b64encode(file.read_bytes()).decode() for key, file in files.items()}
         user = texts if inline else {key: str(file) for key, file in files.items()}
-        return _kubeconfig(tmp_path, f"https://{name}.example:6443", **user)
+        return kubeconfig(tmp_path, f"https://{name}.example:6443", **user)
 
-    async def main() -> None:
-        access = Access(kubeconfig=write("old"), master="", service_account=tmp_path, environ={}, clock=clock)
-        await access.load()
-        write("new")
-        clock.now = 100.0
-        await access.doubt(Unauthorized("401", status=401))
-        assert access.server == "https://new.example:6443"
-
-    run(main())
+    access = Access(kubeconfig=write("old"), master="", service_account=tmp_path, environ={}, clock=clock)
+    await access.load()
+    write("new")
+    clock.now = 100.0
+    await access.doubt(Unauthorized("401", status=401))
+    assert access.server == "https://new.example:6443"
 
 
 @pytest.mark.parametrize("by", ["pod", "kubeconfig"])
-def test_a_ca_that_another_one_has_signed_is_trusted_alone(by: str, tmp_path: Path) -> None:
+@real
+async def test_a_ca_that_another_one_has_signed_is_trusted_alone(by: str, tmp_path: Path) -> None:
     """As Go has it."""
     certificate, tls = _chain(tmp_path / "ca", name="IP:127.0.0.1")
 
-    async def main() -> None:
-        async with ScriptedServer(OK, tls=tls) as server:
-            if by == "pod":
-                client = await _client_in(server, _pod(tmp_path, certificate, token="t"))
-            else:
-                ca = base64.b64encode(certificate.read_bytes()).decode()
-                client = await server.client(master="", kubeconfig=_kubeconfig(tmp_path, server.url, ca=ca))
-            async with client:
-                await client.get(VOLUMES, "pv")
-
-    run(main())
+    async with ScriptedServer(OK, tls=tls) as server:
+        if by == "pod":
+            client = await _client_in(server, _pod(tmp_path, certificate, token="t"))
+        else:
+            ca = base64.b64encode(certificate.read_bytes()).decode()
+            client = await server.client(master="", kubeconfig=kubeconfig(tmp_path, server.url, {"certificate-authority-data": ca}))
+        async with client:
+            await client.get(VOLUMES, "pv")
 
 
-def test_the_dot_that_ends_a_complete_name_stands_in_nocertificate_for_this_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@real
+async def test_the_dot_that_ends_a_complete_name_stands_in_no_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate, tls = _chain(tmp_path / "ca", name="DNS:api.example.test")
     account = _pod(tmp_path, certificate, token="t")
     look_up = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: look_up("127.0.0.1", *rest, **named))
 
-    async def main() -> None:
-        async with ScriptedServer(OK, tls=tls) as server:
-            environ = {"KUBERNETES_SERVICE_HOST": "api.example.test.", "KUBERNETES_SERVICE_PORT": str(server.port)}
-            async with await server.client(master="", service_account=account, environ=environ) as client:
-                await client.get(VOLUMES, "pv")
-
-    run(main())
+    async with ScriptedServer(OK, tls=tls) as server:
+        environ = {"KUBERNETES_SERVICE_HOST": "api.example.test.", "KUBERNETES_SERVICE_PORT": str(server.port)}
+        async with await server.client(master="", service_account=account, environ=environ) as client:
+            await client.get(VOLUMES, "pv")
 
 
 def test_a_bare_master_beside_a_kubeconfig_is_never_sent_its_token_in_clear(tmp_path: Path) -> None:
-    kubeconfig = _kubeconfig(tmp_path, "", token="secret")
-    access = Access(kubeconfig=kubeconfig, master="127.0.0.1:6443", service_account=tmp_path, environ={}, clock=Clock())
+    config = kubeconfig(tmp_path, "", token="secret")
+    access = Access(kubeconfig=config, master="127.0.0.1:6443", service_account=tmp_path, environ={}, clock=Clock())
     run(access.load())
     assert access.server == "https://127.0.0.1:6443"
 
@@ -470,7 +409,7 @@ def test_credentials_that_cannot_be_read_afresh_leave_the_old_ones_at_work(tmp_p
 
     async def main() -> None:
         async with ScriptedServer(refuses(401, "Unauthorized"), OK) as server:
-            config = _kubeconfig(tmp_path, server.url, token="secret")
+            config = kubeconfig(tmp_path, server.url, token="secret")
             async with await open_client(kubeconfig=config, qps=-1.0, clock=clock) as client:
                 (tmp_path / "kubeconfig").write_text("{ half")
                 clock.now = 60.0
@@ -486,7 +425,8 @@ def test_credentials_that_cannot_be_read_afresh_leave_the_old_ones_at_work(tmp_p
 # --- how --------------------------------------------------------------------------------------------------------------
 
 
-def test_gzip_is_understood() -> None:
+@real
+async def test_gzip_is_understood() -> None:
     async def zipped(request: Any) -> Any:
         from aiohttp import web
 
@@ -494,57 +434,27 @@ def test_gzip_is_understood() -> None:
         response.enable_compression(web.ContentCoding.gzip)
         return response
 
-    async def main() -> None:
-        async with ScriptedServer(zipped) as server, await server.client() as client:
-            assert len((await client.list_page(CLAIMS)).items) == 1000
-
-    run(main())
+    async with ScriptedServer(zipped) as server, await server.client() as client:
+        assert len((await client.list_page(CLAIMS)).items) == 1000
 
 
-def test_the_limiter_stands_before_every_kind_of_request() -> None:
-    async def main() -> None:
-        waited: list[float] = []
+@real
+async def test_the_limiter_stands_before_every_kind_of_request() -> None:
+    waited: list[float] = []
 
-        async def sleep(seconds: float) -> None:
-            waited.append(round(seconds, 1))
-            clock.now += seconds
+    async def sleep(seconds: float) -> None:
+        waited.append(round(seconds, 1))
+        clock.now += seconds
 
-        clock = Clock()
-        async with ScriptedServer(OK) as server, await server.client(qps=1.0, burst=1, clock=clock, sleep=sleep) as client:
-            await client.get(VOLUMES, "pv")
-            await client.list_page(VOLUMES)
-            with pytest.raises(Unavailable):
-                async for _ in client.watch(VOLUMES, resource_version="1"):
-                    pass
-            await client.list_page(VOLUMES, continue_token="a further page is free")
-            await client.create(VOLUMES, {})
-            await client.server_version()
-            await client.with_limits(qps=1.0, burst=1).get(VOLUMES, "pv")
-        assert waited == [1.0] * 4
-
-    run(main())
-
-
-def test_many_at_once_share_the_pool() -> None:
-    async def main() -> None:
-        async with ScriptedServer(OK) as server, await server.client() as client:
-            await asyncio.gather(*(client.get(VOLUMES, f"pv{number}") for number in range(300)))
-            assert len(server.seen) == 300
-
-    run(main())
-
-
-def test_closing_twice_and_without_a_request_is_fine() -> None:
-    async def main() -> None:
-        client = await open_client(master="http://127.0.0.1:1")
-        await client.aclose()
-        await client.aclose()
-
-    run(main())
-
-
-def test_the_typed_api_is_never_loaded() -> None:
-    """It would cost 25 MiB on every node."""
-    code = "import sys, sidecar.kube.kubeconfig; print([name for name in sys.modules if 'core_v1_api' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    clock = Clock()
+    async with ScriptedServer(OK) as server, await server.client(qps=1.0, burst=1, clock=clock, sleep=sleep) as client:
+        await client.get(VOLUMES, "pv")
+        await client.list_page(VOLUMES)
+        with pytest.raises(Unavailable):
+            async for _ in client.watch(VOLUMES, resource_version="1"):
+                pass
+        await client.list_page(VOLUMES, continue_token="a further page is free")
+        await client.create(VOLUMES, {})
+        await client.server_version()
+        await client.with_limits(qps=1.0, burst=1).get(VOLUMES, "pv")
+    assert waited == [1.0] * 4

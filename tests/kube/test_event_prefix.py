@@ -7,7 +7,8 @@ import pytest
 
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.event_prefix import EventPrefix, read_item_prefix, read_prefix, without_managed_fields
-from tests.kube.server import ScriptedServer, run, streams
+from tests.harness.loops import run
+from tests.kube.server import ScriptedServer, streams
 
 CLAIM = {
     "kind": "PersistentVolumeClaim",

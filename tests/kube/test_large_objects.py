@@ -16,7 +16,8 @@ from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import BadEvent, Gone, Unavailable
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
-from tests.kube.server import ScriptedServer, client_of, run, says, streams
+from tests.harness.loops import real, run
+from tests.kube.server import ScriptedServer, client_of, says, streams
 
 MIB = 2**20
 
@@ -110,15 +111,13 @@ def test_a_list_after_one_with_large_objects_begins_small() -> None:
     assert all(limit <= 4 for _, limit, _ in listing.asked)
 
 
-def test_who_asks_for_few_gets_few_and_teaches_nothing() -> None:
+@real
+async def test_who_asks_for_few_gets_few_and_teaches_nothing() -> None:
     listing = Listing([100] * 600)
 
-    async def main() -> None:
-        async with listing.client() as client:
-            assert len((await client.list_page(CLAIMS, limit=1)).items) == 1
-            assert len((await client.list_page(CLAIMS)).items) == 500
-
-    run(main())
+    async with listing.client() as client:
+        assert len((await client.list_page(CLAIMS, limit=1)).items) == 1
+        assert len((await client.list_page(CLAIMS)).items) == 500
 
 
 def test_a_list_whose_token_grows_old_between_its_pages_is_gone() -> None:
@@ -270,10 +269,8 @@ def test_an_event_that_is_larger_than_any_object_is_told_by_name_and_the_watch_g
     assert [record.fields["key"] for record in told] == ["ns/c11"]  # type: ignore[attr-defined]
 
 
-def test_a_line_without_end_that_names_nothing_ends_the_watch() -> None:
-    async def main() -> None:
-        async with ScriptedServer(streams(b"x" * (11 * MIB) + b"\n", then="silent")) as server, await server.client() as client:
-            with pytest.raises(BadEvent, match="does not say of which object: x"):
-                await anext(client.watch(CLAIMS, resource_version="5"))
-
-    run(main())
+@real
+async def test_a_line_without_end_that_names_nothing_ends_the_watch() -> None:
+    async with ScriptedServer(streams(b"x" * (11 * MIB) + b"\n", then="silent")) as server, await server.client() as client:
+        with pytest.raises(BadEvent, match="does not say of which object: x"):
+            await anext(client.watch(CLAIMS, resource_version="5"))

@@ -7,7 +7,8 @@ import pytest
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.large_objects import LARGE, LargeObjects
 from sidecar.kube.transport import Observer
-from tests.kube.server import ScriptedServer, event, run, says, streams
+from tests.harness.loops import run
+from tests.kube.server import ScriptedServer, event, says, streams
 
 
 def test_each_is_told_once_and_counted_each_time(caplog: pytest.LogCaptureFixture) -> None:

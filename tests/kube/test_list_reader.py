@@ -1,7 +1,6 @@
 """A list means the same however it is cut, and what is no list is never taken for one."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -154,23 +153,10 @@ INNER = tuple(b'{%s,"items":%s' % (META, begin) for begin in (b"[{}", b"[{},", b
 
 
 @pytest.mark.parametrize("begin", [*SEAMS, *INNER])
-def test_spaces_take_little_time_wherever_they_stand_and_have_a_bound(begin: bytes) -> None:
-    """A few packed bytes unfold to very many of them."""
-    reader, longest = ListReader(what="list x", after=""), 0.0
+def test_spaces_have_a_bound_wherever_they_stand(begin: bytes) -> None:
+    """A few packed bytes unfold to very many of them. Were all looked at anew with each piece, this would take hours."""
+    reader = ListReader(what="list x", after="")
     list(reader.feed(begin))
     with pytest.raises(Unavailable, match="more than 10485760 bytes"):
         for _ in range(3 * 2**10):
-            started = time.thread_time()
-            try:
-                list(reader.feed(b" " * 2**12))
-            finally:
-                longest = max(longest, time.thread_time() - started)
-    assert longest < 0.02, "the event loop stands still meanwhile"
-
-
-def test_a_name_without_end_takes_little_time() -> None:
-    reader = ListReader(what="list x", after="")
-    list(reader.feed(b'{"'))
-    started = time.thread_time()
-    list(reader.feed(b"a" * 2**22))
-    assert time.thread_time() - started < 0.2
+            list(reader.feed(b" " * 2**12))

@@ -14,7 +14,8 @@ from sidecar.kube.large_objects import LARGE
 from sidecar.kube.list_reader import ListReader
 from sidecar.kube.list_sieve import ListSieve
 from sidecar.kube.page_sizes import MOST_OBJECTS
-from tests.kube.server import ScriptedServer, run, says
+from tests.harness.loops import run
+from tests.kube.server import ScriptedServer, says
 
 LIST_META = {"resourceVersion": "7", "continue": ""}
 # Texts that try to look like where one object ends and another begins.

@@ -1,7 +1,6 @@
 """A pod's CA and token, in each way in which a file can be there, not be there or not be readable, at the start and later."""
 
 import asyncio
-import json
 import logging
 import os
 import ssl
@@ -13,19 +12,12 @@ import pytest
 from sidecar.errors import Fatal
 from sidecar.kube.credentials import Access
 from sidecar.kube.errors import Unauthorized
-from tests.kube.certificates import certificate_for_this_machine
+from tests.harness.clock import Clock
+from tests.kube.certificates import certificate_for_this_machine, kubeconfig
 
 ENVIRON = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
 LOOK = 61.0
 """Longer than the pause between two looks at the files."""
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture(scope="module")
@@ -223,21 +215,6 @@ def test_a_token_that_cannot_be_read_at_the_start_ends_it(
         pod.start()
 
 
-def test_a_token_that_we_may_not_read_ends_the_start_and_is_not_called_missing(
-    cas: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pod = Pod(tmp_path, cas[0])
-    refuse(monkeypatch, pod.token)
-    with pytest.raises(Fatal, match=f"^{pod.token} cannot be read: Permission denied"):
-        pod.start()
-
-
-@pytest.mark.parametrize("token", [b"", b"\n"])
-def test_an_empty_token_ends_the_start(token: bytes, cas: list[bytes], tmp_path: Path) -> None:
-    with pytest.raises(Fatal, match="token is empty"):
-        Pod(tmp_path, cas[0], token).start()
-
-
 @pytest.mark.parametrize("token", [b"\xff", b"one\ntwo", b"one two", b"a\0b", "\N{LATIN SMALL LETTER DOTLESS I}".encode()])
 def test_what_is_no_token_ends_the_start_and_is_not_shown(token: bytes, cas: list[bytes], tmp_path: Path) -> None:
     with pytest.raises(Fatal, match="token holds something else") as caught:
@@ -287,27 +264,10 @@ def test_a_token_that_is_damaged_later_leaves_the_last_one_and_is_told_once(
 # --- those of a kubeconfig ----------------------------------------------------------------------------------------------
 
 
-def kubeconfig(folder: Path) -> Access:
+def of_kubeconfig(folder: Path) -> Access:
     """Whose CA is in a file."""
-    cluster = {"server": "https://127.0.0.1:6443", "certificate-authority": str(folder / "ca.crt")}
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "k", "cluster": cluster}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-    }
-    (folder / "kubeconfig").write_text(json.dumps(content))
-    return Access(kubeconfig=str(folder / "kubeconfig"), master="", service_account=folder, environ={}, clock=Clock())
-
-
-@pytest.mark.parametrize("make", [make for make, _ in UNREADABLE.values()], ids=UNREADABLE)
-def test_a_ca_of_a_kubeconfig_that_cannot_be_read_ends_the_start(make: Callable[[Path], None], tmp_path: Path) -> None:
-    make(tmp_path / "ca.crt")
-    with pytest.raises(Fatal, match=f"^kubeconfig {tmp_path}/kubeconfig.*{tmp_path}/ca.crt") as caught:
-        asyncio.run(kubeconfig(tmp_path).load())
-    assert "\n" not in str(caught.value)
+    file = kubeconfig(folder, "https://127.0.0.1:6443", {"certificate-authority": str(folder / "ca.crt")}, token="t")
+    return Access(kubeconfig=file, master="", service_account=folder, environ={}, clock=Clock())
 
 
 @unreadable
@@ -315,7 +275,7 @@ def test_a_ca_of_a_kubeconfig_that_cannot_be_read_later_leaves_the_last_one(
     make: Callable[[Path], None], says: str, cas: list[bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "ca.crt").write_bytes(cas[0])
-    access = kubeconfig(tmp_path)
+    access = of_kubeconfig(tmp_path)
     asyncio.run(access.load())
     before, clock = access.tls, access._clock
     assert isinstance(clock, Clock)
@@ -332,7 +292,7 @@ def test_a_kubeconfig_that_cannot_be_looked_at_ends_the_start_with_one_line(tmp_
     long = Access(kubeconfig=str(tmp_path / ("x" * 300)), master="", service_account=tmp_path, environ={}, clock=Clock())
     with pytest.raises(Fatal, match=r"^kubeconfig .* cannot be read: File name too long$"):
         asyncio.run(long.load())
-    access, stat = kubeconfig(tmp_path), Path.stat
+    access, stat = of_kubeconfig(tmp_path), Path.stat
 
     def refused(path: Path, **how: bool) -> os.stat_result:
         if path.name == "kubeconfig":

