@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -57,18 +58,19 @@ def started(scene: Scene, name: str, *more: str) -> subprocess.Popen[str]:
     scene.faults.set(replace(fault, times=_TIMES))
     line = [sys.executable, "-m", "sidecar", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000", *more]
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
-    process = subprocess.Popen(
-        line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=hears_interrupts
-    )
+    process = subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while scene.faults._left[0][1] == _TIMES:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process
 
 
-def hears_interrupts() -> None:
-    """Where these tests are a shell's job in the background, SIGINT is ignored, and children inherit that."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+@pytest.fixture(autouse=True)
+def interrupts_are_heard() -> Iterator[None]:
+    """Where these tests are a shell's job in the background SIGINT is ignored, and children inherit that, but no handler."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupted(process: subprocess.Popen[str], times: int) -> tuple[str, str]:

@@ -36,6 +36,7 @@ class ScriptedServer:
         self.url = ""
         self.port = port
         self._tls = tls
+        self._handling: set[asyncio.Task[Any]] = set()
         self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
 
     async def __aenter__(self) -> "ScriptedServer":
@@ -48,11 +49,17 @@ class ScriptedServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self._runner.cleanup()
+        for task in self._handling:
+            task.cancel()
+        await asyncio.gather(*self._handling, return_exceptions=True)
 
     async def client(self, **options: Any) -> KubeClient:
         return await open_client(**{"master": self.url, "qps": -1.0, "request_timeout": 60.0} | options)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        task = asyncio.current_task()
+        assert task is not None
+        self._handling.add(task)
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen.append(Seen(request.method, request.path, dict(request.query), headers, await request.read(), time.monotonic()))
         answer = self.answers[0] if len(self.answers) == 1 else self.answers.pop(0)
