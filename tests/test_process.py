@@ -42,30 +42,6 @@ def test_a_signal_that_comes_when_all_is_done_is_not_heard() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "ends by itself\n", "")
 
 
-LOADED = """
-import asyncio, gc, sys
-from sidecar.cli import main
-
-def collections():
-    return sum(generation["collections"] for generation in gc.get_stats())
-
-class Looked:
-    def __init__(self, **_):
-        print(collections() - before < 5, gc.isenabled(), gc.get_freeze_count() > 10_000)
-        sys.exit()
-
-asyncio.Runner = Looked
-before = collections()
-main(["--node-deployment"])
-"""
-
-
-def test_nothing_is_searched_for_garbage_while_the_program_is_loaded() -> None:
-    """It was a twentieth of what a start costs. From then on it is, but for what is there already."""
-    done = subprocess.run([sys.executable, "-c", LOADED], env={"NODE_NAME": "n"}, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.stdout, done.stderr) == ("True True True\n", "")
-
-
 @dataclass
 class Discovered(ScriptedKube):
     error: ApiError | None = None

@@ -208,13 +208,10 @@ HELD: dict[str, tuple[Callable[[Scene], Any], str]] = {
 
 
 @pytest.mark.parametrize(("make", "verdict"), HELD.values(), ids=HELD.keys())
-@pytest.mark.parametrize(
-    "info",
-    [NODE_ONLY, ALL_CAPABLE, samples.info(controller=(), topology=False)],
-    ids=["node service alone", "with a controller", "topology said by its controller alone"],
-)
-def test_volumes_that_others_made_decide(tmp_path: Path, info: DriverInfo, make: Callable[[Scene], Any], verdict: str) -> None:
-    async def story() -> None:
+def test_volumes_that_others_made_decide(tmp_path: Path, make: Callable[[Scene], Any], verdict: str) -> None:
+    """Whether the driver serves its node service alone, a controller beside it, or topology by its controller alone."""
+
+    async def story(info: DriverInfo) -> None:
         scene = Scene(tmp_path, info)
         make(scene)
         await scene.run(*JUDGING, "--provisioning=false", seconds=60.0)
@@ -222,7 +219,8 @@ def test_volumes_that_others_made_decide(tmp_path: Path, info: DriverInfo, make:
         assert scene.of(DRAIN_REPORTS)
         assert not scene.driver.asked
 
-    play(story)
+    for info in (NODE_ONLY, ALL_CAPABLE, samples.info(controller=(), topology=False)):
+        play(lambda info=info: story(info))
 
 
 def test_a_change_is_heard(tmp_path: Path) -> None:
@@ -339,24 +337,6 @@ def test_a_volume_is_heard_of_although_its_label_names_another_node(tmp_path: Pa
         await task
 
     play(story)
-
-
-def test_a_cordon_is_told_as_what_it_is_to_those_who_make_no_volumes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    said = {False: ["is marked for a drain", "is not marked for a drain any more"], True: ["takes no volumes", "takes volumes"]}
-
-    async def story(provisions: bool) -> list[str]:
-        scene = Scene(tmp_path)
-        caplog.clear()
-        task = asyncio.create_task(scene.run(*JUDGING, f"--provisioning={provisions}", seconds=300.0))
-        for cordoned in (True, False):
-            await asyncio.sleep(60.0)
-            scene.cluster.patch(NODES, samples.NODE, {"spec": {"unschedulable": cordoned}}, content_type=MERGE_PATCH)
-        await task
-        return [line for record in caplog.records if (line := record.getMessage()).startswith("The node ")]
-
-    for provisions, lines in said.items():
-        assert play(lambda provisions=provisions: story(provisions)) == [f"The node {line}" for line in lines]
 
 
 @pytest.mark.parametrize("topology", [True, False], ids=["topology", "topology said by its controller alone"])

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from hack.sim.clock import run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
 from sidecar.kube.api import CLAIMS
 from sidecar.local.claim_labels import UNLABELLED, heard_claims
@@ -11,6 +10,7 @@ from sidecar.model import names
 from sidecar.watching import Watching
 from tests.harness import samples
 from tests.harness.doors import tools
+from tests.harness.loops import virtual
 from tests.harness.provisioning.bench import Bench
 
 
@@ -26,21 +26,19 @@ class Api(InProcessApi):
         return super().watch(resource, label_selector=label_selector, **more)
 
 
-def test_what_concerns_this_node_is_watched_again_sooner_than_what_has_no_label():
+@virtual
+async def test_what_concerns_this_node_is_watched_again_sooner_than_what_has_no_label():
     """That tells of nothing in health."""
 
-    async def main() -> None:
-        clock = asyncio.get_running_loop().time
-        api = Api(Cluster(clock=clock, rng=lambda: 0.5))
-        selectors = heard_claims(samples.NODE, names.SHARDS[:1])
-        described = Bench().watches(claim_selectors=selectors).watches()
-        watching = Watching(tools(api, clock=clock), nodes=lambda: None)
-        ((_, reflector),) = watching.open(watch for watch in described if watch.resource == CLAIMS)
-        running = asyncio.create_task(reflector.run())
-        await asyncio.sleep(30.0)
-        running.cancel()
-        own, unlabelled = (api.opened[selector] for selector in selectors)
-        assert selectors[1] == UNLABELLED
-        assert own == [0.0, 20.5] and unlabelled == [0.0, 26.0]
-
-    run_virtual(main())
+    clock = asyncio.get_running_loop().time
+    api = Api(Cluster(clock=clock, rng=lambda: 0.5))
+    selectors = heard_claims(samples.NODE, names.SHARDS[:1])
+    described = Bench().watches(claim_selectors=selectors).watches()
+    watching = Watching(tools(api, clock=clock), nodes=lambda: None)
+    ((_, reflector),) = watching.open(watch for watch in described if watch.resource == CLAIMS)
+    running = asyncio.create_task(reflector.run())
+    await asyncio.sleep(30.0)
+    running.cancel()
+    own, unlabelled = (api.opened[selector] for selector in selectors)
+    assert selectors[1] == UNLABELLED
+    assert own == [0.0, 20.5] and unlabelled == [0.0, 26.0]

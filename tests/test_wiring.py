@@ -1,9 +1,6 @@
 """Which objects are kept, and which change wakes which key. What the rooms then do is theirs."""
 
 import asyncio
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,8 +19,6 @@ from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 from tests.harness.sidecar import Json, ListedKube, running, sidecar_on, until
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def affinity(node: str) -> Json:
@@ -122,8 +117,7 @@ def cloning_on(kube: ListedKube, *args: str) -> Sidecar:
     return sidecar_on(kube, *args, driver=ScriptedDriver(CLONING), instruments=tools)
 
 
-@pytest.mark.parametrize("silence", [1.0, 300.0], ids=["at once", "when the claim is looked at ever more seldom"])
-@pytest.mark.parametrize("type_", ["ADDED", "MODIFIED"])
+@pytest.mark.parametrize(("type_", "silence"), [("ADDED", 1.0), ("MODIFIED", 300.0)])
 @pytest.mark.parametrize("placement", ["random", "ranked"])
 def test_a_clone_that_came_before_its_source_s_volume_is_bid_for_when_that_comes(placement: str, type_: str, silence: float) -> None:
     clone = samples.claim_json(meta={"name": "clone", "uid": SILENT}, dataSource={"kind": "PersistentVolumeClaim", "name": "source"})
@@ -288,37 +282,3 @@ def test_states_of_the_doors_as_health() -> None:
     assert health_of_reflector(reflector.Synced()) == OK()
     assert health_of_reflector(reflector.Denied("why")) == Degraded("why")
     assert health_of_reflector(reflector.Off("why")) == Stopped("off: why")
-
-
-_IMPORTS_INSIDE = """
-import ast, sys
-from pathlib import Path
-from sidecar.config.parse import parse
-from sidecar.start import load_rooms
-argv = ["--csi-address=/csi/csi.sock", "--kubeconfig=/k", "--node-deployment"]
-argv += ["--drain-report", "--drain-gate", "--drain-gate-image=guard:none", "--node-delete-policy=Orphan", *sys.argv[1:]]
-load_rooms(parse(argv, {"NODE_NAME": "n1", "NAMESPACE": "csi"}).config)
-loaded = set(sys.modules)
-made = "wiring.py" if "--provisioning=true" in argv else "report_only.py"
-for file in ("start.py", made, "settings.py", "doors.py", "drain/watches.py", "kube/credentials.py", "kube/client.py"):
-    for function in ast.walk(ast.parse(Path("sidecar", file).read_text())):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "load_rooms":
-            for line in ast.walk(function):
-                if isinstance(line, ast.ImportFrom):
-                    for name in (f"{line.module}.{alias.name}" for alias in line.names):
-                        module = name if Path(name.replace(".", "/") + ".py").exists() else line.module
-                        print(module, module in loaded)
-"""
-
-
-@pytest.mark.parametrize("provisioning", ["true", "false"])
-def test_nothing_is_imported_while_the_event_loop_runs(provisioning: str) -> None:
-    """It would stand still for as long."""
-    told = subprocess.run(
-        [sys.executable, "-c", _IMPORTS_INSIDE, f"--provisioning={provisioning}"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    imported = [line.split() for line in told.stdout.splitlines()]
-    assert len(imported) >= 8
-    other = "sidecar.report_only" if provisioning == "true" else "sidecar.wiring"
-    ours = {module for module, loaded in imported if loaded != "True"} - {"sidecar.provisioning.left_alone_io"}
-    assert ours == {other}, "one of the two is made, and the other is not even loaded"

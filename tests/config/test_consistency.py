@@ -71,11 +71,6 @@ def test_what_would_keep_capacity_from_being_published_matters_only_where_it_is(
     assert parsed(argument).warnings == ()
 
 
-def test_a_client_that_nobody_uses_can_be_made():
-    assert parsed("--kube-api-capacity-burst=-3").config.kube_api_capacity_burst == 1
-    assert parsed("--kube-api-capacity-burst=7").config.kube_api_capacity_burst == 7
-
-
 REPORT_ONLY = ("--provisioning=false", "--drain-report")
 
 
@@ -105,11 +100,6 @@ def test_report_only_names_in_one_line_what_has_no_effect_beside_it():
     assert parsed(*REPORT_ONLY, f"--volume-name-prefix={'a' * 217}").warnings == (f"{text}: --volume-name-prefix",)
     used = ("--retry-interval-max=2s", "--timeout=20s", "--immediate-topology=false", "--journal-dir=/j", "--kube-api-qps=9")
     assert parsed(*REPORT_ONLY, *used, "--worker-threads=100").warnings == ()
-
-
-@pytest.mark.parametrize("path", ["metrics", "", "/m?x"])
-def test_where_nothing_is_served_the_path_of_the_metrics_may_be_anything(path):
-    assert parsed(f"--metrics-path={path}").warnings == ()
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/debug", "/debug/queue", "/debug/metrics", "/debug/pprof", "/metrics/"])
@@ -225,12 +215,6 @@ def test_rates_follow_client_go(client):
     assert (getattr(told, f"{field}_qps"), getattr(told, f"{field}_burst")) == (5.0, 10)
     told = parsed(f"--{client}-qps=-1", f"--{client}-burst=-1").config
     assert getattr(told, f"{field}_qps") < 0
-
-
-@pytest.mark.parametrize("client", ["kube-api", "kube-api-capacity"])
-def test_an_infinite_rate_is_none(client):
-    result = parsed(f"--{client}-qps=inf", f"--{client}-burst=-1")
-    assert getattr(result.config, f"{client}-qps".replace("-", "_")) == -1 and result.warnings == ()
 
 
 def test_a_pause_of_nothing_is_the_shortest_one_with_a_warning():

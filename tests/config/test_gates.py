@@ -64,8 +64,3 @@ def test_unknown_gates_and_bad_values_are_all_named():
         'gate VolumeAttributesClass: "on" is not a boolean; write true or false',
         '"QQ" is not a feature gate; known are CrossNamespaceVolumeDataSource, Topology, VolumeAttributesClass',
     ]
-
-
-def test_asking_for_a_gate_that_does_not_exist_is_a_bug():
-    with pytest.raises(KeyError):
-        parsed().config.gate("Topologie")

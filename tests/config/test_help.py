@@ -28,19 +28,3 @@ def test_help_lists_every_flag_and_variable_with_its_default_on_120_columns():
     assert re.search(r"-v, --v Level ", text)
     assert re.search(r"-h, --help ", text)
     assert "(default false)" not in text
-
-
-def test_help_has_its_groups_in_order():
-    groups = [line.removesuffix(":") for line in help_text("x").splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert groups == [
-        "Connection to the driver",
-        "Kubernetes API",
-        "Provisioning",
-        "Node deployment",
-        "Capacity",
-        "Drain decisions",
-        "Observability",
-        "This program",
-        "Environment",
-        "Accepted because external-provisioner takes them; without effect here",
-    ]

@@ -1,7 +1,5 @@
 """Lines are read, or all that is wrong with them is said; each value knows where it came from."""
 
-import dataclasses
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,13 +150,3 @@ def test_the_effective_configuration_has_a_line_for_every_value():
     assert ("strict-topology", "false", "default") in effective
     assert ("NODE_NAME", "node-1", "env NODE_NAME") in effective
     assert [name for name, _, _ in effective] == [row.name for row in TABLE if row.field]
-
-
-def test_a_config_is_a_frozen_value():
-    told = parsed().config
-    assert told == parsed().config
-    assert hash(told) == hash(parsed().config)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        told.timeout = 1.0
-    with pytest.raises(TypeError):
-        told.origins["timeout"] = "flag"

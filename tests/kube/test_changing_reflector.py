@@ -10,35 +10,28 @@ from typing import TypeVar, cast
 
 import pytest
 
-from hack.sim.clock import run_virtual
-from hack.sim.cluster import InProcessApi
-from sidecar.kube.api import MERGE_PATCH, VOLUMES, Change, KubeApi
+from sidecar.kube.api import VOLUMES, Change, KubeApi
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import Gone, Unavailable
 from sidecar.kube.reflector import Reflector
-from sidecar.kube.reflector_state import Degraded, ReflectorState, Synced
+from sidecar.kube.reflector_state import Degraded, Synced
 from sidecar.kube.selected import Selected
 from sidecar.kube.store import Store, by_uid
 from sidecar.model.objects import Json
-from tests.contract.objects import volume
-from tests.harness.held_watches import Api, a_cluster, now
+from tests.harness.held_watches import a_cluster, now
+from tests.harness.labelled_volumes import LABEL, NONE, People, played
 
-LABEL = "example.com/node"
-A, AB, B, NONE, ALL = f"{LABEL} in (a)", f"{LABEL} in (a,b)", f"{LABEL} in (b)", f"!{LABEL}", ""
+A, AB, B, ALL = f"{LABEL} in (a)", f"{LABEL} in (a,b)", f"{LABEL} in (b)", ""
 Record = tuple[str, str, str]
 """Name, version and note."""
 
 
-class Scene:
+class Scene(People):
     """A cluster that people change, and a reflector that keeps what has no note `foreign`, except what is busy."""
 
     def __init__(self, *selectors: str) -> None:
-        self.cluster = a_cluster()
-        self.people = InProcessApi(self.cluster)
-        self.api = Api(self.cluster)
+        super().__init__()
         self.busy: set[str] = set()
-        self.changes: list[tuple[str, bool]] = []
-        self.states: list[ReflectorState] = []
         self.store: Store[Record] = Store()
         api, dice = cast(KubeApi, self.api), random.Random(1).random
         self.reflector = ChangingReflector(
@@ -95,45 +88,12 @@ class Scene:
     def losses(self, name: str) -> int:
         return self.changes.count((name, False))
 
-    async def make(self, name: str, label: str | None) -> None:
-        body = volume(name)
-        body["metadata"]["labels"] = {} if label is None else {LABEL: label}
-        await self.people.create(VOLUMES, body)
-
-    async def label(self, name: str, value: str | None, note: str = "") -> None:
-        meta = {"labels": {LABEL: value}, "annotations": {"n": note}}
-        await self.people.patch(VOLUMES, name, {"metadata": meta}, content_type=MERGE_PATCH)
-
-    async def edit(self, name: str, note: str) -> None:
-        await self.people.patch(VOLUMES, name, {"metadata": {"annotations": {"n": note}}}, content_type=MERGE_PATCH)
-
-    async def delete(self, name: str) -> None:
-        await self.people.delete(VOLUMES, name)
-        await self.people.patch(VOLUMES, name, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
-
 
 S = TypeVar("S", bound=Scene)
 
 
 def play(story: Callable[[S], Awaitable[None]], *selectors: str, scene_of: type[S] = Scene) -> S:  # type: ignore[assignment]
-    scenes = []
-
-    async def main() -> None:
-        scene = scene_of(*selectors)
-        scenes.append(scene)
-        for name, label in (("in-a", "a"), ("in-b", "b"), ("in-c", "c"), ("plain", None)):
-            await scene.make(name, label)
-        running = asyncio.create_task(scene.reflector.run())
-        try:
-            await asyncio.sleep(1.0)
-            await story(scene)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-        assert not +Counter(scene.api.open), "a reflector that ends closes its watches"
-
-    run_virtual(main())
-    return scenes[0]
+    return played(lambda: scene_of(*selectors), story, (("in-a", "a"), ("in-b", "b"), ("in-c", "c"), ("plain", None)))
 
 
 # --- what is heard --------------------------------------------------------------------------------------------------------

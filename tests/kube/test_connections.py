@@ -411,30 +411,6 @@ async def test_a_stream_that_nobody_reads_makes_the_server_wait_and_loses_nothin
         assert b"".join(pieces) == BLOCK * blocks
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-@real
-async def test_ten_megabytes_in_pieces_there_and_back(tls: bool, api: Identity) -> None:
-    much = BLOCK * 160
-
-    async def echoes(peer: Peer) -> None:
-        body = (await peer.asked()).body
-        await peer.says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
-        for at in range(0, len(body), 99_991):
-            await peer.says(body[at : at + 99_991])
-        body = (await peer.asked()).body
-        await peer.says(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        for at in range(0, len(body), 33_331):
-            piece = body[at : at + 33_331]
-            await peer.says(b"%X;x\r\n%s\r\n" % (len(piece), piece))
-        await peer.says(b"0\r\nX: y\r\n\r\n")
-
-    async with Server(echoes, tls=api.server() if tls else None) as server, pool() as connections:
-        route = route_to(server, tls=api.trusted())
-        for whole in (True, False):
-            assert (await ask(connections, route, body=much, whole=whole))[1] == much
-        assert len(server.peers) == 1
-
-
 # --- TLS ----------------------------------------------------------------------------------------------------------------
 
 
@@ -652,9 +628,9 @@ async def test_a_tunnel(login: bool, proxy_tls: bool, api: Identity, gate: Ident
         assert all(asked.headers["Authorization"] == "Bearer mine" for asked in server.asked)
 
 
-@pytest.mark.parametrize("proxy_tls", [False, True], ids=["proxy", "tls-proxy"])
+@pytest.mark.parametrize("through", ["straight", "tls", "proxy", "tls-proxy"])
 @real
-async def test_much_through_a_tunnel(proxy_tls: bool, api: Identity, gate: Identity, gate_is_trusted: None) -> None:
+async def test_much_there_and_back(through: str, api: Identity, gate: Identity, gate_is_trusted: None) -> None:
     much = BLOCK * 60
 
     async def echoes(peer: Peer) -> None:
@@ -663,18 +639,18 @@ async def test_much_through_a_tunnel(proxy_tls: bool, api: Identity, gate: Ident
             await peer.says(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
     async with (
-        Server(echoes, tls=api.server()) as server,
-        Server(leads, tls=gate.server() if proxy_tls else None) as proxy,
+        Server(echoes, tls=None if through == "straight" else api.server()) as server,
+        Server(leads, tls=gate.server() if through == "tls-proxy" else None) as proxy,
         pool() as connections,
     ):
-        route = route_to(server, tls=api.trusted(), proxy=proxy.url)
+        route = route_to(server, tls=api.trusted(), proxy=proxy.url if "proxy" in through else None)
         for whole in (True, False):
             assert (await ask(connections, route, body=much, whole=whole))[1] == much
         async with lent(connections, route) as connection:
             await connection.ask(request_bytes("GET", "/", {}, much), whole=False)
             await asyncio.sleep(0.1)
-        assert len(proxy.peers) == 1
-        await proxy.peers[0].gone.wait()
+        assert len(server.peers) == 1
+        await server.peers[0].gone.wait()
 
 
 @pytest.mark.parametrize("login", [False, True], ids=["anybody", "login"])
@@ -853,25 +829,3 @@ async def test_trouble_with_the_proxy_names_the_proxy(trouble: str, gate: Identi
             with pytest.raises(NoConnection, match=place) as caught:
                 await connections.acquire(Route("https://10.0.0.1:6443", BARE, None, f"{scheme}://{LOGIN}@{place}"))
             _tells_nothing(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("host", "races"),
-    [("127.0.0.1", False), ("10.96.0.1", False), ("::1", False), ("fd00::1", False), ("localhost", True), ("api.example.com", True)],
-)
-def test_only_a_name_may_have_several_addresses_that_race(host: str, races: bool) -> None:
-    """A race that is cancelled in the moment in which it ends leaves a socket open (`asyncio.staggered`)."""
-    said: list[Any] = []
-
-    async def main() -> None:
-        async def create(*_: Any, happy_eyeballs_delay: float | None, **__: Any) -> Any:
-            said.append(happy_eyeballs_delay)
-            raise OSError("nobody is there")
-
-        asyncio.get_running_loop().create_connection = create  # type: ignore[method-assign,assignment]
-        with pytest.raises(OSError, match="nobody is there"):
-            route = Route(f"http://[{host}]:1" if ":" in host else f"http://{host}:1", ssl.create_default_context(), None, None)
-            await Connections(1, connect_seconds=1.0, clock=lambda: 0.0)._open(route)
-
-    asyncio.run(main())
-    assert [delay is not None for delay in said] == [races]

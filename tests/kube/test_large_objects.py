@@ -111,15 +111,6 @@ def test_a_list_after_one_with_large_objects_begins_small() -> None:
     assert all(limit <= 4 for _, limit, _ in listing.asked)
 
 
-@real
-async def test_who_asks_for_few_gets_few_and_teaches_nothing() -> None:
-    listing = Listing([100] * 600)
-
-    async with listing.client() as client:
-        assert len((await client.list_page(CLAIMS, limit=1)).items) == 1
-        assert len((await client.list_page(CLAIMS)).items) == 500
-
-
 def test_a_list_whose_token_grows_old_between_its_pages_is_gone() -> None:
     listing = Listing([MIB] * 20, gone_after=5)
 

@@ -23,7 +23,6 @@ from sidecar.kube.errors import (
     Unavailable,
     VersionTooLarge,
 )
-from sidecar.kube.event_prefix import reads_all
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.reflector_state import Degraded, Denied, Listing, Off, ReflectorState, Synced
 from sidecar.kube.store import Store
@@ -182,15 +181,6 @@ def test_events_become_changes() -> None:
     red, blue, late = Rec("a", "red"), Rec("a", "blue"), Rec("late", "red")
     assert bench.changes == [(None, red), (red, blue), (blue, None), (None, late), (late, None)]
     assert bench.reflector.resource_version == "20"
-
-
-def test_pages_are_taken_in_one_by_one_and_count_as_one_attempt() -> None:
-    api = ScriptedApi()
-    api.lists = [Page([obj("a", 1)], "10", "t1"), Page([obj("b", 2)], "10", "t2"), Page([obj("c", 3)], "10", "")]
-    bench = Bench(api).run(1.0)
-    assert [what for what, *_ in api.asked] == ["list", "page", "page", "watch"]
-    assert (bench.reflector.attempts, bench.reflector.lists) == (2, 1)
-    assert set(bench.held) == set("abc")
 
 
 def test_a_normal_end_after_a_long_life_resumes_at_once_where_it_was() -> None:
@@ -477,13 +467,6 @@ def test_a_watch_that_stays_broken_is_told_after_a_while_and_the_cache_stays() -
     assert bench.held == {"a": "red"} and bench.reflector.has_synced
 
 
-def test_a_single_event_is_good_news_too() -> None:
-    api = ScriptedApi()
-    api.watches = [*[Unavailable("down")] * 8, [bookmark(20), "for ever"]]
-    bench = Bench(api, rng=lambda: 0.0).run(400.0)
-    assert bench.states[-1] == (api.attempts()[-1], Synced())
-
-
 def test_a_server_that_accepts_nothing_within_the_deadline_is_not_believed() -> None:
     api = ScriptedApi()
     api.watches = [[16.0, Unavailable("no headers in time")]]
@@ -577,25 +560,6 @@ def test_the_first_list_waits_after_its_first_page_if_that_is_asked_for() -> Non
     api = ScriptedApi()
     Bench(api, start_spread=10.0).run(20.0)
     assert api.attempts() == [0.0, 0.0]
-
-
-def test_what_is_asked_for_is_passed_on() -> None:
-    seen: list[dict[str, Any]] = []
-
-    class Api(ScriptedApi):
-        async def list_page(self, resource: object, **how: Any) -> Page:  # type: ignore[override]
-            assert callable(how.pop("begin"))
-            seen.append(how)
-            return Page([], "10", "")
-
-        async def watch(self, resource: object, **how: Any) -> AsyncIterator[WatchEvent]:  # type: ignore[override]
-            seen.append(how)
-            await asyncio.Event().wait()
-            yield bookmark(1)
-
-    Bench(Api(), namespace="ns", label_selector="a=b", field_selector="metadata.name=x").run(1.0)
-    scope = {"namespace": "ns", "label_selector": "a=b", "field_selector": "metadata.name=x", "skip": reads_all}
-    assert seen == [scope | {"limit": 500, "continue_token": ""}, scope | {"resource_version": "10"}]
 
 
 def test_thousands_that_are_gone_at_once_leave_time_for_everything_else() -> None:

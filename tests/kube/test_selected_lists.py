@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from hack.sim.clock import run_virtual
 from sidecar.kube.api import Page, Resource
 from sidecar.kube.errors import ApiError, Gone, Unavailable
 from sidecar.kube.reflector_state import Synced
 from tests.harness.held_watches import now
-from tests.harness.labelled_volumes import HELD, MINE, NONE, OTHER, OWN, Scene
+from tests.harness.labelled_volumes import HELD, MINE, NONE, OTHER, OWN, VOLUMES_OF_ALL, Scene, played
 
 Story = Callable[[Scene], Awaitable[None]]
 ALL = ""
@@ -24,14 +23,9 @@ def play(
     """The scene at its end, and when it has listed by which selector, with the version. `between` happens after the first list of each
     kind; `refused`: so the first second list ends."""
     lists: list[tuple[float, str, str]] = []
-    scenes = []
 
-    async def main() -> None:
+    def scene_of() -> Scene:
         scene = Scene(begins_selected=True, nodes=lambda: nodes)
-        scenes.append(scene)
-        for name, label in (("mine", MINE), ("shared", "several"), ("plain", None), ("theirs", OTHER)):
-            await scene.make(name, label, handle="foreign" if name == "theirs" else "handle")
-        await scene.make("stray", OTHER)
         answer = scene.api.list_page
 
         async def list_page(resource: Resource, **more: Any) -> Page:
@@ -46,16 +40,9 @@ def play(
             return page
 
         scene.api.list_page = list_page  # type: ignore[assignment]
-        running = asyncio.create_task(scene.reflector.run())
-        try:
-            await asyncio.sleep(10.0)
-            await story(scene)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+        return scene
 
-    run_virtual(main())
-    return scenes[0], lists
+    return played(scene_of, story, (*VOLUMES_OF_ALL, ("stray", OTHER)), settled=10.0), lists
 
 
 async def end_of_watches(scene: Scene) -> None:

@@ -3,40 +3,21 @@
 import asyncio
 import itertools
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from hack.sim.clock import run_virtual
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Gone, Unavailable
 from sidecar.kube.reflector_state import Degraded, Synced
 from sidecar.model.objects import Json
 from tests.harness.held_watches import a_cluster
-from tests.harness.labelled_volumes import HELD, MINE, NONE, OTHER, OWN, Scene
+from tests.harness.labelled_volumes import HELD, MINE, NONE, OTHER, OWN, Scene, played
 
 
 def play(story: Callable[[Scene], Awaitable[None]], **options: Any) -> Scene:
-    scenes = []
-
-    async def main() -> None:
-        scene = Scene(**options)
-        scenes.append(scene)
-        for name, label in (("mine", MINE), ("shared", "several"), ("plain", None), ("theirs", OTHER)):
-            await scene.make(name, label, handle="foreign" if name == "theirs" else "handle")
-        running = asyncio.create_task(scene.reflector.run())
-        try:
-            await asyncio.sleep(1.0)
-            await story(scene)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-        assert not +Counter(scene.api.open), "a reflector that ends closes its watches"
-
-    run_virtual(main())
-    return scenes[0]
+    return played(lambda: Scene(**options), story)
 
 
 # --- what is heard --------------------------------------------------------------------------------------------------------

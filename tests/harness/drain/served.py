@@ -40,7 +40,7 @@ class Scene:
         async def there() -> Any:
             return what()
 
-        return asyncio.run_coroutine_threadsafe(there(), self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(there(), self.loop).result(120)
 
     def patch(self, name: str, body: Json) -> None:
         self.act(lambda: self.cluster.patch(NODES, name, body, content_type=MERGE_PATCH))
@@ -81,10 +81,10 @@ def served_scene(folder: Path) -> Iterator[Scene]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    found, stop = ready.get(timeout=10)
+    found, stop = ready.get(timeout=120)
     yield found
     found.loop.call_soon_threadsafe(stop.set)
-    thread.join(10)
+    thread.join(120)
 
 
 def fill(cluster: Cluster) -> None:
