@@ -1,4 +1,4 @@
-"""What a shell is told about an unfinished line; bash, if it is there, is asked itself. zsh and fish: `test_completion_shells`."""
+"""What a shell is told about an unfinished line; bash, if it is there, is asked itself."""
 
 import os
 import shutil

@@ -1,10 +1,6 @@
 """`explain node` on what was gathered: one answer for each driver. Against a live cluster it runs in the end-to-end tests."""
 
-import json
-from typing import Any
-
 import pytest
-import yaml
 
 from sidecar.commands.explain import judged as judging
 from sidecar.commands.explain.answer import exit_code
@@ -63,22 +59,6 @@ def test_a_driver_that_nobody_has_heard_of_is_not_said_to_be_ready() -> None:
     (judged,) = judge(look(kube), "local.exampel")
     assert (judged.drain.status, judged.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
     assert "local.exampel" in judged.retire.message and DRIVER in judged.retire.message
-
-
-@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_programs_read_of_a_node_that_is_gone_what_its_report_says(form: str, read: Any) -> None:
-    def lost(driver: str) -> dict[str, Any]:
-        gone = {"since": "2026-01-01T00:00:00Z", "evidence": "None", "claims": [{"namespace": "shop", "name": "data-db-0"}]}
-        return {"spec": {"nodeName": "n1", "driver": driver}, "status": {"nodeUID": "uid-1", "gone": gone}}
-
-    both = judging.judge(look(cluster()), DRIVER, default_policy=None)
-    said = told(both, asked("-o", form), [lost(DRIVER), lost("third.example")])
-    known, unknown = read(said.text)
-    assert known["verdicts"] and known["gone"]["evidence"] == "None"
-    assert (unknown["node"], unknown["driver"], unknown["gone"]["uid"]) == ("n1", "third.example", "uid-1")
-    assert unknown["gone"]["claims"] == [{"namespace": "shop", "name": "data-db-0"}]
-    assert exit_code(told((), asked("-o", form), [lost(DRIVER)]).statuses) == 4, "nobody stands for a verdict"
-    assert read(told((), asked("-o", form), [{"spec": {}, "status": {"gone": {"claims": 5}}}]).text)
 
 
 def test_a_node_without_drivers_says_so_and_is_ready() -> None:

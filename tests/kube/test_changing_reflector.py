@@ -473,26 +473,3 @@ def test_after_a_restore_what_is_held_is_what_the_backup_had(first: str, busy: b
         assert scene.note("in-a") == "after"
 
     play(story, A, NONE, scene_of=Restored)
-
-
-@pytest.mark.parametrize("first", [A, NONE])
-@pytest.mark.parametrize(("was", "becomes"), [(None, "a"), ("a", None)])
-def test_after_a_restore_what_was_in_another_selector_is_held_as_it_was(was: str | None, becomes: str | None, first: str):
-    async def story(scene: Restored) -> None:
-        await scene.make("moves", was)
-        await scene.back_up()
-        await scene.label("moves", becomes, "lost")
-        await scene.label("moves", becomes, "lost again")
-        await scene.put_back(first=first)
-        assert scene.note("moves") == ""
-        await scene.edit("moves", "after")
-        await asyncio.sleep(2.0)
-        assert scene.note("moves") == "after"
-        asked = scene.api.count("get")
-        await asyncio.sleep(300.0)
-        assert scene.api.count("get") == asked, "a watch shows it again"
-        await scene.delete("moves")
-        await asyncio.sleep(2.0)
-        assert "moves" not in scene.held
-
-    play(story, A, NONE, scene_of=Restored)

@@ -520,14 +520,6 @@ async def test_a_refused_client_certificate_is_an_error_of_tls_with_the_first_re
 # --- where --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-@real
-async def test_a_server_on_ipv6(tls: bool, api: Identity) -> None:
-    async with Server(serves, tls=api.server() if tls else None, host="::1") as server, pool() as connections:
-        await gets_ok(connections, route_to(server, tls=api.trusted()))
-        assert server.asked[0].headers["Host"] == f"[::1]:{server.port}"
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
 @real
 async def test_of_the_addresses_of_a_name_one_is_enough(host: str) -> None:

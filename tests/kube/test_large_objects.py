@@ -168,30 +168,6 @@ def test_a_list_from_the_servers_cache_has_no_pages_and_is_held_no_more_for_that
     assert found[-500:] == uids(listing)
 
 
-def test_an_object_that_goes_while_its_page_is_asked_for_again_is_missing_in_the_list() -> None:
-    listing = Listing([MIB] * 20)
-    store: Store[str] = Store()
-    answer = listing._answer
-
-    async def answers(writer: asyncio.StreamWriter, first: int, limit: int, version: str) -> None:
-        if len(listing.asked) == 1:
-            listing.sizes = listing.sizes[:3]
-        await answer(writer, first, limit, version)
-
-    listing._answer = answers  # type: ignore[method-assign]
-
-    async def main() -> None:
-        async with listing.client() as client:
-            reflector = Reflector(client, CLAIMS, project=lambda obj: str(obj["metadata"]["name"]), store=store)
-            task = asyncio.create_task(reflector.run())
-            await reflector.wait_synced()
-            task.cancel()
-
-    run(main())
-    assert listing.asked[0][1] == 500 and len(listing.asked) > 1
-    assert len(store) == 3
-
-
 @pytest.mark.parametrize("cached", [True, False])
 def test_of_what_is_asked_for_now_and_then_only_records_are_held(cached: bool) -> None:
     listing = Listing([100 * 1024] * 500, ignores_limits=True)

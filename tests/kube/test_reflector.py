@@ -360,16 +360,6 @@ def test_a_server_that_is_unwell_is_not_asked_for_lists_as_well(error: ApiError)
     assert [what for what, *_ in api.asked].count("list") == 1
 
 
-def test_refusing_every_version_brings_no_more_requests_than_being_down() -> None:
-    def asked(error: ApiError) -> list[float]:
-        api = ScriptedApi()
-        api.watches = [error]
-        Bench(api, rng=lambda: 0.0).run(600.0)
-        return api.attempts()
-
-    assert len(asked(BadRequest("no", status=400))) <= len(asked(Unavailable("down")))
-
-
 BROKEN: dict[str, Callable[[ScriptedApi], None]] = {
     "list refused": lambda api: api.lists.__setitem__(0, Unavailable("refused")),
     "list 403": lambda api: api.lists.__setitem__(0, Forbidden("no", status=403)),
@@ -419,13 +409,6 @@ def test_the_delay_grows_to_15_to_30_seconds_and_starts_again_after_a_good_time(
     Bench(api, rng=lambda: 0.0).run(200.0)
     times = api.attempts()
     assert [later - earlier for earlier, later in itertools.pairwise(times)] == [1, 2, 4, 8, 15, 15, 15, 0, 21]
-
-
-def test_429_is_waited_out() -> None:
-    api = ScriptedApi()
-    api.lists = [TooManyRequests("slower", retry_after=40.0), Page([], "10", "")]
-    Bench(api, rng=lambda: 0.0).run(60.0)
-    assert api.attempts() == [0.0, 40.0, 40.0]
 
 
 def test_429_for_a_year_is_waited_out_for_a_minute_or_two_and_told_at_once() -> None:

@@ -123,30 +123,6 @@ def test_many_strays_are_asked_for_one_a_second() -> None:
     play(story)
 
 
-def test_what_stays_as_it_is_gets_asked_for_ever_less_often_until_it_changes() -> None:
-    """Where somebody had given all volumes of a node another label, it asked once a second for ever."""
-
-    async def story(scene: Scene) -> None:
-        await scene.label("mine", OTHER)
-        await asyncio.sleep(6 * 3600.0)
-        asked = scene.api.count("get")
-        await asyncio.sleep(6 * 3600.0)
-        assert 36 <= scene.api.count("get") - asked <= 60, "every eight minutes"
-        await scene.label("plain", OTHER)
-        await asyncio.sleep(1.0)
-        await scene.delete("plain")
-        await asyncio.sleep(40.0)
-        assert "plain" not in scene.held, "another one waits no longer for that"
-        await scene.edit("mine", "edited")
-        await asyncio.sleep(600.0)
-        assert scene.reflector.store.get("mine").endswith("edited")  # type: ignore[union-attr]
-        await scene.delete("mine")
-        await asyncio.sleep(600.0)
-        assert "mine" not in scene.held
-
-    play(story)
-
-
 def test_that_there_are_strays_is_told_once_an_hour_with_what_would_mend_it(caplog: pytest.LogCaptureFixture) -> None:
     def told() -> list[dict[str, Any]]:
         return [record.fields for record in caplog.records if "no watch shows them" in record.getMessage()]  # type: ignore[attr-defined]

@@ -67,14 +67,6 @@ def test_the_same_again_is_counted() -> None:
     assert second.body["firstTimestamp"] == "2026-01-01T00:00:00Z"
 
 
-def test_a_new_version_of_the_object_is_the_same_object() -> None:
-    story = Story()
-    story.told("it happened")
-    later = ObjectRef("v1", "PersistentVolumeClaim", "ns", "a", "uid-a", "8")
-    posting = story.tell("it happened", ref=later)
-    assert posting is not None and posting.again
-
-
 def test_other_reasons_types_objects_and_messages_are_other_events() -> None:
     story = Story()
     postings = [
