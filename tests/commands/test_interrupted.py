@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -63,14 +62,6 @@ def started(scene: Scene, name: str, *more: str) -> subprocess.Popen[str]:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process
-
-
-@pytest.fixture(autouse=True)
-def interrupts_are_heard() -> Iterator[None]:
-    """Where these tests are a shell's job in the background SIGINT is ignored, and children inherit that, but no handler."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def interrupted(process: subprocess.Popen[str], times: int) -> tuple[str, str]:

@@ -64,6 +64,11 @@ def test_malformed_values_name_their_flag(argument):
     assert f'"{text}" is not' in mistake
 
 
+def test_what_is_no_selector_of_namespaces_is_told():
+    (mistake,) = mistakes("--drain-tenant-policies=team in data")
+    assert mistake.startswith("--drain-tenant-policies: 'team in data' is no requirement of a label selector")
+
+
 def test_all_mistakes_at_once_and_before_any_fault():
     found = mistakes(
         "--tiemout=5s", "--retry-interval-max=1", "--feature-gates=Topologie=true,Topology=si", "--timeout=0s", "-csi-address=/x"

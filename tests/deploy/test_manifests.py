@@ -166,6 +166,7 @@ def test_every_driver_name_is_the_same() -> None:
     assert {item["provisioner"] for item in classes} == {DRIVER}
 
 
+@pytest.mark.real_api
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_is_applied_again_and_again_is_unchanged(folder: Path) -> None:
     """In lists that are taken as a whole, a default that the API server adds is a difference at each `kubectl apply`, for ever."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.deploy.manifests import DEPLOY, Json, rendered, the
+
+pytestmark = pytest.mark.real_api
 
 
 def base() -> tuple[Json, Json]:
