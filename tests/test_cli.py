@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import sidecar
 from sidecar.cli import main
 
 
@@ -25,19 +24,6 @@ def _signals() -> Iterator[None]:
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NODE_NAME", "NAMESPACE", "POD_NAME", "KUBECONFIG"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.mark.parametrize("words", [["version"], ["--version"], ["run", "--version"], ["--node-deployment", "--version"]])
-def test_version(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 0
-    assert capsys.readouterr().out == f"csi-node-sidecar {sidecar.__version__}\n"
-
-
-@pytest.mark.parametrize("words", [["--help"], ["-h"], ["run", "--help"]])
-def test_help_names_flags_and_commands(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 0
-    out = capsys.readouterr().out
-    assert "--node-deployment-base-delay" in out and "explain pvc NAMESPACE/NAME" in out
 
 
 @pytest.mark.parametrize("words", ["--help", "version", "check --help"])
@@ -128,11 +114,6 @@ def test_words_too_many_ahead_of_flags_are_warned_about_and_the_flags_are_read(
     assert main([*stray, "--version"]) == 0
 
 
-def test_an_empty_word_alone_is_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([""]) == 1
-    assert "--node-deployment is missing" in capsys.readouterr().err
-
-
 def test_all_faults_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--node-deployment", "--worker-threads=0", "--enable-capacity", "--timeout=-1s"]) == 1
     err = capsys.readouterr().err
@@ -153,14 +134,9 @@ MISTYPED = [
         ["explain", "node", "n1", "--intent=burn"], '--intent: "burn" is not an intent; use reboot, retire or nothing', id="value"
     ),
     pytest.param(["explain", "pvc", "a/b", "-o"], "-o: a value is missing", id="no value"),
-    pytest.param(["uninstall", "--drivr=d"], "--drivr=d: unknown flag; did you mean --driver?", id="uninstall"),
-    pytest.param(["check", "--driver=d", "other"], "usage: csi-node-sidecar check", id="a word too many for check"),
     pytest.param(["check", "--worker-threads=many"], "--worker-threads: ", id="a flag that is to be checked"),
     pytest.param(["release-finalizers"], "usage: csi-node-sidecar release-finalizers", id="no driver to release"),
-    pytest.param(["release-finalizers", "--driver="], "usage: csi-node-sidecar release-finalizers", id="an empty driver"),
     pytest.param(["label"], "usage: csi-node-sidecar label", id="no driver"),
-    pytest.param(["label", "--driver=d", "other"], "usage: csi-node-sidecar label", id="a word too many for label"),
-    pytest.param(["uninstall", "--driver=d", "other"], "usage: csi-node-sidecar uninstall", id="a word too many"),
 ]
 
 

@@ -323,22 +323,6 @@ def test_a_label_that_is_taken_off_the_node_takes_no_data_with_it(tmp_path: Path
     play(story)
 
 
-def test_a_volume_is_heard_of_although_its_label_names_another_node(tmp_path: Path) -> None:
-    """A backup that is restored brings the label with it, and no provisioner of this node ever corrects it."""
-
-    async def story() -> None:
-        scene = Scene(tmp_path, NODE_ONLY)
-        task = asyncio.create_task(scene.run(*JUDGING, "--provisioning=false", seconds=300.0))
-        await asyncio.sleep(60.0)
-        assert scene.condition(names.RETIRE_READY) == "True"
-        bound(scene, on(samples.NODE), labels={names.VOLUME_NODE: "bar"})
-        await asyncio.sleep(30.0)
-        assert scene.condition(names.RETIRE_READY) == "False"
-        await task
-
-    play(story)
-
-
 @pytest.mark.parametrize("topology", [True, False], ids=["topology", "topology said by its controller alone"])
 def test_only_what_drain_needs_is_kept_and_health_knows_no_journal(tmp_path: Path, topology: bool) -> None:
     async def story() -> None:
@@ -392,15 +376,5 @@ def test_what_is_left_is_told_in_one_line_and_stays(tmp_path: Path, lines: Calla
         assert f"{names.CAPACITY_MANAGER_LABEL}={names.capacity_manager(samples.NODE)}" in told["remedy"]
         await scene.run(*HURRY, *CAPACITY, "--drain-report", seconds=120.0)
         assert scene.versions(CAPACITIES).keys() == {key for key in figures if key.startswith(CAPACITIES.plural)}, "they are found again"
-
-    play(story)
-
-
-def test_where_nothing_is_left_nothing_is_told(tmp_path: Path, lines: Callable[[], list[Any]]) -> None:
-    async def story() -> None:
-        scene = Scene(tmp_path)
-        bound(scene, on(samples.NODE))
-        await scene.run("--drain-report", "--provisioning=false", seconds=120.0)
-        assert not lines()
 
     play(story)

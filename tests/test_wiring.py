@@ -11,7 +11,6 @@ from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, PUBLISH_UNPUBLIS
 from sidecar.doors import Instruments, health_of_link
 from sidecar.engine.health import OK, Degraded, Stopped
 from sidecar.kube import reflector_state as reflector
-from sidecar.kube.api import Change
 from sidecar.model.names import CLONE_FINALIZER
 from sidecar.ownership import user_notice
 from sidecar.watching import health_of_reflector
@@ -140,17 +139,6 @@ def test_a_clone_that_came_before_its_source_s_volume_is_bid_for_when_that_comes
         assert b'"volume.kubernetes.io/selected-node":"foo"' in kube.wrote("replace")[0]
 
     running(lambda: cloning_on(kube, f"--node-deployment-placement={placement}"), then, play=run_virtual, limit=1000.0)
-
-
-def test_claims_to_be_cloned_stand_under_the_name_of_their_source_and_others_nowhere() -> None:
-    claims = sidecar_on(ListedKube()).caches.claims
-    near = samples.claim(meta={"uid": "near"}, dataSource={"kind": "PersistentVolumeClaim", "name": "a"})
-    far = samples.claim(meta={"uid": "far"}, dataSourceRef={"kind": "PersistentVolumeClaim", "name": "a", "namespace": "elsewhere"})
-    restored = samples.claim(meta={"uid": "restored"}, dataSource={"kind": "VolumeSnapshot", "name": "a"})
-    for claim in (near, far, restored, samples.claim()):
-        claims.apply(Change(claim.uid, None, claim))
-    assert claims.by_index("source", "fake-ns/a") == [near]
-    assert claims.by_index("source", "elsewhere/a") == [far]
 
 
 @pytest.mark.parametrize("by_hand", [False, True])

@@ -14,6 +14,7 @@ from hack.lib.control_plane import REPOSITORY
 from sidecar import cli
 from sidecar.commands.completion import FILES, answer, candidates, script
 from sidecar.commands.table import SHELLS, TABLE
+from sidecar.config.errors import UsageError
 
 
 def words(line: str) -> list[str]:
@@ -117,3 +118,9 @@ def test_bash_completes(line: list[str], found: list[str], tmp_path: Path) -> No
     ask = ["bash", "-c", ASK, "ask", "./script", "csi-node-sidecar", *line]
     done = subprocess.run(ask, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.splitlines(), done.stderr) == ([*found, "complete -F _csi_node_sidecar csi-node-sidecar"], "")
+
+
+@pytest.mark.parametrize("line", [[], ["tcsh"], ["bash", "zsh"]], ids=str)
+def test_another_shell_is_refused(line: list[str]) -> None:
+    with pytest.raises(UsageError, match="known are bash, zsh, fish"):
+        script(line)

@@ -103,3 +103,9 @@ def test_what_is_noted_of_machines_is_told_as_it_stands() -> None:
     wide = shown(kube, "-o", "wide").splitlines()
     assert "LIES ON" in wide[0] and "LEAVING" in wide[0] and wide[1].count("n1/uid-n1") == 2
     assert "n1/uid-n1" not in shown(kube)
+
+
+def test_a_cluster_without_such_volumes_says_so() -> None:
+    kube = world()
+    kube.objects["persistentvolumes"] = []
+    assert shown(kube) == "no volume of a driver with topology is on any node that was asked about"

@@ -256,3 +256,12 @@ def test_a_program_is_not_asked(scene: Scene) -> None:
     with pytest.raises(UsageError, match="with -o json nobody is asked: add --yes"):
         scene.run("retire", "n1", "-o=json")
     assert scene.asked == []
+
+
+def test_an_end_of_the_input_is_no(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", ended)
+    assert scene.run("retire", "n1", terminal=False) == 1 and scene.notes("n1") == {}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import threading
 
 import pytest
 
@@ -109,3 +111,33 @@ def test_a_failure_leaves_no_line_behind(clock: Clock) -> None:
         looked(line, clock, seconds=1)
         raise ZeroDivisionError
     assert terminal.screen == [""]
+
+
+def test_another_program_has_the_terminal_for_itself(clock: Clock) -> None:
+    terminal = Terminal()
+    with progress.shown(lambda: Far("x"), name="image", stream=terminal, clock=clock) as line:
+        looked(line, clock, seconds=1)
+        with progress.silent():
+            assert terminal.screen == [""]
+    assert terminal.screen == [""]
+
+
+def test_the_inner_command_is_shown_and_then_the_outer_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the threads that look, as fast as they can."""
+    monkeypatch.setattr(progress, "RENEWED", 0.001)
+    terminal = Terminal()
+    told = {"outer": threading.Event(), "inner": threading.Event()}
+
+    def far(name: str) -> Far:
+        told[name].set()
+        return Far(name)
+
+    with progress.shown(lambda: far("outer"), name="a", stream=terminal):
+        assert told["outer"].wait(10)
+        with progress.shown(lambda: far("inner"), name="b", stream=terminal):
+            assert told["inner"].wait(10)
+            told["outer"].clear()
+            told["inner"].clear()
+            assert told["inner"].wait(10) and not told["outer"].is_set()
+        assert told["outer"].wait(10)
+    assert terminal.screen == [""] and re.search("a: .*outer.*b: .*inner.*a: .*outer", terminal.getvalue(), re.DOTALL)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -337,3 +338,13 @@ def test_another_drivers_is_left_alone() -> None:
         assert (await bench.you.list_page(NODES)).items
 
     play(story, args=ARGS, nodes=("n0",))
+
+
+def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster, user = {"server": "http://127.0.0.1:9"}, {"token": "-"}
+    context = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
+    kubeconfig.write_text(json.dumps({**context, "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}]}))
+    assert run(["--driver", DRIVER, f"--kubeconfig={kubeconfig}"], {}) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "127.0.0.1:9" in line and "check --kubeconfig" in line

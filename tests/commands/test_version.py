@@ -48,3 +48,7 @@ def test_what_it_does_not_take_is_refused(words: tuple[str, ...]) -> None:
     with pytest.raises(UsageError) as refused:
         version.run(words, {})
     assert USAGE in refused.value.messages
+
+
+def test_help_is_its_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(capsys, "--help") == f"{USAGE}\n"

@@ -71,8 +71,9 @@ def test_it_begins_with_what_made_it_due_and_ends_when_nothing_is_left_to_be_don
     bench = Bench()
     bench.look(ending="waits", works=False, queued=2.0)
     bench.now += 10
-    bench.look(CALL, SUCCEEDED)
+    bench.look(("throttled", 0.5), CALL, SUCCEEDED)
     (root,) = bench.roots()
+    assert values(root)["csi_node_sidecar.throttled_seconds"] == 0.5
     assert int(root["endTimeUnixNano"]) - int(root["startTimeUnixNano"]) == 12_000_000_000
     assert int(root["startTimeUnixNano"]) == (1_700_000_000 + 98) * 10**9
     assert values(root)["csi_node_sidecar.looks"] == 2

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import pytest
 
 from sidecar.commands.check.findings import ClaimPolicy, DriverObject, Election, Findings, NotAsked, Server
-from sidecar.commands.check.judging import judge
+from sidecar.commands.check.judging import CHECKS, judge
 from sidecar.commands.check.lines import Level, Line, as_json, as_text, exit_code
 from sidecar.commands.check.object_rules import with_secrets
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
@@ -233,3 +233,10 @@ def test_what_objects_say_cannot_break_a_line() -> None:
     found = replace(WELL, classes=(replace(IMMEDIATE, name="a\n✓ all is well\x1b[2J"),))
     text = as_text(tuple(judge(found)), encoding="utf-8")
     assert "\x1b" not in text and not any(line.startswith("✓ all") for line in text.splitlines())
+
+
+def test_where_nothing_at_all_could_be_asked_each_check_bears_it() -> None:
+    nothing = replace(WELL, **{name: NotAsked("no answer") for name in ASKED})
+    for one in CHECKS:
+        for line in one(nothing):
+            assert line.level is not Level.OK or line.check == "driver"
