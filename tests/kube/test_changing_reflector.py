@@ -473,3 +473,33 @@ def test_after_a_restore_what_is_held_is_what_the_backup_had(first: str, busy: b
         assert scene.note("in-a") == "after"
 
     play(story, A, NONE, scene_of=Restored)
+
+
+@pytest.mark.parametrize("held", [AB, NONE])
+def test_a_watch_that_is_behind_takes_nothing_from_the_other(held: str):
+    async def story(scene: Scene) -> None:
+        scene.api.hold(held)
+        await scene.edit("in-a", "old")
+        await scene.label("in-a", None, "mid")
+        await scene.label("in-a", "a", "new")
+        await scene.label("plain", "a", "new")
+        await asyncio.sleep(5.0)
+        scene.api.let_go(held)
+        await asyncio.sleep(5.0)
+        assert (scene.note("in-a"), scene.note("plain")) == ("new", "new")
+
+    play(story, AB, NONE)
+
+
+def test_what_is_shown_again_before_it_is_asked_for():
+    async def story(scene: Scene) -> None:
+        scene.busy.add("in-a")
+        key = next(key for key in scene.store if scene.name_of(key) == "in-a")
+        scene.reflector._ask_soon(key)
+        scene.reflector._strays.clear()
+        await asyncio.sleep(1.0)
+        await scene.label("in-a", "c", "left")
+        await asyncio.sleep(1.0)
+        assert scene.note("in-a") == "left"
+
+    play(story, A)

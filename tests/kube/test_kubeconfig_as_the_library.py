@@ -171,3 +171,11 @@ def test_keys_that_stand_in_it_are_written_nowhere(folder: Path, tmp_path: Path,
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     pair = {**named(folder, "client-certificate", "one.crt", "data"), **named(folder, "client-key", "one.key", "data")}
     assert ours(written(folder, {"server": SERVERS[0]}, pair))
+
+
+def test_where_memory_is_no_place_for_files_they_are_gone_at_once(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(kubeconfig, "_OPEN_FILES", str(tmp_path / "nowhere"))
+    pair = {**named(folder, "client-certificate", "one.crt", "data"), **named(folder, "client-key", "one.key", "data")}
+    assert ours(written(folder, {"server": SERVERS[0]}, pair))
+    assert not list(tmp_path.iterdir())
