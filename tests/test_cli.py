@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import sidecar
 from sidecar.cli import main
 
 
@@ -144,3 +145,9 @@ MISTYPED = [
 def test_a_command_tells_its_own_flags_from_those_of_run(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["version"], ["--version"], ["run", "--version"], ["--node-deployment", "--version"]])
+def test_version(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    assert capsys.readouterr().out == f"csi-node-sidecar {sidecar.__version__}\n"
