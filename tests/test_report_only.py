@@ -396,3 +396,19 @@ def test_a_cordon_is_told_as_what_it_is_to_those_who_make_no_volumes(tmp_path: P
 
     for provisions, lines in said.items():
         assert play(lambda provisions=provisions: story(provisions)) == [f"The node {line}" for line in lines]
+
+
+def test_a_volume_is_heard_of_although_its_label_names_another_node(tmp_path: Path) -> None:
+    """A backup that is restored brings the label with it, and no provisioner of this node ever corrects it."""
+
+    async def story() -> None:
+        scene = Scene(tmp_path, NODE_ONLY)
+        task = asyncio.create_task(scene.run(*JUDGING, "--provisioning=false", seconds=300.0))
+        await asyncio.sleep(60.0)
+        assert scene.condition(names.RETIRE_READY) == "True"
+        bound(scene, on(samples.NODE), labels={names.VOLUME_NODE: "bar"})
+        await asyncio.sleep(30.0)
+        assert scene.condition(names.RETIRE_READY) == "False"
+        await task
+
+    play(story)
