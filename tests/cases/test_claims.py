@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
-
 from sidecar.csi.outcome import Code
 from sidecar.wiring import Sidecar
 from tests.harness import samples
@@ -41,9 +39,9 @@ def value(program: Sidecar, name: str) -> float:
     return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
 
 
-@pytest.mark.parametrize("key", ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"])
-def test_M1_of_our_claims_and_a_foreign_provisioners_only_ours_are_provisioned(key: str) -> None:
-    foreign = samples.claim_json(annotations={**SELECTED, key: "other"}, meta={"uid": "other", "name": "theirs"})
+def test_M1_of_our_claims_and_a_foreign_provisioners_only_ours_are_provisioned() -> None:
+    theirs = {**SELECTED, "volume.kubernetes.io/storage-provisioner": "other"}
+    foreign = samples.claim_json(annotations=theirs, meta={"uid": "other", "name": "theirs"})
     kube = world_of(foreign, samples.claim_json(annotations=SELECTED))
 
     async def then(program: Sidecar, driver: ScriptedDriver) -> None:
@@ -56,22 +54,19 @@ def test_M1_of_our_claims_and_a_foreign_provisioners_only_ours_are_provisioned(k
     live(kube, ScriptedDriver, then)
 
 
-@pytest.mark.parametrize(
-    ("claim", "class_"),
-    [
-        pytest.param(samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"}), {}, id="M14-another-nodes"),
-        pytest.param(samples.claim_json(), {}, id="M14-late-binding-without-a-node"),
-        pytest.param(samples.claim_json(), {"volumeBindingMode": None}, id="M14-no-binding-mode"),
-        pytest.param(samples.claim_json(volumeName="by-hand", annotations=SELECTED), {}, id="M14-bound"),
-    ],
-)
-def test_M14_what_is_ignored_makes_no_event_and_is_not_looked_at_again(claim: Json, class_: Json) -> None:
-    room = Room().show(claim)
-    room.see(class_=samples.class_(**class_))
-    assert room.claim() is None
-    assert room.told.events == [] and room.kube.asked == [] and room.driver.asked == []
-    assert room.value(PROVISION) == 0
-    assert room.room.claim_attempts.count("testid") == 0
+def test_M14_what_is_ignored_makes_no_event_and_is_not_looked_at_again() -> None:
+    for claim, class_ in [
+        (samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"}), {}),
+        (samples.claim_json(), {}),
+        (samples.claim_json(), {"volumeBindingMode": None}),
+        (samples.claim_json(volumeName="by-hand", annotations=SELECTED), {}),
+    ]:
+        room = Room().show(claim)
+        room.see(class_=samples.class_(**class_))
+        assert room.claim() is None
+        assert room.told.events == [] and room.kube.asked == [] and room.driver.asked == []
+        assert room.value(PROVISION) == 0
+        assert room.room.claim_attempts.count("testid") == 0
 
 
 def test_M25_the_stored_volume_names_its_claim_its_maker_its_class_and_bears_our_finalizer() -> None:
@@ -108,8 +103,8 @@ def test_M29_an_event_during_the_longest_back_off_is_acted_upon_at_once() -> Non
     live(kube, lambda: ScriptedDriver(creates=[rpc(Code.INTERNAL)]), then)
 
 
-@pytest.mark.parametrize("updates", [2, 7])
-def test_M30_updates_that_come_while_a_claim_is_worked_on_are_one_more_look_and_never_a_second_at_the_same_time(updates: int) -> None:
+def test_M30_updates_that_come_while_a_claim_is_worked_on_are_one_more_look_and_never_a_second_at_the_same_time() -> None:
+    updates = 7
     kube = world_of(samples.claim_json(annotations=SELECTED))
 
     async def then(program: Sidecar, driver: SlowDriver) -> None:

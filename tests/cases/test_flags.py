@@ -48,59 +48,44 @@ def test_F3_an_unknown_feature_gate_is_fatal():
     assert '"Nope" is not a feature gate' in str(malformed.value)
 
 
-@pytest.mark.parametrize(
-    ("argv", "missing"),
-    [
-        pytest.param(["--enable-capacity"], "NAMESPACE", id="F4-namespace"),
-        pytest.param(["--enable-capacity", "--capacity-ownerref-level=1"], "POD_NAME", id="F4-pod-name"),
-    ],
-)
-def test_capacity_without_what_it_is_published_under_is_refused(argv, missing):
-    assert missing in refused(*argv, environ=without(missing))
+def test_F4_capacity_without_what_it_is_published_under_is_refused():
+    for argv, missing in [(["--enable-capacity"], "NAMESPACE"), (["--enable-capacity", "--capacity-ownerref-level=1"], "POD_NAME")]:
+        assert missing in refused(*argv, environ=without(missing))
 
 
 def test_F4_objects_without_owner_need_no_pod_name():
     assert started("--enable-capacity", "--capacity-ownerref-level=-1", environ=without("POD_NAME")).capacity_ownerref_level == -1
 
 
-@pytest.mark.parametrize(
-    "address",
-    [pytest.param("/csi/csi.sock", id="F5-path"), pytest.param("unix:///csi/csi.sock", id="F5-unix")],
-)
-def test_both_spellings_are_the_same_socket(address):
-    assert started(f"--csi-address={address}").csi_address == "/csi/csi.sock"
+def test_F5_both_spellings_are_the_same_socket():
+    for address in ["/csi/csi.sock", "unix:///csi/csi.sock"]:
+        assert started(f"--csi-address={address}").csi_address == "/csi/csi.sock"
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        pytest.param("dns:///x", id="F5-dns"),
-        pytest.param("tcp://127.0.0.1:10000", id="F6-tcp"),
-        pytest.param("127.0.0.1:10000", id="F6-host-port"),
-        pytest.param("passthrough:///csi/csi.sock", id="F6-passthrough"),
-        pytest.param("unix-abstract:csi", id="F6-abstract"),
-        pytest.param("unix:/csi/csi.sock", id="F6-unix-without-authority"),
-        pytest.param("unix://csi/csi.sock", id="F6-unix-relative"),
-        pytest.param("UNIX:///csi/csi.sock", id="F6-upper-case"),
-        pytest.param("csi.sock", id="F6-relative"),
-        pytest.param("unix://", id="F6-unix-empty"),
-        pytest.param("", id="F6-empty"),
-    ],
-)
-def test_what_is_no_unix_socket_is_refused(address):
-    fault = refused(f"--csi-address={address}")
-    assert fault.startswith(f"--csi-address={address}: ")
-    assert "unix:///csi/csi.sock" in fault
+def test_F5_what_is_no_unix_socket_is_refused():
+    for address in [
+        "dns:///x",
+        "tcp://127.0.0.1:10000",
+        "127.0.0.1:10000",
+        "passthrough:///csi/csi.sock",
+        "unix-abstract:csi",
+        "unix:/csi/csi.sock",
+        "unix://csi/csi.sock",
+        "UNIX:///csi/csi.sock",
+        "csi.sock",
+        "unix://",
+        "",
+    ]:
+        fault = refused(f"--csi-address={address}")
+        assert fault.startswith(f"--csi-address={address}: ")
+        assert "unix:///csi/csi.sock" in fault
 
 
-@pytest.mark.parametrize("length", [pytest.param(length, id=f"F7{length:+d}") for length in (40, 33, 0, -2)])
-def test_lengths_that_a_uid_cannot_be_cut_to_are_refused(length):
-    assert f"--volume-name-uuid-length={length}" in refused(f"--volume-name-uuid-length={length}")
-
-
-@pytest.mark.parametrize("length", [pytest.param(length, id=f"F7{length:+d}") for length in (-1, 1, 5, 32)])
-def test_lengths_that_a_uid_can_be_cut_to_start(length):
-    assert started(f"--volume-name-uuid-length={length}").volume_name_uuid_length == length
+def test_F7_a_uid_can_be_cut_to_1_to_32_characters_or_not_at_all():
+    for length in (40, 33, 0, -2):
+        assert f"--volume-name-uuid-length={length}" in refused(f"--volume-name-uuid-length={length}")
+    for length in (-1, 1, 5, 32):
+        assert started(f"--volume-name-uuid-length={length}").volume_name_uuid_length == length
 
 
 HOSTPATH = (

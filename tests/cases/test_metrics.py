@@ -50,14 +50,14 @@ def test_E2_buckets_of_csi_calls(metrics):
     assert bounds(metrics, "csi_sidecar_operations_seconds", **CREATE_OK) == expected
 
 
-@pytest.mark.parametrize("source", ["", "VolumeSnapshot", "PersistentVolumeClaim"])
-def test_E3_a_success_counts_and_is_timed(metrics, source):
-    labels = {"class": "fast", "source": source}
-    metrics.provisioned("fast", source, 0.3)
-    assert value(metrics, f"{CLAIM}_total", **labels) == 1
-    assert value(metrics, f"{CLAIM}_duration_seconds_sum", **labels) == 0.3
-    assert bounds(metrics, f"{CLAIM}_duration_seconds", **labels) == GO_DEFAULTS
-    assert not samples(metrics, f"{CLAIM}_failed_total")
+def test_E3_a_success_counts_and_is_timed(metrics):
+    for source in ["", "VolumeSnapshot", "PersistentVolumeClaim"]:
+        labels = {"class": "fast", "source": source}
+        metrics.provisioned("fast", source, 0.3)
+        assert value(metrics, f"{CLAIM}_total", **labels) == 1
+        assert value(metrics, f"{CLAIM}_duration_seconds_sum", **labels) == 0.3
+        assert bounds(metrics, f"{CLAIM}_duration_seconds", **labels) == GO_DEFAULTS
+        assert not samples(metrics, f"{CLAIM}_failed_total")
 
 
 def test_E3_a_failure_counts_as_a_failure_only(metrics):
@@ -78,14 +78,14 @@ def test_E4_deletion_likewise_by_class(metrics):
     assert value(metrics, f"{VOLUME}_total", **{"class": "fast"}) == 1
 
 
-@pytest.mark.parametrize("name", ["claims", "volumes", "csistoragecapacity"])
-def test_E5_workqueue_series_exist_from_the_start(metrics, name):
-    for series in ("depth", "adds_total", "unfinished_work_seconds", "longest_running_processor_seconds", "retries_total"):
-        assert value(metrics, f"workqueue_{series}", name=name) == 0
-    for series in ("queue_duration_seconds", "work_duration_seconds"):
-        assert value(metrics, f"workqueue_{series}_count", name=name) == 0
-        upper = [float(bound) for bound in bounds(metrics, f"workqueue_{series}", name=name)]
-        assert upper == pytest.approx([*(10.0**power for power in range(-8, 2)), float("inf")])
+def test_E5_workqueue_series_exist_from_the_start(metrics):
+    for name in ["claims", "volumes", "csistoragecapacity"]:
+        for series in ("depth", "adds_total", "unfinished_work_seconds", "longest_running_processor_seconds", "retries_total"):
+            assert value(metrics, f"workqueue_{series}", name=name) == 0
+        for series in ("queue_duration_seconds", "work_duration_seconds"):
+            assert value(metrics, f"workqueue_{series}_count", name=name) == 0
+            upper = [float(bound) for bound in bounds(metrics, f"workqueue_{series}", name=name)]
+            assert upper == pytest.approx([*(10.0**power for power in range(-8, 2)), float("inf")])
 
 
 LISTEN = "0A"

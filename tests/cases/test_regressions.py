@@ -1,12 +1,9 @@
 """What once leaked a volume, deleted somebody's, or waited for ever: each was found by a test and mended."""
 
-import pytest
-
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Change
-from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid
-from sidecar.local.volume_location import found_here
+from sidecar.kube.errors import Conflict, Forbidden, Invalid
 from sidecar.model import names
 from sidecar.model.objects import Volume
 from sidecar.provisioning.view import VolumeView
@@ -27,30 +24,30 @@ def begun_and_unknown(answer: CreatedVolume | Code, **room: str) -> Room:
     return made
 
 
-@pytest.mark.parametrize("in_cache", [True, False])
-def test_a_volume_that_was_left_alone_because_another_one_uses_it_is_left_alone_when_its_claim_goes(in_cache: bool) -> None:
-    room = room_for(driver=OpenDriver(creates=[CreatedVolume("shared", 99)]))
-    used = samples.volume_json(
-        meta={"name": "another"},
-        spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "shared"}, "claimRef": {"uid": "o", "namespace": "n", "name": "other"}},
-        status={"phase": "Bound"},
-    )
-    room.add("persistentvolumes", used)
-    if in_cache:
-        room.see(volume=Volume.of(used))
-    room.claim()
-    assert ("which is PersistentVolume another" if in_cache else "left alone") in room.said()
-    room.delete_claim()
-    room.claim()
-    assert room.driver.count("delete") == 0, "it is somebody's data"
+def test_a_volume_that_was_left_alone_because_another_one_uses_it_is_left_alone_when_its_claim_goes() -> None:
+    for in_cache in [True, False]:
+        room = room_for(driver=OpenDriver(creates=[CreatedVolume("shared", 99)]))
+        used = samples.volume_json(
+            meta={"name": "another"},
+            spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "shared"}, "claimRef": {"uid": "o", "namespace": "n", "name": "other"}},
+            status={"phase": "Bound"},
+        )
+        room.add("persistentvolumes", used)
+        if in_cache:
+            room.see(volume=Volume.of(used))
+        room.claim()
+        assert ("which is PersistentVolume another" if in_cache else "left alone") in room.said()
+        room.delete_claim()
+        room.claim()
+        assert room.driver.count("delete") == 0, "it is somebody's data"
 
 
-@pytest.mark.parametrize("answer", [Code.ALREADY_EXISTS, Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE])
-def test_a_refusal_of_a_changed_class_says_nothing_of_what_the_former_one_has_made(answer: Code) -> None:
-    room = begun_and_unknown(answer)
-    room.see(class_=samples.class_(metadata={"name": "fake-class", "uid": "another"}, parameters={"pool": "slow"}))
-    room.claim()
-    assert room.paper.lines
+def test_a_refusal_of_a_changed_class_says_nothing_of_what_the_former_one_has_made() -> None:
+    for answer in [Code.ALREADY_EXISTS, Code.INVALID_ARGUMENT, Code.OUT_OF_RANGE]:
+        room = begun_and_unknown(answer)
+        room.see(class_=samples.class_(metadata={"name": "fake-class", "uid": "another"}, parameters={"pool": "slow"}))
+        room.claim()
+        assert room.paper.lines
 
 
 def test_what_may_have_been_made_for_a_claim_that_is_gone_does_not_wait_for_its_class_to_come_back() -> None:
@@ -73,29 +70,19 @@ def test_a_secret_that_went_with_the_claim_does_not_keep_its_volume() -> None:
     assert not room.paper.lines
 
 
-@pytest.mark.parametrize("answer", [Invalid("denied by a webhook", status=422), Forbidden("not allowed", status=403)])
-def test_what_the_api_server_will_never_store_goes_when_its_claim_has_gone(answer: ApiError) -> None:
-    room = room_for(driver=OpenDriver())
-    room.kube.failures["create"] = [answer] * 100
-    for _ in range(5):
-        room.now = max(room.now, room.claim() or 0.0)
-    assert room.driver.count("delete") == 0, "its claim is there, and may be helped yet"
-    room.delete_claim()
-    for _ in range(2):
-        room.now = max(room.now, room.claim() or 0.0)
-    assert room.driver.count("delete") == 1
-    assert room.table.unsaved() == 0
-    assert not room.paper.lines
-
-
-def test_a_secret_that_goes_with_the_claim_under_a_running_process_does_not_keep_its_volume() -> None:
-    room = begun_and_unknown(CreatedVolume("test-volume-id", 100), **{NAME: "a", NAMESPACE: "fake-ns"})
-    room.delete_claim()
-    room.kube.objects.pop(("secrets", "a"))
-    for _ in range(3):
-        room.now = max(room.now, room.claim() or 0.0)
-    assert room.driver.count("delete") == 1
-    assert not room.paper.lines
+def test_what_the_api_server_will_never_store_goes_when_its_claim_has_gone() -> None:
+    for answer in [Invalid("denied by a webhook", status=422), Forbidden("not allowed", status=403)]:
+        room = room_for(driver=OpenDriver())
+        room.kube.failures["create"] = [answer] * 100
+        for _ in range(5):
+            room.now = max(room.now, room.claim() or 0.0)
+        assert room.driver.count("delete") == 0, "its claim is there, and may be helped yet"
+        room.delete_claim()
+        for _ in range(2):
+            room.now = max(room.now, room.claim() or 0.0)
+        assert room.driver.count("delete") == 1
+        assert room.table.unsaved() == 0
+        assert not room.paper.lines
 
 
 def test_a_claim_that_is_gone_and_whose_name_another_ones_volume_has_is_settled() -> None:
@@ -111,56 +98,21 @@ def test_a_claim_that_is_gone_and_whose_name_another_ones_volume_has_is_settled(
     assert len(room.told.events) == told, "there is nobody to tell"
 
 
-def test_a_volume_with_one_label_more_than_the_driver_reports_is_deleted_where_it_was_made() -> None:
-    beyond = samples.volume_json(
-        spec={
-            "nodeAffinity": {
-                "required": {
-                    "nodeSelectorTerms": [
-                        {
-                            "matchExpressions": [
-                                {"key": samples.KEY, "operator": "In", "values": ["foo"]},
-                                {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]},
-                            ]
-                        }
-                    ]
-                }
-            },
-        },
-        status={"phase": "Released"},
-    )
-    csi = beyond["spec"]["csi"]
-    for made_by, emptied in (("1-2-test-driver-foo", True), ("1-2-test-driver-bar", False), ("", False)):
-        csi["volumeAttributes"] = {names.PROVISIONER_IDENTITY: made_by}
-        assert isinstance(decide_volume(VolumeView(samples.here(), Volume.of(beyond))), Empty) is emptied
-        assert (found_here(samples.here(), beyond) is not None) is emptied
-
-
-@pytest.mark.parametrize(
-    ("key", "operator", "values", "where_made"),
-    [
-        pytest.param(samples.KEY, "NotIn", ["bar"], True, id="it-excludes-another-node"),
-        pytest.param(samples.KEY, "Exists", [], True, id="it-names-no-value"),
-        pytest.param("kubernetes.io/hostname", "In", ["bar"], False, id="data-moved-by-hand"),
-        pytest.param("kubernetes.io/hostname", "In", ["foo"], False, id="no-place-of-the-driver"),
-        pytest.param(samples.KEY, "In", ["bar"], False, id="another-node"),
-    ],
-)
-def test_an_affinity_that_names_no_place_of_this_node_is_no_proof(key: str, operator: str, values: list[str], where_made: bool) -> None:
+def test_an_affinity_that_names_no_place_of_this_node_is_no_proof() -> None:
     """It may hold on every node, and each driver would say that the volume is gone."""
-    terms = [{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]
-    for made_by, expected in (("1-2-test-driver-foo", where_made), ("1-2-test-driver-bar", False)):
-        csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": {names.PROVISIONER_IDENTITY: made_by}}
-        spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}, "csi": csi}
-        volume = samples.volume(spec=spec, status={"phase": "Released"})
-        assert isinstance(decide_volume(VolumeView(samples.here(), volume)), Empty) is expected
-
-
-def test_a_volume_whose_label_beside_the_drivers_names_another_host_is_left_alone() -> None:
-    both = [{"key": samples.KEY, "operator": "In", "values": ["foo"]}, {"key": names.HOSTNAME, "operator": "In", "values": ["bar"]}]
-    csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": {names.PROVISIONER_IDENTITY: "1-2-test-driver-foo"}}
-    spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": both}]}}, "csi": csi}
-    assert isinstance(decide_volume(VolumeView(samples.here(), samples.volume(spec=spec, status={"phase": "Released"}))), Rest)
+    for key, operator, values, where_made in [
+        (samples.KEY, "NotIn", ["bar"], True),
+        (samples.KEY, "Exists", [], True),
+        ("kubernetes.io/hostname", "In", ["bar"], False),
+        ("kubernetes.io/hostname", "In", ["foo"], False),
+        (samples.KEY, "In", ["bar"], False),
+    ]:
+        terms = [{"matchExpressions": [{"key": key, "operator": operator, "values": values}]}]
+        for made_by, expected in (("1-2-test-driver-foo", where_made), ("1-2-test-driver-bar", False)):
+            csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": {names.PROVISIONER_IDENTITY: made_by}}
+            spec = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}, "csi": csi}
+            volume = samples.volume(spec=spec, status={"phase": "Released"})
+            assert isinstance(decide_volume(VolumeView(samples.here(), volume)), Empty) is expected
 
 
 def test_a_driver_that_tells_no_place_for_a_moment_deletes_nobody_elses_volume() -> None:
@@ -170,23 +122,23 @@ def test_a_driver_that_tells_no_place_for_a_moment_deletes_nobody_elses_volume()
     assert isinstance(decide_volume(VolumeView(samples.here(samples.info(segment={})), volume)), Rest)
 
 
-@pytest.mark.parametrize("seen_alive", [True, False])
-def test_a_volume_that_would_be_kept_is_deleted_only_if_its_claim_was_seen_without_it(seen_alive: bool) -> None:
-    first = room_for(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED)]))
-    first.see(class_=samples.class_(reclaimPolicy="Retain"))
-    first.claim()
-    room = Room(driver=OpenDriver(creates=[rpc(Code.INTERNAL), CreatedVolume("test-volume-id", 100)]), paper=first.paper)
-    room.see(class_=samples.class_(reclaimPolicy="Retain"))
-    run(room.room.take_over())
-    if seen_alive:
-        room.show(samples.claim_json(annotations={names.SELECTED_NODE: "foo"}))
-        room.claim()
-        room.delete_claim()
-    for _ in range(4):
-        room.now = max(room.now, room.claim() or 0.0)
-    assert room.driver.count("delete") == seen_alive
-    # What is not deleted stays on record for people.
-    assert [bool(record.suspect) for record in room.paper.lines.values()] == [True] * (not seen_alive)
+def test_a_volume_that_would_be_kept_is_deleted_only_if_its_claim_was_seen_without_it() -> None:
+    for seen_alive in [True, False]:
+        first = room_for(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED)]))
+        first.see(class_=samples.class_(reclaimPolicy="Retain"))
+        first.claim()
+        room = Room(driver=OpenDriver(creates=[rpc(Code.INTERNAL), CreatedVolume("test-volume-id", 100)]), paper=first.paper)
+        room.see(class_=samples.class_(reclaimPolicy="Retain"))
+        run(room.room.take_over())
+        if seen_alive:
+            room.show(samples.claim_json(annotations={names.SELECTED_NODE: "foo"}))
+            room.claim()
+            room.delete_claim()
+        for _ in range(4):
+            room.now = max(room.now, room.claim() or 0.0)
+        assert room.driver.count("delete") == seen_alive
+        # What is not deleted stays on record for people.
+        assert [bool(record.suspect) for record in room.paper.lines.values()] == [True] * (not seen_alive)
 
 
 def test_a_volume_that_says_it_was_provisioned_by_nobody_is_left_alone() -> None:
@@ -194,15 +146,15 @@ def test_a_volume_that_says_it_was_provisioned_by_nobody_is_left_alone() -> None
     assert isinstance(decide_volume(VolumeView(samples.here(), volume)), Rest)
 
 
-@pytest.mark.parametrize("answer", [Forbidden("no patch", status=403), Conflict("changed meanwhile", status=409)])
-def test_a_finalizer_that_cannot_be_put_on_is_no_deletion_that_failed(answer: ApiError) -> None:
-    bound = samples.volume_json(meta={"finalizers": ["kubernetes.io/pv-protection"]}, status={"phase": "Bound"})
-    room = Bench().see(class_=samples.class_(), volume=Volume.of(bound))
-    room.kube.objects["persistentvolumes", "test-testi"] = bound
-    room.kube.failures["patch"] = [answer]
-    assert room.volume() is not None, "it is tried again"
-    assert room.told.events == []
-    assert room.value("controller_persistentvolume_delete_failed_total") in (None, 0.0)
+def test_a_finalizer_that_cannot_be_put_on_is_no_deletion_that_failed() -> None:
+    for answer in [Forbidden("no patch", status=403), Conflict("changed meanwhile", status=409)]:
+        bound = samples.volume_json(meta={"finalizers": ["kubernetes.io/pv-protection"]}, status={"phase": "Bound"})
+        room = Bench().see(class_=samples.class_(), volume=Volume.of(bound))
+        room.kube.objects["persistentvolumes", "test-testi"] = bound
+        room.kube.failures["patch"] = [answer]
+        assert room.volume() is not None, "it is tried again"
+        assert room.told.events == []
+        assert room.value("controller_persistentvolume_delete_failed_total") in (None, 0.0)
 
 
 def test_what_was_begun_does_not_stand_before_the_claim_itself_any_more_when_it_is_settled() -> None:

@@ -6,7 +6,6 @@ the page of metrics, the journal, the objects and requests at the API server, wh
 
 import asyncio
 import base64
-import json
 import logging
 import os
 import traceback
@@ -19,7 +18,6 @@ import pytest
 
 from sidecar.csi.api import MODIFY_VOLUME, CreatedVolume
 from sidecar.csi.outcome import BadAnswer, Code, NotSent
-from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.model.objects import Volume
 from sidecar.observe import logs
 from sidecar.observe.sanitize import to_json
@@ -27,7 +25,7 @@ from sidecar.provisioning.creations.creation_record import to_line
 from sidecar.provisioning.creations.journal import FileJournal
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc
-from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, every_kind, room_for, secret
+from tests.harness.provisioning.room import Json, OpenDriver, Room, every_kind, room_for, secret
 from tests.harness.provisioning.secret_keys import KINDS
 
 CANARY = "canary-7f3a"
@@ -142,23 +140,6 @@ def test_E7_from_creation_over_failure_and_undoing_to_deletion(
     silent(ears)
 
 
-@pytest.mark.parametrize("deletes", [[rpc(Code.INTERNAL)], [RuntimeError("a bug")]])
-def test_E7_when_undoing_fails(deletes: list[Exception | None], listening: Callable[[Room], Ears]) -> None:
-    room = room_with_canaries(driver=OpenDriver(creates=[CreatedVolume("small", 99)], deletes=deletes))
-    ears = listening(room)
-    ears.look(room.claim, 2)
-    silent(ears)
-
-
-@pytest.mark.parametrize("errors", [{"create": [Unavailable("away")] * 2}, {"create": [Forbidden("no")] * 2}])
-def test_E7_while_the_volume_cannot_be_stored(errors: dict[str, list[Exception | None]], listening: Callable[[Room], Ears]) -> None:
-    room = room_with_canaries(kube=KeepingKube(failures=errors))
-    ears = listening(room)
-    ears.look(room.claim, 3)
-    assert len(room.kube.wrote("create")) == 3
-    silent(ears)
-
-
 @pytest.mark.parametrize(
     "answers",
     [
@@ -232,15 +213,3 @@ def test_E7_passwords_that_people_put_into_a_class_are_shown_to_nobody(listening
     asked = room.driver.asked[0][1]
     assert (asked.parameters, asked.mutable_parameters) == ({"adminPassword": CANARY}, {"iops": CANARY})
     assert "adminPassword" in to_json(room.decisions.rows())  # type: ignore[arg-type]
-
-
-def test_E7_the_ears_hear(listening: Callable[[Room], Ears]) -> None:
-    """A driver that tells the secret in its own words is repeated, so that every ear but those for numbers and journals has something."""
-    room = room_with_canaries(driver=OpenDriver(creates=[rpc(Code.INVALID_ARGUMENT, CANARY)]))
-    ears = listening(room)
-    ears.look(room.claim)
-    assert ears.heard() == {"log record", "log line", "event", "decision"}
-    ears.raised.append(ValueError(CANARY))
-    ears.written.append(json.dumps({"secret": CANARY}))
-    room.add("events", {"metadata": {"name": CANARY}}).driver.asked.append(("create", CANARY))
-    assert ears.heard() >= {"exception", "journal", "object", "request to the driver"}

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.model import names
@@ -58,31 +56,27 @@ def selected(made: Bench) -> None:
     made.see(claim=samples.claim(selected="foo", dataSource=SOURCE))
 
 
-@pytest.mark.parametrize("affinity", [None, asks_for(names.HOSTNAME, "foo"), asks_for("rack", "7")], ids=["none", "hostname", "rack"])
-def test_a_node_that_can_reach_the_source_takes_the_clone_after_those_that_have_it(affinity: Json | None) -> None:
-    made = clone(affinity=affinity, creates=[CreatedVolume("clone", 100, has_source=True)])
-    assert 20.0 <= until_it_writes(made) <= 40.0, "a node that has the source bids within the first 20 s"
-    assert b'"volume.kubernetes.io/selected-node":"foo"' in made.kube.wrote("replace")[0]
-    assert [verb for verb, *_ in made.kube.asked] == ["get", "get", "replace"]
-    assert made.told.reasons() == []
-    selected(made)
-    made.claim()
-    assert [name for name, _ in made.driver.asked] == ["capacity", "create"]
-    assert made.driver.asked[1][1].source_volume == "by-hand"
+def test_a_node_that_can_reach_the_source_takes_the_clone_after_those_that_have_it() -> None:
+    for affinity in [None, asks_for(names.HOSTNAME, "foo"), asks_for("rack", "7")]:
+        made = clone(affinity=affinity, creates=[CreatedVolume("clone", 100, has_source=True)])
+        assert 20.0 <= until_it_writes(made) <= 40.0, "a node that has the source bids within the first 20 s"
+        assert b'"volume.kubernetes.io/selected-node":"foo"' in made.kube.wrote("replace")[0]
+        assert [verb for verb, *_ in made.kube.asked] == ["get", "get", "replace"]
+        assert made.told.reasons() == []
+        selected(made)
+        made.claim()
+        assert [name for name, _ in made.driver.asked] == ["capacity", "create"]
+        assert made.driver.asked[1][1].source_volume == "by-hand"
 
 
-@pytest.mark.parametrize(
-    ("affinity", "identity"),
-    [(asks_for(samples.KEY, "bar"), ""), (asks_for(names.HOSTNAME, "bar"), ""), (None, ELSEWHERE)],
-    ids=["its place", "its hostname", "who made it"],
-)
-def test_what_is_on_another_node_is_left_to_it_and_seldom_asked_about(affinity: Json | None, identity: str) -> None:
-    made = clone(affinity=affinity, identity=identity)
-    assert until_it_writes(made, 24 * 3600.0) == float("inf")
-    assert len(made.kube.asked) <= 2 * 6
-    assert made.driver.asked == []
-    assert made.told.reasons() == ["NoNodeTakesClaim"]
-    assert "not on this node (foo)" in made.told.events[0][3]
+def test_what_is_on_another_node_is_left_to_it_and_seldom_asked_about() -> None:
+    for affinity, identity in [(asks_for(samples.KEY, "bar"), ""), (asks_for(names.HOSTNAME, "bar"), ""), (None, ELSEWHERE)]:
+        made = clone(affinity=affinity, identity=identity)
+        assert until_it_writes(made, 24 * 3600.0) == float("inf")
+        assert len(made.kube.asked) <= 2 * 6
+        assert made.driver.asked == []
+        assert made.told.reasons() == ["NoNodeTakesClaim"]
+        assert "not on this node (foo)" in made.told.events[0][3]
 
 
 def test_a_source_that_is_not_bound_yet_is_waited_for() -> None:
@@ -129,14 +123,6 @@ def test_a_late_clone_stays_where_the_scheduler_has_put_it() -> None:
     selected(made)
     made.claim()
     assert made.kube.wrote("replace") == []
-
-
-def test_a_source_that_comes_to_lie_here_ends_the_wait() -> None:
-    made = clone(affinity=asks_for(samples.KEY, "bar"))
-    until_it_writes(made, 300.0)
-    spec = {"claimRef": {"uid": "source-uid", "namespace": "fake-ns", "name": "source"}}
-    made.see(volume=samples.volume(meta={"name": "static"}, spec=spec, status={"phase": "Bound"}))
-    assert until_it_writes(made) <= 20.0
 
 
 def test_a_source_in_the_namespace_of_others_is_not_read_without_their_leave() -> None:

@@ -46,7 +46,6 @@ def ask(api: Path, path: str) -> list[dict[str, Any]]:
     [
         pytest.param({"TZ": "Asia/Kolkata", "LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8"}, id="Turkish"),
         pytest.param({"TZ": "no such zone/ + 99", "LC_ALL": "C", **ASCII_ALONE}, id="C"),
-        pytest.param({"LC_ALL": "POSIX", **ASCII_ALONE}, id="POSIX"),
     ],
 )
 def test_times_are_utc_and_words_arrive_whole(environ: dict[str, str], api: Path, tmp_path: Path) -> None:
