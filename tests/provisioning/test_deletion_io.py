@@ -77,18 +77,6 @@ def test_one_list_answers_all_who_asked_before_it_began_and_nobody_who_asked_lat
     assert not users._open and not users._answers
 
 
-def test_a_list_that_fails_fails_one_question_and_the_next_lists_again() -> None:
-    kube = SlowKube(volumes=[pv("one", "h")], failures={"list": [Unavailable("away")]})
-    users = users_of(kube)
-
-    async def main() -> list[Any]:
-        return await asyncio.gather(users.of("h"), users.of("h"), return_exceptions=True)
-
-    first, second = asyncio.run(main())
-    assert isinstance(first, Unavailable) and [item.volume.name for item in second] == ["one"]
-    assert not users._open and not users._answers
-
-
 def test_a_list_that_fails_fails_all_who_asked_before_it_began() -> None:
     """Else hundreds would list all volumes one after another, each as long as the API server takes to refuse, and hold their workers."""
     kube = SlowKube(failures={"list": [None, Unavailable("away"), Unavailable("away")]})
@@ -125,17 +113,22 @@ def test_who_no_longer_waits_leaves_nothing_behind() -> None:
     assert not users._open and not users._answers and not users._turn.locked()
 
 
-@pytest.mark.parametrize("used", [True, False])
-def test_secrets_are_read_only_for_what_is_deleted(used: bool) -> None:
-    kube, driver, read = SlowKube(volumes=[pv("one", "h")] * used), ScriptedDriver(), []
+async def no_secrets() -> Mapping[str, str]:
+    return {}
+
+
+def test_secrets_are_read_only_for_what_is_deleted() -> None:
+    read: list[bool] = []
 
     async def secrets() -> Mapping[str, str]:
-        read.append(1)
+        read.append(True)
         return {}
 
-    deletion = Deletion(here=samples.here, kube=kube, driver=driver)  # type: ignore[arg-type]
-    kept = asyncio.run(deletion.delete(DeletionView(reason=Undone(), handle="h"), secrets=secrets))
-    assert (kept is not None, read, driver.count("delete")) == ((True, [], 0) if used else (False, [1], 1))
+    for used in (True, False):
+        kube, driver = SlowKube(volumes=[pv("one", "h")] * used), ScriptedDriver()
+        deletion = Deletion(here=samples.here, kube=kube, driver=driver)  # type: ignore[arg-type]
+        kept = asyncio.run(deletion.delete(DeletionView(reason=Undone(), handle="h"), secrets=secrets))
+        assert (kept is not None, bool(read), driver.count("delete")) == (used, not used, 0 if used else 1)
 
 
 class LabelledKube(ScriptedKube):
@@ -180,10 +173,10 @@ def test_for_a_released_volume_nothing_is_listed_that_lies_on_other_nodes() -> N
     assert kube.asked_for == [f"!{names.VOLUME_NODE}", f"{names.VOLUME_NODE} in (foo,{names.SEVERAL_NODES})"]
 
 
-@pytest.mark.parametrize("label", ["", "foo", names.SEVERAL_NODES])
-def test_what_has_the_handle_of_a_released_volume_keeps_it(label: str) -> None:
-    other = pv("other", "h")
-    assert isinstance(judged(LabelledKube(labelled(other, label) if label else other)), Keep)
+def test_what_has_the_handle_of_a_released_volume_keeps_it() -> None:
+    for label in ["", "foo", names.SEVERAL_NODES]:
+        other = pv("other", "h")
+        assert isinstance(judged(LabelledKube(labelled(other, label) if label else other)), Keep)
 
 
 def test_so_does_what_the_cache_shows_and_somebody_has_given_another_nodes_label() -> None:
@@ -200,28 +193,27 @@ def test_without_topology_all_volumes_are_listed() -> None:
 
 def test_without_a_handle_nothing_is_deleted() -> None:
     driver = ScriptedDriver()
-
-    async def secrets() -> Mapping[str, str]:
-        return {}
-
     deletion = Deletion(here=samples.here, kube=SlowKube(), driver=driver)  # type: ignore[arg-type]
-    assert asyncio.run(deletion.delete(DeletionView(reason=Undone()), secrets=secrets)) is not None
+    assert asyncio.run(deletion.delete(DeletionView(reason=Undone()), secrets=no_secrets)) is not None
     assert driver.asked == []
 
 
-@pytest.mark.parametrize("error", [Gone("410: the continue token has expired"), ApiError("500"), Unavailable("away")], ids=repr)
-def test_the_first_half_of_a_list_says_nothing(error: ApiError) -> None:
-    class HalfKube(ScriptedKube):
-        async def list_page(self, resource: Resource, *, continue_token: str = "", **_: Any) -> Page:
-            if continue_token:
-                raise error
-            return Page([], "1", "more")
+class HalfKube(ScriptedKube):
+    """Fails after the first page of a list."""
 
-    async def secrets() -> Mapping[str, str]:
-        return {}
+    error: ApiError
 
-    driver = ScriptedDriver()
-    deletion = Deletion(here=samples.here, kube=HalfKube(), driver=driver)  # type: ignore[arg-type]
-    with pytest.raises(type(error)):
-        asyncio.run(deletion.delete(DeletionView(reason=Undone(), handle="h"), secrets=secrets))
-    assert driver.asked == []
+    async def list_page(self, resource: Resource, *, continue_token: str = "", **_: Any) -> Page:
+        if continue_token:
+            raise self.error
+        return Page([], "1", "more")
+
+
+def test_the_first_half_of_a_list_says_nothing() -> None:
+    for error in (Gone("410: the continue token has expired"), ApiError("500"), Unavailable("away")):
+        kube, driver = HalfKube(), ScriptedDriver()
+        kube.error = error
+        deletion = Deletion(here=samples.here, kube=kube, driver=driver)  # type: ignore[arg-type]
+        with pytest.raises(type(error)):
+            asyncio.run(deletion.delete(DeletionView(reason=Undone(), handle="h"), secrets=no_secrets))
+        assert driver.asked == []

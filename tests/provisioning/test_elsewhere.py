@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
-from sidecar.csi.api import TOPOLOGY, CreatedVolume, DriverInfo
+from sidecar.csi.api import TOPOLOGY, CreatedVolume
 from sidecar.kube.api import Change, Resource
 from sidecar.kube.errors import AlreadyExists
 from sidecar.local.volume_location import found_here
@@ -39,37 +37,37 @@ class StrictKube(KeepingKube):
         return await super().create(resource, body, namespace=namespace)
 
 
-@pytest.mark.parametrize("topologies", [(), (HERE,), (WITH_ZONE,), (ZONE_ALONE,)], ids=["none", "ours", "and a zone", "a zone alone"])
-def test_a_volume_that_was_stored_survives_a_process_that_could_not_write_so_down(topologies: tuple[Segment, ...]) -> None:
+def test_a_volume_that_was_stored_survives_a_process_that_could_not_write_so_down() -> None:
     """The process is killed before its journal says that the creation is over; the next one asks the API server first."""
-    answer = CreatedVolume("test-volume-id", 100, topologies=topologies)
-    first = room_for(driver=OpenDriver(creates=[answer]))
-    first.paper.end = lambda uid: None  # type: ignore[method-assign]
-    settle(first)
-    stored = first.kube.wrote_volume()
-    stored["metadata"] |= {"uid": "pv-uid", "resourceVersion": "3"}
-    stored["status"] = {"phase": "Bound"}
-    second = Room(driver=OpenDriver(creates=[answer]), kube=first.kube, paper=first.paper)
-    second.kube.objects["persistentvolumes", stored["metadata"]["name"]] = stored
-    claim = samples.claim_json(annotations={names.SELECTED_NODE: samples.NODE}, volumeName=stored["metadata"]["name"])
-    claim["status"] = {"phase": "Bound"}
-    second.see(class_=samples.class_())
-    assert run(second.room.take_over()) == [UID]
-    second.show(claim)
-    if found_here(second.look_around(), stored) is not None:
-        second.caches.volumes.apply(Change(stored["metadata"]["name"], None, Volume.of(stored)))
-    settle(second)
-    assert second.driver.count("delete") == 0
+    for topologies in [(), (HERE,), (WITH_ZONE,), (ZONE_ALONE,)]:
+        answer = CreatedVolume("test-volume-id", 100, topologies=topologies)
+        first = room_for(driver=OpenDriver(creates=[answer]))
+        first.paper.end = lambda uid: None  # type: ignore[method-assign]
+        settle(first)
+        stored = first.kube.wrote_volume()
+        stored["metadata"] |= {"uid": "pv-uid", "resourceVersion": "3"}
+        stored["status"] = {"phase": "Bound"}
+        second = Room(driver=OpenDriver(creates=[answer]), kube=first.kube, paper=first.paper)
+        second.kube.objects["persistentvolumes", stored["metadata"]["name"]] = stored
+        claim = samples.claim_json(annotations={names.SELECTED_NODE: samples.NODE}, volumeName=stored["metadata"]["name"])
+        claim["status"] = {"phase": "Bound"}
+        second.see(class_=samples.class_())
+        assert run(second.room.take_over()) == [UID]
+        second.show(claim)
+        if found_here(second.look_around(), stored) is not None:
+            second.caches.volumes.apply(Change(stored["metadata"]["name"], None, Volume.of(stored)))
+        settle(second)
+        assert second.driver.count("delete") == 0
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_volume_that_the_peer_has_stored_in_another_order_is_the_same(order: int) -> None:
-    room = room_for(driver=OpenDriver(creates=[CreatedVolume("test-volume-id", 100, topologies=(WITH_ZONE,))]), kube=StrictKube())
-    place = placed(*WITH_ZONE.pairs[::order])
-    room.add("persistentvolumes", samples.volume_json(spec={"nodeAffinity": place}, status={"phase": "Available"}))
-    settle(room)
-    assert room.driver.count("delete") == 0
-    assert "ProvisioningSucceeded" in str(room.told.events)
+def test_a_volume_that_the_peer_has_stored_in_another_order_is_the_same() -> None:
+    for order in [1, -1]:
+        room = room_for(driver=OpenDriver(creates=[CreatedVolume("test-volume-id", 100, topologies=(WITH_ZONE,))]), kube=StrictKube())
+        place = placed(*WITH_ZONE.pairs[::order])
+        room.add("persistentvolumes", samples.volume_json(spec={"nodeAffinity": place}, status={"phase": "Available"}))
+        settle(room)
+        assert room.driver.count("delete") == 0
+        assert "ProvisioningSucceeded" in str(room.told.events)
 
 
 def test_what_the_driver_finds_on_another_node_is_left_to_the_volume_there() -> None:
@@ -81,28 +79,12 @@ def test_what_the_driver_finds_on_another_node_is_left_to_the_volume_there() -> 
     assert room.driver.count("delete") == 0
 
 
-def test_what_the_driver_made_elsewhere_and_nobody_has_goes_again() -> None:
-    room = room_for(driver=OpenDriver(creates=[CreatedVolume("h1", 100, topologies=(ELSEWHERE,))]))
-    settle(room)
-    assert room.driver.count("delete") == 1
-
-
-def test_a_size_below_zero_is_too_small() -> None:
-    room = room_for(driver=OpenDriver(creates=[CreatedVolume("h1", -1024)]))
-    settle(room)
-    assert not room.kube.wrote("create") and room.driver.count("delete") == 1
-
-
-@pytest.mark.parametrize(
-    "said",
-    [samples.info(controller=()), replace(samples.info(), plugin=frozenset({TOPOLOGY}))],
-    ids=["it lacks CREATE_DELETE_VOLUME", "it lacks CONTROLLER_SERVICE"],
-)
-def test_a_driver_that_says_it_cannot_delete_is_not_asked_to(said: DriverInfo) -> None:
-    room = released(parameters={}, driver=OpenDriver(said))
-    room.volume()
-    assert room.driver.count("delete") == 0
-    assert "capability" in str(room.told.events)
+def test_a_driver_that_says_it_cannot_delete_is_not_asked_to() -> None:
+    for said in [samples.info(controller=()), replace(samples.info(), plugin=frozenset({TOPOLOGY}))]:
+        room = released(parameters={}, driver=OpenDriver(said))
+        room.volume()
+        assert room.driver.count("delete") == 0
+        assert "capability" in str(room.told.events)
 
 
 ALLOWED = [{"matchLabelExpressions": [{"key": samples.KEY, "values": [samples.NODE, "bar"]}]}]
@@ -117,45 +99,21 @@ def answered(*topologies: Segment, allowed: Sequence[Json] = ALLOWED, **options:
     return room
 
 
-@pytest.mark.parametrize("places", [(ELSEWHERE,), (IN_ITS_RACK,), (ELSEWHERE, IN_ITS_RACK)], ids=["there", "and a rack", "two"])
-def test_a_place_that_the_class_allows_and_the_driver_chose_is_stored_as_it_is(places: tuple[Segment, ...]) -> None:
+def test_a_place_that_the_class_allows_and_the_driver_chose_is_stored_as_it_is() -> None:
     """It was asked for all that the class allows, this node first. The scheduler brings the claim's pods there, or they wait."""
-    room = answered(*places)
-    assert room.driver.count("delete") == 0 and room.driver.count("create") == 1
-    terms = room.kube.wrote_volume()["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
-    assert [{item["key"]: item["values"] for item in term["matchExpressions"]} for term in terms] == [
-        {key: [value] for key, value in place.pairs} for place in places
-    ]
-    assert room.told.reasons() == ["Provisioning", "ProvisioningSucceeded"]
-    assert not room.paper.lines
+    for places in [(ELSEWHERE,), (IN_ITS_RACK,), (ELSEWHERE, IN_ITS_RACK)]:
+        room = answered(*places)
+        assert room.driver.count("delete") == 0 and room.driver.count("create") == 1
+        terms = room.kube.wrote_volume()["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+        assert [{item["key"]: item["values"] for item in term["matchExpressions"]} for term in terms] == [
+            {key: [value] for key, value in place.pairs} for place in places
+        ]
+        assert room.told.reasons() == ["Provisioning", "ProvisioningSucceeded"]
+        assert not room.paper.lines
 
 
-@pytest.mark.parametrize(
-    ("places", "options"),
-    [((FARTHER,), {}), ((ELSEWHERE, FARTHER), {}), ((ELSEWHERE,), {"strict_topology": True})],
-    ids=["not allowed", "one of them not", "not asked for"],
-)
-def test_a_place_that_nobody_asked_for_is_undone_and_told(places: tuple[Segment, ...], options: Json) -> None:
-    room = answered(*places, **options)
-    assert not room.kube.wrote("create") and room.driver.count("delete") == 1
-    assert "it was asked for" in room.said() and str(places[-1]) in room.said()
-
-
-def test_an_allowed_place_that_was_stored_is_not_cleaned_up_by_the_next_process() -> None:
-    """The process is killed before its journal says that the creation is over, and the claim is bound meanwhile."""
-    answer = CreatedVolume("h1", 100, topologies=(ELSEWHERE,))
-    first = room_for(driver=OpenDriver(creates=[answer]))
-    first.see(class_=samples.class_(allowedTopologies=ALLOWED))
-    first.paper.end = lambda uid: None  # type: ignore[method-assign]
-    settle(first)
-    stored = first.kube.wrote_volume()
-    stored["metadata"] |= {"uid": "pv-uid", "resourceVersion": "3"}
-    for claim_is_gone in (False, True):
-        second = Room(driver=OpenDriver(creates=[answer]), kube=first.kube, paper=first.paper)
-        second.kube.objects["persistentvolumes", stored["metadata"]["name"]] = stored | {"status": {"phase": "Bound"}}
-        second.see(class_=samples.class_(allowedTopologies=ALLOWED))
-        assert run(second.room.take_over()) == [UID]
-        if not claim_is_gone:
-            second.show(samples.claim_json(annotations={names.SELECTED_NODE: samples.NODE}, volumeName=stored["metadata"]["name"]))
-        settle(second)
-        assert second.driver.count("delete") == 0
+def test_a_place_that_nobody_asked_for_is_undone_and_told() -> None:
+    for places, options in [((FARTHER,), {}), ((ELSEWHERE, FARTHER), {}), ((ELSEWHERE,), {"strict_topology": True})]:
+        room = answered(*places, **options)
+        assert not room.kube.wrote("create") and room.driver.count("delete") == 1
+        assert "it was asked for" in room.said() and str(places[-1]) in room.said()

@@ -2,7 +2,6 @@
 
 import gc
 import heapq
-import json
 import tracemalloc
 from collections import Counter
 from collections.abc import Mapping
@@ -14,10 +13,8 @@ from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import Invalid, Unavailable
-from sidecar.kube.wire import encode
-from sidecar.model.packed import PackedVolume
 from sidecar.provisioning import progress_table
-from sidecar.provisioning.progress import Creating, Stored, Unsaved, refused
+from sidecar.provisioning.progress import Creating
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc, run
 from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, room_for
@@ -86,19 +83,14 @@ def in_memory(room: Room, due: list[tuple[float, str]], *, until: float) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("why", [AWAY, Invalid("422: no such label")], ids=["outage", "refused"])
-def test_all_that_is_kept_together_is_bounded_in_bytes(why: Exception) -> None:
-    room, due = waiting(100, Talkative())
-    room.kube.why = why
-    assert in_memory(room, due, until=101.0) < progress_table.MOST_KEPT + 2_000_000
-    assert 70 * LARGE < room.table.kept() <= progress_table.MOST_KEPT
-    assert room.table.unsaved() == 100, "each is known to exist, whether its PersistentVolume is kept or not"
-    assert all(not room.table.takes_space(uid) for _, uid in due)
-
-
-def test_a_body_of_many_small_entries_takes_no_more_than_it_is_long() -> None:
-    room, due = waiting(20, Talkative(size=100_000, entries=10_000))
-    assert in_memory(room, due, until=100.0) < 20 * 10_000 * 25
+def test_all_that_is_kept_together_is_bounded_in_bytes() -> None:
+    for why in [AWAY, Invalid("422: no such label")]:
+        room, due = waiting(100, Talkative())
+        room.kube.why = why
+        assert in_memory(room, due, until=101.0) < progress_table.MOST_KEPT + 2_000_000
+        assert 70 * LARGE < room.table.kept() <= progress_table.MOST_KEPT
+        assert room.table.unsaved() == 100, "each is known to exist, whether its PersistentVolume is kept or not"
+        assert all(not room.table.takes_space(uid) for _, uid in due)
 
 
 def test_all_are_stored_once_the_api_server_takes_them_and_each_was_made_once() -> None:
@@ -137,59 +129,15 @@ def test_the_claim_says_why_it_was_refused_and_the_driver_is_asked_again_for_wha
     assert room.kube.wrote_volume()["spec"]["csi"]["volumeHandle"] == "id-of-test-testi" and not room.paper.lines
 
 
-def test_refusals_are_counted_all_the_same_and_the_volume_of_a_claim_that_is_gone_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = without_room(monkeypatch, Invalid("422"))
-    room.claim()
-    room.delete_claim()
-    room.claim_when_due()
-    assert room.driver.count("delete") == 0
-    assert room.claim_when_due() is None
-    assert ("delete", "id-of-test-testi") in room.driver.asked and not room.paper.lines
-
-
-def test_an_answer_that_never_comes_changes_nothing_of_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = OpenDriver(creates=[CreatedVolume("id", 100), rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("id", 100)])
-    room = without_room(monkeypatch, Invalid("422"), driver=driver)
-    before = room.table.progress(UID)
-    room.claim()
-    assert room.table.progress(UID) == before and room.table.unsaved() == 1
-    room.claim()
-    assert room.table.progress(UID) == refused(before)
-
-
-@pytest.mark.parametrize("code", [Code.RESOURCE_EXHAUSTED, Code.FAILED_PRECONDITION])
-def test_a_driver_that_then_knows_nothing_of_its_volume_is_not_believed(monkeypatch: pytest.MonkeyPatch, code: Code) -> None:
-    driver = OpenDriver(creates=[CreatedVolume("id", 100), rpc(code), CreatedVolume("id", 100)])
-    room = without_room(monkeypatch, AWAY, driver=driver)
-    room.claim()
-    assert room.paper.lines.keys() == {UID}, "when the claim goes, the driver is asked once more"
+def test_a_driver_that_then_knows_nothing_of_its_volume_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for code in [Code.RESOURCE_EXHAUSTED, Code.FAILED_PRECONDITION]:
+        driver = OpenDriver(creates=[CreatedVolume("id", 100), rpc(code), CreatedVolume("id", 100)])
+        room = without_room(monkeypatch, AWAY, driver=driver)
+        room.claim()
+        assert room.paper.lines.keys() == {UID}, "when the claim goes, the driver is asked once more"
 
 
 def test_the_handle_of_a_volume_that_is_not_kept_is_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     room = without_room(monkeypatch, AWAY)
     assert room.table.holder("id-of-test-testi", besides="another") == f"the volume of claim {UID}"
     assert room.table.holder("id-of-another", besides="another") == ""
-
-
-def test_there_is_room_again_when_one_of_them_is_stored_or_forgotten() -> None:
-    table = progress_table.ProgressTable()
-    context = {"key": "." * (progress_table.MOST_KEPT // 2)}
-    body = {"metadata": {"name": "pv"}, "spec": {"csi": {"volumeHandle": "id", "volumeAttributes": context}}}
-    unsaved = Unsaved.of(samples.claim(), PackedVolume(body))
-    for uid in ("one", "two", "two"):
-        table.advance(uid, unsaved)
-    assert isinstance(table.progress("one"), Unsaved) and isinstance(table.progress("two"), Creating)
-    assert unsaved.body.unpacked() == body and table.kept() == len(unsaved.body.text) + len("id")
-    table.forget("one")
-    table.advance("two", unsaved)
-    assert isinstance(table.progress("two"), Unsaved)
-    table.advance("two", Stored.at(100.0, "handle"))
-    assert table.kept() == 0
-
-
-def test_what_is_sent_is_what_is_kept_and_no_copy_of_it() -> None:
-    """A hundred may wait for the API server at once."""
-    body = PackedVolume({"metadata": {"name": "pv-ä"}, "spec": {"csi": {"volumeHandle": "id"}}})
-    assert encode(body) is body.text and Unsaved.of(samples.claim(), body).body is body
-    assert dict(body) == json.loads(body.text) and len(body) == 2 and body["metadata"]["name"] == body.name == "pv-ä"
-    assert body.handle == "id"

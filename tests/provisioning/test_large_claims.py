@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.csi.outcome import Code
 from sidecar.model import objects
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import LARGEST_WHOLE, Claim, compact
 from tests.harness import samples
-from tests.harness.doors import ScriptedDriver
-from tests.harness.provisioning.bench import Bench, immediate, late, rpc
+from tests.harness.provisioning.bench import Bench, immediate, late
 
 Json = dict[str, Any]
 WHERE = ("persistentvolumeclaims", "fake-pvc")
@@ -28,23 +26,16 @@ def seen(bench: Bench, obj: Json) -> Bench:
     return bench.see(claim=Claim.of(obj, keep_whole=True))
 
 
-def test_a_small_claim_is_held_and_of_a_large_one_only_the_record() -> None:
-    assert len(Claim.of(samples.claim_json(), keep_whole=True).whole) > 100
-    claim = Claim.of(large(), keep_whole=True)
-    assert claim.whole == b""
-    assert claim == Claim.of(large())
-
-
-@pytest.mark.parametrize("part", ["labels", "annotations"])
-def test_a_large_claim_is_not_written_down_only_to_see_that_it_is_large(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_claim_is_not_written_down_only_to_see_that_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """With labels of a megabyte that would keep the event loop for many milliseconds."""
+    for part in ["labels", "annotations"]:
 
-    def unwanted(_: Json) -> bytes:
-        raise AssertionError("it is encoded")
+        def unwanted(_: Json) -> bytes:
+            raise AssertionError("it is encoded")
 
-    monkeypatch.setattr(objects, "compact", unwanted)
-    noted = {f"key-{number}": "v" * 63 for number in range(LARGEST_WHOLE // 63)}
-    assert Claim.of(samples.claim_json(meta={part: noted}), keep_whole=True).whole == b""
+        monkeypatch.setattr(objects, "compact", unwanted)
+        noted = {f"key-{number}": "v" * 63 for number in range(LARGEST_WHOLE // 63)}
+        assert Claim.of(samples.claim_json(meta={part: noted}), keep_whole=True).whole == b""
 
 
 def test_nothing_that_a_record_holds_is_as_long_as_tenants_can_make_it() -> None:
@@ -73,32 +64,16 @@ def test_a_bid_is_written_into_the_claim_as_it_is_now() -> None:
     assert written == json.loads(compact(large()))
 
 
-@pytest.mark.parametrize("changed", [{"resourceVersion": "8"}, {"resourceVersion": "8", "annotations": {SELECTED_NODE: "bar"}}])
-def test_a_bid_for_a_claim_that_has_changed_is_lost_without_a_write(changed: Json) -> None:
-    bench = seen(immediate(), large())
-    bench.kube.objects[WHERE] = large(meta=changed)
-    bench.claim()
-    bench.now = 110.0
-    bench.claim()
-    assert bench.kube.wrote("replace") == []
-    held = bench.caches.claims.get(samples.claim().uid)
-    assert held is not None and held.resource_version == "8", "what was read is known from then on"
-
-
-def test_a_claim_of_the_same_name_made_anew_is_not_written() -> None:
-    bench = seen(immediate(), large())
-    bench.kube.objects[WHERE] = large(meta={"uid": "another"})
-    bench.claim()
-    bench.now = 110.0
-    assert bench.claim() is None
-    assert bench.kube.wrote("replace") == []
-
-
-def test_a_large_claim_is_given_back() -> None:
-    bench = seen(late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED)])), large(selected="foo"))
-    bench.claim()
-    (body,) = bench.kube.wrote("replace")
-    assert json.loads(body) == json.loads(compact(large()))
+def test_a_bid_for_a_claim_that_has_changed_is_lost_without_a_write() -> None:
+    for changed in [{"resourceVersion": "8"}, {"resourceVersion": "8", "annotations": {SELECTED_NODE: "bar"}}]:
+        bench = seen(immediate(), large())
+        bench.kube.objects[WHERE] = large(meta=changed)
+        bench.claim()
+        bench.now = 110.0
+        bench.claim()
+        assert bench.kube.wrote("replace") == []
+        held = bench.caches.claims.get(samples.claim().uid)
+        assert held is not None and held.resource_version == "8", "what was read is known from then on"
 
 
 def test_a_secret_that_an_annotation_names_is_found_although_the_annotations_are_not_held() -> None:

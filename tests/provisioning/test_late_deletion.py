@@ -123,30 +123,6 @@ def test_nor_by_the_next_process() -> None:
     play(story())
 
 
-def test_a_claim_that_is_gone_leaves_nothing() -> None:
-    async def story() -> None:
-        node = Node()
-        await node.lose_the_claim()
-        node.process.delete_claim()
-        await node.live(LATE * 3)
-        assert not node.local.volumes() and not node.stored() and not node.paper.lines
-        table = node.process.table
-        assert not table.concerns(UID)
-        # No cache tells a claim that is gone from one that is another node's and may come back.
-        assert table.findings(UID) == table.findings(UID).remembered and not table._findings
-
-    play(story())
-
-
-def test_it_is_written_down_before_the_driver_is_asked() -> None:
-    bench = room_for(driver=OpenDriver(creates=[SMALL]))
-    seen: list[object] = []
-    bench.driver.meanwhile = lambda: seen.extend(record.deletion for record in bench.paper.lines.values())
-    bench.claim()
-    assert seen == [None, BegunDeletion("small")]
-    assert bench.paper.lines == {}
-
-
 UNCERTAIN = [rpc(Code.DEADLINE_EXCEEDED), rpc(Code.ABORTED), rpc(Code.INTERNAL), Unheard(Code.NOT_FOUND, "")]
 
 
@@ -170,14 +146,6 @@ def test_a_deletion_that_is_refused_is_over() -> None:
     assert [method for method, _ in bench.driver.asked] == ["create", "delete", "create"]
 
 
-def test_one_that_is_refused_later_is_over_too() -> None:
-    bench = room_for(driver=OpenDriver(creates=[SMALL, RIGHT], deletes=[rpc(Code.ABORTED), rpc(Code.FAILED_PRECONDITION)]))
-    bench.claim()
-    bench.claim()
-    assert settle(bench) is None
-    assert [method for method, _ in bench.driver.asked] == ["create", "delete", "delete", "create"]
-
-
 def test_one_that_was_not_sent_leaves_things_as_they_were() -> None:
     away = NotSent(Code.UNAVAILABLE, "away")
     bench = room_for(driver=OpenDriver(creates=[SMALL], deletes=[away, rpc(Code.ABORTED), away]))
@@ -186,16 +154,6 @@ def test_one_that_was_not_sent_leaves_things_as_they_were() -> None:
     bench.claim()
     bench.claim()
     assert [record.deletion for record in bench.paper.lines.values()] == [BegunDeletion("small")]
-
-
-def test_what_somebody_has_taken_into_use_is_not_deleted_again() -> None:
-    bench = room_for(driver=OpenDriver(creates=[SMALL, RIGHT], deletes=[rpc(Code.ABORTED)]))
-    bench.claim()
-    taken = {"driver": samples.DRIVER, "volumeHandle": "small"}
-    bench.add("persistentvolumes", samples.volume_json(meta={"name": "by-hand"}, spec={"csi": taken}))
-    settle(bench)
-    assert bench.driver.count("delete") == 1
-    assert bench.paper.lines == {}
 
 
 @pytest.mark.parametrize("answer", [RIGHT, rpc(Code.RESOURCE_EXHAUSTED)], ids=["a volume", "no room"])

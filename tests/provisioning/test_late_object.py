@@ -83,41 +83,6 @@ def test_its_own_volume_is_left_to_people_when_the_object_has_come_and_gone() ->
     assert not room.driver.count("delete") and "come and gone" in room.paper.suspect().suspect
 
 
-def test_two_volumes_for_one_object_that_stays_are_left_to_people() -> None:
-    room = arrives(looks(ANOTHER))
-    to_the_end(room)
-    assert not room.driver.count("delete")
-    assert all(handle in room.paper.suspect().suspect for handle in ("test-volume-id", "made-late"))
-
-
-def test_an_object_that_no_watch_has_shown_yet_ends_nothing_either() -> None:
-    room = looks(ANOTHER).add("persistentvolumes", samples.volume_json(status={"phase": "Released"}))
-    assert room.claim_when_due() is not None and room.paper.lines and not room.driver.count("delete")
-
-
-def test_its_own_volume_that_no_watch_shows_ends_it() -> None:
-    """As where nothing that is stored says that it is here."""
-    room = looks(ITS_OWN).add("persistentvolumes", samples.volume_json(status={"phase": "Released"}))
-    assert room.claim_when_due() is None and not room.paper.lines and not room.driver.count("delete")
-
-
-def test_the_driver_is_believed_that_there_is_nothing() -> None:
-    room = arrives(looks(NO_ROOM))
-    to_the_end(room)
-    assert room.driver.count("create") == 4 and not room.paper.lines and not room.driver.count("delete")
-
-
-def test_what_comes_and_goes_while_the_driver_is_at_it_counts_too() -> None:
-    room = looks(ITS_OWN)
-
-    def meanwhile() -> None:
-        goes(arrives(room))
-
-    room.driver.meanwhile = meanwhile
-    room.claim_when_due()
-    assert not room.driver.count("delete") and "come and gone" in room.paper.suspect().suspect
-
-
 def test_another_volume_than_that_of_the_object_that_has_just_come_is_not_forgotten() -> None:
     """The call itself has made it, for that of the PersistentVolume was deleted before."""
     room = looks(ANOTHER)

@@ -1,10 +1,6 @@
 """A driver that goes on with a creation of which it has not answered in time, and denies meanwhile that there is anything: what it makes in
 the end is found, also where the claim has gone elsewhere."""
 
-import json
-
-import pytest
-
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code, NotSent
 from sidecar.model.names import SELECTED_NODE
@@ -34,13 +30,6 @@ def look_later(room: Room) -> float | None:
     return settle(room)
 
 
-def test_the_claim_goes_on_and_what_was_begun_stays_on_record() -> None:
-    room = denied()
-    (body,) = room.kube.wrote("replace")
-    assert SELECTED_NODE not in json.loads(body)["metadata"]["annotations"]
-    assert list(room.paper.lines) == [UID]
-
-
 def test_what_is_made_late_is_found_and_deleted() -> None:
     room = denied(NO_ROOM, MADE)
     elsewhere(room)
@@ -63,50 +52,24 @@ def test_the_third_denial_is_believed() -> None:
     assert not room.paper.lines and room.value("csi_node_sidecar_suspected_leaks_total") == 0
 
 
-def test_looks_in_between_ask_nothing_and_count_nothing() -> None:
-    room = denied()
-    elsewhere(room)
-    for _ in range(5):
-        room.claim()
-    assert room.driver.count("create") == 2 and room.paper.lines
-
-
-@pytest.mark.parametrize("again", [LATE, rpc(Code.ABORTED), rpc(Code.UNAVAILABLE)], ids=lambda error: error.code.value)
-def test_another_unknown_outcome_begins_the_count_anew(again: Exception) -> None:
-    room = denied(NO_ROOM, again, NO_ROOM, NO_ROOM, NO_ROOM)
-    elsewhere(room)
-    for _ in range(4):
+def test_another_unknown_outcome_begins_the_count_anew() -> None:
+    for again in [LATE, rpc(Code.ABORTED), rpc(Code.UNAVAILABLE)]:
+        room = denied(NO_ROOM, again, NO_ROOM, NO_ROOM, NO_ROOM)
+        elsewhere(room)
+        for _ in range(4):
+            look_later(room)
+        assert room.driver.count("create") == 6 and room.paper.lines
         look_later(room)
-    assert room.driver.count("create") == 6 and room.paper.lines
-    look_later(room)
-    assert room.driver.count("create") == 7 and not room.paper.lines
+        assert room.driver.count("create") == 7 and not room.paper.lines
 
 
-def test_a_call_that_is_not_sent_says_neither() -> None:
-    room = denied(AWAY, NO_ROOM, NO_ROOM)
-    elsewhere(room)
-    for _ in range(2):
-        look_later(room)
-    assert room.paper.lines
-    look_later(room)
-    assert not room.paper.lines
-
-
-@pytest.mark.parametrize("first", [rpc(Code.INTERNAL), rpc(Code.UNKNOWN), rpc(Code.DATA_LOSS)], ids=lambda error: error.code.value)
-def test_a_failure_that_says_nothing_may_go_on_too(first: Exception) -> None:
+def test_a_failure_that_says_nothing_may_go_on_too() -> None:
     """What the driver has started, such as a command of the operating system, outlives the answer."""
-    room = denied(MADE, first=first)
-    elsewhere(room)
-    look_later(room)
-    assert room.driver.asked[-1] == ("delete", "test-volume-id") and not room.paper.lines
-
-
-@pytest.mark.parametrize("denial", [rpc(Code.FAILED_PRECONDITION), rpc(Code.INVALID_ARGUMENT), rpc(Code.NOT_FOUND)])
-def test_that_holds_for_each_denial_and_where_the_claim_is_deleted(denial: Exception) -> None:
-    room = denied(MADE, denial=denial)
-    room.delete_claim()
-    look_later(room)
-    assert room.driver.asked[-1] == ("delete", "test-volume-id") and not room.paper.lines
+    for first in [rpc(Code.INTERNAL), rpc(Code.UNKNOWN), rpc(Code.DATA_LOSS)]:
+        room = denied(MADE, first=first)
+        elsewhere(room)
+        look_later(room)
+        assert room.driver.asked[-1] == ("delete", "test-volume-id") and not room.paper.lines
 
 
 def test_a_claim_that_stays_gets_what_is_made_late() -> None:
@@ -115,40 +78,10 @@ def test_a_claim_that_stays_gets_what_is_made_late() -> None:
     assert room.kube.wrote_volume()["spec"]["csi"]["volumeHandle"] == "test-volume-id" and not room.paper.lines
 
 
-def test_a_claim_that_comes_back_is_created_without_waiting() -> None:
-    room = denied(MADE)
-    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE}))
-    settle(room)
-    assert room.kube.wrote("create") and not room.paper.lines
-
-
-def test_denials_that_come_quickly_count_once() -> None:
-    """A claim that stays is tried again sooner than the driver's timeout."""
-    room = denied(denial=rpc(Code.FAILED_PRECONDITION))
-    for _ in range(5):
-        room.claim()
-    assert room.paper.lines
-    for _ in range(2):
-        room.now += TIMEOUT
-        room.claim()
-    assert not room.paper.lines
-
-
 def test_a_denial_of_a_call_that_has_ended_is_believed_at_once() -> None:
     room = room_for(driver=OpenDriver(creates=[NO_ROOM]))
     room.claim()
     assert not room.paper.lines
-
-
-def test_the_next_process_does_not_know_how_the_last_call_ended() -> None:
-    room = room_for(driver=OpenDriver(creates=[LATE]))
-    room.claim()
-    following = Room(driver=OpenDriver(creates=[NO_ROOM, MADE]), paper=room.paper)
-    assert run(following.room.take_over()) == [UID]
-    following.claim()
-    assert following.paper.lines
-    look_later(following)
-    assert following.driver.asked[-1] == ("delete", "test-volume-id") and not following.paper.lines
 
 
 def test_a_call_of_the_process_before_may_take_as_long_as_its_flags_said() -> None:

@@ -4,8 +4,6 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from sidecar.csi.api import CreateRequest
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
@@ -50,30 +48,18 @@ def test_a_folder_that_cannot_be_read_is_no_reason_to_end(tmp_path: Path) -> Non
     assert asyncio.run(JournalFiles(tmp_path / "nowhere", former=None).count(samples.DRIVER)) == 0
 
 
-@pytest.mark.parametrize(
-    ("change", "counts"),
-    [
+def test_volumes_count_that_were_made_here_and_have_the_finalizer() -> None:
+    for change, counts in [
         ({"identity": f"1-2-{samples.DRIVER}-{samples.NODE}"}, True),
         ({"identity": f"1-2-{samples.DRIVER}"}, False),
         ({"identity": f"1-2-{samples.DRIVER}-bar"}, False),
         ({"identity": f"1-2-{samples.DRIVER}-{samples.NODE}", "finalizers": ()}, False),
-    ],
-    ids=["made here", "made centrally", "made elsewhere", "free"],
-)
-def test_volumes_count_that_were_made_here_and_have_the_finalizer(change: dict[str, object], counts: bool) -> None:
-    volume = replace(samples.volume(meta={"finalizers": [names.VOLUME_FINALIZER]}), **change)  # type: ignore[arg-type]
-    assert found(volume).volumes == counts
+    ]:
+        volume = replace(samples.volume(meta={"finalizers": [names.VOLUME_FINALIZER]}), **change)  # type: ignore[arg-type]
+        assert found(volume).volumes == counts
 
 
 def test_what_may_not_be_read_is_not_told() -> None:
     kube = ScriptedKube(failures={"list": [Forbidden("no", status=403)]})
     assert found(kube=kube) == LeftAlone(0, 0, 0)
     assert found(kube=ScriptedKube(), namespace="") == LeftAlone(0, 0, 0)
-
-
-def test_each_thing_has_its_remedy_and_nothing_has_none() -> None:
-    assert LeftAlone(0, 0, 0).remedies("d", "n") == []
-    assert len(LeftAlone(1, 2, 3).remedies("d", "n")) == 3
-    for left, word in ((LeftAlone(1, 0, 0), "leftovers --driver d"), (LeftAlone(0, 1, 0), names.capacity_manager("n"))):
-        (remedy,) = left.remedies("d", "n")
-        assert word in remedy

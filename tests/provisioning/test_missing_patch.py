@@ -22,7 +22,6 @@ from tests.harness.provisioning.room import KeepingKube
 OURS = names.VOLUME_FINALIZER
 NEVER, BY_UPDATE, BY_PATCH = FinalizerWrites.NEVER, FinalizerWrites.BY_UPDATE, FinalizerWrites.BY_PATCH
 GOING = {"deletionTimestamp": "now", "uid": "volume-uid"}
-RETAIN = {"persistentVolumeReclaimPolicy": "Retain"}
 
 
 # --- what is decided --------------------------------------------------------------------------------------------------
@@ -39,57 +38,31 @@ def test_a_finalizer_that_could_not_be_taken_off_is_not_put_on() -> None:
     assert isinstance(look(bound, finalizers=BY_UPDATE), Finalize) and isinstance(look(bound, finalizers=BY_PATCH), Finalize)
 
 
-@pytest.mark.parametrize("finalizers", [[OURS], ["other"], []], ids=["ours", "another", "none"])
-def test_a_released_volume_is_emptied_and_then_removed_with_or_without_the_finalizer(finalizers: list[str]) -> None:
-    volume = samples.volume(meta={"finalizers": finalizers})
-    assert isinstance(look(volume), Empty)
-    assert isinstance(look(volume, progress=RemovalStep.EMPTIED), Remove)
+def test_a_released_volume_is_emptied_and_then_removed_with_or_without_the_finalizer() -> None:
+    for finalizers in [[OURS], ["other"], []]:
+        volume = samples.volume(meta={"finalizers": finalizers})
+        assert isinstance(look(volume), Empty)
+        assert isinstance(look(volume, progress=RemovalStep.EMPTIED), Remove)
 
 
-def test_nothing_is_left_to_do_for_one_without_the_finalizer_that_goes() -> None:
-    for step in RemovalStep:
-        assert isinstance(look(samples.volume(meta=GOING | {"finalizers": ["kubernetes.io/pv-protection"]}), progress=step), Rest)
-
-
-@pytest.mark.parametrize("step", [RemovalStep.EMPTIED, RemovalStep.REMOVED])
-def test_one_that_the_finalizer_holds_is_told_with_the_right_that_lets_it_go(step: RemovalStep) -> None:
-    volume = samples.volume(meta=GOING | {"finalizers": [OURS]})
-    decision = look(volume, progress=step)
-    assert isinstance(decision, Unpermitted) and "grant patch on persistentvolumes" in decision.why
-    for writes in (BY_UPDATE, BY_PATCH):
-        assert isinstance(look(volume, progress=step, finalizers=writes), Unfinalize)
-
-
-def test_the_driver_is_asked_first_whatever_holds_the_object() -> None:
-    assert isinstance(look(samples.volume(meta=GOING | {"finalizers": [OURS]})), Empty)
-
-
-def test_one_that_is_kept_is_told_of_only_when_it_is_deleted() -> None:
-    kept = {"finalizers": [OURS]}
-    assert isinstance(look(samples.volume(meta=kept, spec=RETAIN)), Rest)
-    decision = look(samples.volume(meta=GOING | kept, spec=RETAIN))
-    assert isinstance(decision, Unpermitted) and "Retain" in decision.why
-    assert isinstance(look(samples.volume(meta=kept, spec=RETAIN), finalizers=BY_UPDATE), Unfinalize)
+def test_one_that_the_finalizer_holds_is_told_with_the_right_that_lets_it_go() -> None:
+    for step in [RemovalStep.EMPTIED, RemovalStep.REMOVED]:
+        volume = samples.volume(meta=GOING | {"finalizers": [OURS]})
+        decision = look(volume, progress=step)
+        assert isinstance(decision, Unpermitted) and "grant patch on persistentvolumes" in decision.why
+        for writes in (BY_UPDATE, BY_PATCH):
+            assert isinstance(look(volume, progress=step, finalizers=writes), Unfinalize)
 
 
 # --- what is done -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("writes", "finalizers"), [(NEVER, None), (BY_UPDATE, [OURS]), (BY_PATCH, [OURS])])
-def test_a_new_volume_has_the_finalizer_if_it_can_be_taken_off(writes: FinalizerWrites, finalizers: list[str] | None) -> None:
-    bench = late(finalizers=writes)
-    bench.claim()
-    (made,) = bench.kube.wrote("create")
-    assert made["metadata"].get("finalizers") == finalizers
-
-
-def test_one_without_the_finalizer_goes_in_the_old_order_and_nothing_of_it_is_patched() -> None:
-    bench = Bench(finalizers=NEVER).see(volume=samples.volume(meta={"finalizers": []}), class_=samples.class_())
-    assert bench.volume() == bench.now
-    assert bench.driver.asked == [("delete", "test-volume-id")] and bench.kube.wrote("delete") == []
-    assert bench.volume() is None
-    assert bench.kube.wrote("delete") == ["volume-uid"] and bench.kube.wrote("patch") == bench.kube.wrote("replace") == []
-    assert bench.told.events == []
+def test_a_new_volume_has_the_finalizer_if_it_can_be_taken_off() -> None:
+    for writes, finalizers in [(NEVER, None), (BY_UPDATE, [OURS]), (BY_PATCH, [OURS])]:
+        bench = late(finalizers=writes)
+        bench.claim()
+        (made,) = bench.kube.wrote("create")
+        assert made["metadata"].get("finalizers") == finalizers
 
 
 def going(bench: Bench, *, finalizers: tuple[str, ...] = ("other", OURS)) -> Bench:
@@ -119,29 +92,12 @@ def test_update_takes_the_finalizer_off_and_leaves_the_others_and_whatever_else_
     assert meta["finalizers"] == ["other"] and meta["resourceVersion"] == "10" and meta["labels"] == {"of": "somebody else"}
 
 
-def test_update_puts_the_finalizer_on() -> None:
-    obj = samples.volume_json(meta={"finalizers": ["other"]}, status={"phase": "Bound"})
-    bench = Bench(kube=KeepingKube(), finalizers=BY_UPDATE)
-    bench.kube.objects["persistentvolumes", "test-testi"] = obj
-    bench.see(volume=Volume.of(obj))
-    assert bench.volume() is None
-    (body,) = bench.kube.wrote("replace")
-    assert json.loads(body)["metadata"]["finalizers"] == ["other", OURS]
-
-
-def test_update_never_touches_another_volume_of_that_name() -> None:
-    bench = emptied(kube=KeepingKube(), finalizers=BY_UPDATE)
-    bench.kube.objects["persistentvolumes", "test-testi"]["metadata"]["uid"] = "another"
-    assert bench.volume() == 101.0
-    assert bench.kube.wrote("replace") == []
-
-
-@pytest.mark.parametrize("error", [Conflict("changed", status=409), Unavailable("away")], ids=repr)
-def test_an_update_that_failed_is_tried_again(error: Exception) -> None:
-    bench = emptied(kube=KeepingKube(failures={"replace": [error]}), finalizers=BY_UPDATE)
-    assert bench.volume() == 101.0
-    assert bench.volume_when_due() is None
-    assert len(bench.kube.wrote("replace")) == 2 and bench.driver.count("delete") == 1
+def test_an_update_that_failed_is_tried_again() -> None:
+    for error in [Conflict("changed", status=409), Unavailable("away")]:
+        bench = emptied(kube=KeepingKube(failures={"replace": [error]}), finalizers=BY_UPDATE)
+        assert bench.volume() == 101.0
+        assert bench.volume_when_due() is None
+        assert len(bench.kube.wrote("replace")) == 2 and bench.driver.count("delete") == 1
 
 
 def test_one_that_has_it_from_before_is_told_of_ever_less_often_and_asks_nothing_until_the_right_comes(
@@ -176,10 +132,3 @@ def test_without_knowing_better_it_is_tried_and_a_refusal_makes_the_role_be_aske
     other = Bench(kube=KeepingKube(failures={"patch": [denied]})).see(volume=Volume.of(bound))
     other.volume()
     assert other.forbidden == 1
-
-
-def test_a_driver_that_refuses_or_another_right_that_is_missing_says_nothing_of_this_one() -> None:
-    bench = released(kube=KeepingKube(failures={"delete": [Forbidden("delete persistentvolumes: no")]}))
-    bench.volume()
-    bench.volume()
-    assert bench.forbidden == 0

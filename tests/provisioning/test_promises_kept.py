@@ -104,5 +104,5 @@ class KeptBesideWalk(RuleBasedStateMachine):
         assert not self.promises._names and not self.promises._claims and not self.space.promises.by_claim
 
 
-KeptBesideWalk.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+KeptBesideWalk.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestKeptBesideWalk = KeptBesideWalk.TestCase

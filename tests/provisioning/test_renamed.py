@@ -4,13 +4,11 @@ volume under the new one."""
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import Code, NotSent
+from sidecar.csi.outcome import Code
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Json
-from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
+from sidecar.provisioning.creations.creation_record import BegunDeletion
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc, run
 from tests.harness.provisioning.journal import JournalInMemory
@@ -56,20 +54,6 @@ def test_what_the_old_name_has_goes_before_the_claim_gets_the_new_one() -> None:
     assert stored(room) == [NEW] and not room.paper.lines
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"volume_name_prefix": "test", "volume_name_uuid_length": -1},
-        {"volume_name_prefix": "a-b", "volume_name_uuid_length": 5},
-    ],
-    ids=["length", "prefix"],
-)
-def test_whatever_flag_has_changed(changed: dict[str, Any]) -> None:
-    room = restarted(MADE, MADE, **changed)
-    settle(room)
-    assert room.driver.asked[1] == ("delete", f"id-{OLD}") and len(stored(room)) == 1 and not room.paper.lines
-
-
 def test_while_the_old_name_is_open_nothing_is_made_under_the_new_one() -> None:
     room = restarted(rpc(Code.ABORTED), MADE, MADE)
     until = settle(room)
@@ -89,37 +73,6 @@ def test_a_claim_whose_volume_has_the_old_name_keeps_it() -> None:
     assert not room.driver.asked, "also once nothing is on record"
 
 
-def test_one_that_arrives_late_and_that_the_watch_has_yet_to_show_is_not_deleted() -> None:
-    room = restarted().add("persistentvolumes", of_the_old_name())
-    room.claim()
-    assert not room.driver.asked and not room.paper.lines
-
-
-def test_where_the_claim_is_gone_the_old_name_goes_too() -> None:
-    room = restarted(MADE)
-    room.delete_claim()
-    settle(room)
-    assert calls(room) == [f"create {OLD}", f"delete id-{OLD}"] and not room.paper.lines
-
-
-def test_a_volume_of_the_new_name_does_not_end_what_was_begun_under_the_old_one() -> None:
-    room = show(restarted(MADE), samples.volume_json(meta={"name": NEW}, spec={"csi": OURS | {"volumeHandle": f"id-{NEW}"}}))
-    settle(room)
-    assert calls(room) == [f"create {OLD}", f"delete id-{OLD}"] and not room.paper.lines
-
-
-def test_a_driver_that_does_not_survive_the_old_name_does_not_keep_the_claim_for_ever() -> None:
-    room = restarted(MADE)
-    record = room.table.records.get(UID)
-    assert record is not None
-    room.room._losses.remember(record.call, 10, room.now)
-    settle(room)
-    room.now += 600.0
-    settle(room)
-    assert calls(room) == [f"create {NEW}"] and stored(room) == [NEW]
-    assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
-
-
 def looks(room: Room, most: int = 30) -> int:
     """Looks at the claim whenever it is due, until it has a volume. Returns how often."""
     for number in range(most):
@@ -130,82 +83,29 @@ def looks(room: Room, most: int = 30) -> int:
     raise AssertionError(f"the claim has no volume after {most} looks")
 
 
-@pytest.mark.parametrize("code", [Code.DEADLINE_EXCEEDED, Code.ABORTED, Code.INTERNAL], ids=lambda code: code.value)
-def test_an_old_name_that_the_driver_never_finds_does_not_keep_the_claim_for_ever(code: Code) -> None:
-    room = restarted(*[rpc(code)] * 10, MADE)
-    looks(room)
-    assert calls(room) == [f"create {OLD}"] * 10 + [f"create {NEW}"] and stored(room) == [NEW]
-    assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
-    assert any("leftovers` lists it" in event[3] for event in room.told.events)
-    assert [(line.request.name, bool(line.suspect)) for line in room.paper.lines.values()] == [(OLD, True)]
+def test_an_old_name_that_the_driver_never_finds_does_not_keep_the_claim_for_ever() -> None:
+    for code in [Code.DEADLINE_EXCEEDED, Code.ABORTED, Code.INTERNAL]:
+        room = restarted(*[rpc(code)] * 10, MADE)
+        looks(room)
+        assert calls(room) == [f"create {OLD}"] * 10 + [f"create {NEW}"] and stored(room) == [NEW]
+        assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
+        assert any("leftovers` lists it" in event[3] for event in room.told.events)
+        assert [(line.request.name, bool(line.suspect)) for line in room.paper.lines.values()] == [(OLD, True)]
 
 
-@pytest.mark.parametrize("code", [Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.FAILED_PRECONDITION], ids=lambda code: code.value)
-def test_an_old_volume_that_the_driver_does_not_delete_does_not_keep_the_claim_for_ever(code: Code) -> None:
-    room = restarted(*[MADE] * 12)
-    room.driver.deletes = [rpc(code)] * 30
-    looks(room)
-    assert calls(room).count(f"delete id-{OLD}") == 10 and calls(room)[-1] == f"create {NEW}"
-    assert stored(room) == [NEW] and room.value("csi_node_sidecar_suspected_leaks_total") == 1
-
-
-def test_what_may_still_be_deleted_is_not_given_to_the_claim_under_its_new_name() -> None:
-    """Some drivers make the handle of the claim's name, whatever the volume is called."""
-    room = restarted(*[MADE] * 12)
-    room.driver.own_handles = False
-    room.driver.deletes = [rpc(Code.INTERNAL)] * 30
-    for _ in range(15):
-        room.now += 600.0
-        settle(room)
-    assert calls(room).count("delete id") == 10 and f"create {NEW}" in calls(room)
-    assert not stored(room)
-
-
-def test_a_driver_that_is_away_is_not_counted() -> None:
-    away = NotSent(Code.UNAVAILABLE, "away")
-    room = restarted(*[away] * 15, MADE, MADE)
-    looks(room)
-    assert calls(room)[-3:] == [f"create {OLD}", f"delete id-{OLD}", f"create {NEW}"]
-    assert room.value("csi_node_sidecar_suspected_leaks_total") == 0
+def test_an_old_volume_that_the_driver_does_not_delete_does_not_keep_the_claim_for_ever() -> None:
+    for code in [Code.INTERNAL, Code.DEADLINE_EXCEEDED, Code.FAILED_PRECONDITION]:
+        room = restarted(*[MADE] * 12)
+        room.driver.deletes = [rpc(code)] * 30
+        looks(room)
+        assert calls(room).count(f"delete id-{OLD}") == 10 and calls(room)[-1] == f"create {NEW}"
+        assert stored(room) == [NEW] and room.value("csi_node_sidecar_suspected_leaks_total") == 1
 
 
 def test_the_user_is_told_what_the_claim_waits_for() -> None:
     room = restarted(rpc(Code.ABORTED))
     room.claim()
     assert OLD in room.said() and "as flags were then" in room.said()
-
-
-def test_where_nobody_waits_it_is_asked_for_on_and_on() -> None:
-    room = restarted(*[rpc(Code.ABORTED)] * 20, MADE)
-    room.delete_claim()
-    for _ in range(21):
-        room.now += 600.0
-        settle(room)
-    assert calls(room)[-1] == f"delete id-{OLD}" and not room.paper.lines
-
-
-def test_a_volume_that_somebody_else_made_under_another_name_does_not_end_what_is_begun_here() -> None:
-    """Another process with other flags runs here for a moment. The one that is begun is seen to when the claim is bound to the other."""
-    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
-    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
-    room.claim()
-    show(room, of_the_old_name())
-    room.now += 60.0
-    settle(room)
-    assert calls(room) == [f"create {NEW}"] and [line.request.name for line in room.paper.lines.values()] == [NEW]
-    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE}, volumeName=OLD))
-    settle(room)
-    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and stored(room) == [OLD] and not room.paper.lines
-
-
-def test_nor_does_it_when_the_claim_is_gone() -> None:
-    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
-    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
-    room.claim()
-    show(room, of_the_old_name()).delete_claim()
-    room.now += 60.0
-    settle(room)
-    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and not room.paper.lines
 
 
 def flags_taken_back(*answers: CreatedVolume | Exception, deletes: list[Exception | None]) -> Room:
@@ -230,19 +130,3 @@ def test_when_flags_are_taken_back_a_deletion_that_may_still_happen_ends_before_
     room.now += 60.0
     settle(room)
     assert calls(room)[1:] == [f"delete id-{OLD}", f"create {OLD}"] and stored(room) == [OLD] and not room.paper.lines
-
-
-def test_what_was_left_to_people_stays_on_record_when_its_name_cannot_be_begun_anew() -> None:
-    room = flags_taken_back(MADE, deletes=[None])
-    begin, room.paper.begin = room.paper.begin, refuse  # type: ignore[method-assign]
-    settle(room)
-    assert not room.driver.asked
-    room.paper.begin = begin  # type: ignore[method-assign]
-    assert room.table.records.suspects() == 1
-    room.now += 60.0
-    settle(room)
-    assert calls(room) == [f"delete id-{OLD}", f"create {OLD}"] and not room.paper.lines
-
-
-async def refuse(begun: CreationRecord) -> str:
-    return "no room on the disk"

@@ -1,9 +1,6 @@
 """One look, one decision; and what is concluded from the driver's answer."""
 
 from dataclasses import replace
-from typing import Any
-
-import pytest
 
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Refused, of_failure
@@ -12,7 +9,6 @@ from sidecar.ownership.selected_node_body import GiveBack, Take
 from sidecar.provisioning.conclusions import conclude
 from sidecar.provisioning.decisions import (
     Bid,
-    ClaimDecision,
     Create,
     Ignore,
     Measure,
@@ -24,7 +20,7 @@ from sidecar.provisioning.decisions import (
     Undo,
     Wait,
 )
-from sidecar.provisioning.progress import BELIEVED, NOT_BEGUN, Creating, HandedBack, Progress, Racing, Stored, Unsaved
+from sidecar.provisioning.progress import BELIEVED, NOT_BEGUN, Creating, HandedBack, Racing, Stored, Unsaved
 from sidecar.provisioning.rules import decide
 from tests.harness import samples
 from tests.harness.provisioning.views import create, view
@@ -38,20 +34,17 @@ def test_N1_selected_here_is_created_here() -> None:
     assert create().request.name == "test-testi"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        pytest.param({"claim": None}, id="M13-gone"),
-        pytest.param({"claim": samples.claim(selected="foo", volumeName="pv")}, id="M2-bound"),
-        pytest.param({"claim": samples.claim()}, id="M6-late-binding-without-a-node"),
-        pytest.param({"claim": samples.claim(selected="bar")}, id="N3-another-node"),
-        pytest.param({"volume": samples.volume()}, id="M8-its-volume-exists"),
-        pytest.param({"progress": STORED, "now": 100.0 + BELIEVED - 1}, id="X2-stored-by-this-process-and-not-yet-seen"),
-        pytest.param({"claim": samples.claim(), "class_": IMMEDIATE, "here": samples.here(bids=False)}, id="no-bidding"),
-    ],
-)
-def test_nothing_to_do(changes: dict[str, Any]) -> None:
-    assert isinstance(decide(view(**changes)), Ignore)
+def test_M2_M6_M8_M13_N3_X2_nothing_to_do() -> None:
+    for changes in [
+        {"claim": None},
+        {"claim": samples.claim(selected="foo", volumeName="pv")},
+        {"claim": samples.claim()},
+        {"claim": samples.claim(selected="bar")},
+        {"volume": samples.volume()},
+        {"progress": STORED, "now": 100.0 + BELIEVED - 1},
+        {"claim": samples.claim(), "class_": IMMEDIATE, "here": samples.here(bids=False)},
+    ]:
+        assert isinstance(decide(view(**changes)), Ignore)
 
 
 def test_a_name_that_is_taken_by_another_claims_volume_is_not_asked_for() -> None:
@@ -123,10 +116,10 @@ def test_M10_may_be_running_is_remembered() -> None:
     assert conclude(view(), create(), MaybeRunning("timeout")) == (Creating(claim), Remember(claim, "timeout"))
 
 
-@pytest.mark.parametrize("before", [NOT_BEGUN, Racing(Race(0, 0.0)), HandedBack("6", NOT_BEGUN)])
-def test_what_was_never_sent_has_begun_nothing(before: Progress) -> None:
-    conclusion = conclude(view(progress=before), create(), NeverSent("away"))
-    assert conclusion == (NOT_BEGUN, Retry(samples.claim(selected="foo"), "away"))
+def test_what_was_never_sent_has_begun_nothing() -> None:
+    for before in [NOT_BEGUN, Racing(Race(0, 0.0)), HandedBack("6", NOT_BEGUN)]:
+        conclusion = conclude(view(progress=before), create(), NeverSent("away"))
+        assert conclusion == (NOT_BEGUN, Retry(samples.claim(selected="foo"), "away"))
 
 
 def test_what_was_never_sent_does_not_end_an_earlier_attempt() -> None:
@@ -149,21 +142,16 @@ def test_M9_refused_is_tried_again() -> None:
     assert conclude(view(), create(), Refused("no", infeasible=True)) == (NOT_BEGUN, Retry(claim, "no", infeasible=True))
 
 
-@pytest.mark.parametrize("code", Code)
-@pytest.mark.parametrize("may_reschedule", [True, False])
-def test_V9_every_code(code: Code, may_reschedule: bool) -> None:
-    outcome = of_failure(DriverError(code, "text"), may_reschedule=may_reschedule)
-    assert outcome.why == f"rpc error: code = {code.value} desc = text"
-    if code in (Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED):
-        assert isinstance(outcome, MaybeRunning)
-    elif code is Code.RESOURCE_EXHAUSTED and may_reschedule:
-        assert isinstance(outcome, NoSpaceHere)
-    else:
-        doubtful = code in (Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS)
-        infeasible, occupied, not_found = (code is each for each in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS, Code.NOT_FOUND))
-        assert outcome == Refused(outcome.why, infeasible=infeasible, doubtful=doubtful, occupied=occupied, not_found=not_found)
-
-
-def test_every_decision_says_why() -> None:
-    decisions: list[ClaimDecision] = [decide(view()), decide(view(class_=None))]
-    assert all(decision.why for decision in decisions)
+def test_V9_every_code() -> None:
+    for code in Code:
+        for may_reschedule in [True, False]:
+            outcome = of_failure(DriverError(code, "text"), may_reschedule=may_reschedule)
+            assert outcome.why == f"rpc error: code = {code.value} desc = text"
+            if code in (Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED):
+                assert isinstance(outcome, MaybeRunning)
+            elif code is Code.RESOURCE_EXHAUSTED and may_reschedule:
+                assert isinstance(outcome, NoSpaceHere)
+            else:
+                doubtful = code in (Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS)
+                infeasible, occupied, not_found = (code is each for each in (Code.INVALID_ARGUMENT, Code.ALREADY_EXISTS, Code.NOT_FOUND))
+                assert outcome == Refused(outcome.why, infeasible=infeasible, doubtful=doubtful, occupied=occupied, not_found=not_found)

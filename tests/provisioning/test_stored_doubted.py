@@ -2,19 +2,11 @@
 
 from typing import Any
 
-import pytest
-
-from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import Code
-from sidecar.kube.errors import Forbidden
 from sidecar.model.names import SELECTED_NODE
-from sidecar.model.standing import Standing
-from sidecar.provisioning.decisions import Wait
-from sidecar.provisioning.progress import BELIEVED, Creating, Stored
+from sidecar.provisioning.progress import BELIEVED, Stored
 from sidecar.provisioning.progress_table import MOST_DOUBTED, ProgressTable
 from tests.harness import samples
-from tests.harness.doors import ScriptedDriver
-from tests.harness.provisioning.bench import UID, Bench, late, rpc
+from tests.harness.provisioning.bench import UID, Bench, late
 
 CLAIM, VOLUME = ("persistentvolumeclaims", "fake-pvc"), ("persistentvolumes", "test-testi")
 AT = 100.0
@@ -61,26 +53,6 @@ def test_a_list_without_it_raises_the_doubt_soon() -> None:
     assert bench.driver.count("create") == 2
 
 
-def test_what_was_stored_while_they_were_listed_is_shown_by_the_watch_that_follows() -> None:
-    bench = stored()
-    bench.room.volumes_listed()
-    assert bench.room.doubtful() == []
-    bench.see(volume=samples.volume())
-    bench.now = AT + BELIEVED
-    assert bench.room.doubtful() == []
-    assert bench.claim() is None
-    assert reads(bench) == []
-
-
-def test_a_list_with_it_raises_none() -> None:
-    bench = stored().see(volume=samples.volume())
-    bench.room.volumes_listed()
-    bench.now += 10
-    assert bench.room.doubtful() == []
-    assert bench.claim() is None
-    assert reads(bench) == []
-
-
 def test_many_are_doubted_a_hundred_at_a_time_the_longest_unseen_first() -> None:
     table = ProgressTable()
     for number in range(2000):
@@ -88,13 +60,6 @@ def test_many_are_doubted_a_hundred_at_a_time_the_longest_unseen_first() -> None
     now = AT + BELIEVED
     assert table.doubtful(now, shown=lambda uid: False) == [str(number) for number in range(1999, 1999 - MOST_DOUBTED, -1)]
     assert table.doubtful(now, shown=lambda uid: int(uid) >= 50) == [str(number) for number in range(49, -1, -1)]
-
-
-def test_a_wait_for_something_else_does_not_change_when_it_is_doubted() -> None:
-    bench = stored()
-    before = bench.table.progress(UID)
-    bench.room._let_be(UID, bench.room.claim_view(UID), Wait(AT + 1, None, "the driver is away"))
-    assert bench.table.progress(UID) == before
 
 
 def test_one_that_is_there_is_asked_for_ever_more_seldom() -> None:
@@ -110,46 +75,19 @@ def test_one_that_is_there_is_asked_for_ever_more_seldom() -> None:
     assert bench.driver.count("create") == 1
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        pytest.param(None, id="gone"),
-        pytest.param({"meta": {"uid": "another"}}, id="a-namesake"),
-        pytest.param({"volumeName": "test-testi"}, id="bound"),
-        pytest.param({"annotations": {SELECTED_NODE: "bar"}}, id="another-nodes"),
-        pytest.param({"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, id="being-deleted"),
-    ],
-)
-def test_nothing_is_made_for_a_claim_that_is_not_open_any_more(claim: dict[str, Any] | None) -> None:
+def test_nothing_is_made_for_a_claim_that_is_not_open_any_more() -> None:
     """What somebody has kept was bound, or its claim is gone: it is neither stored again nor deleted."""
-    bench = stored()
-    del bench.kube.objects[CLAIM]
-    if claim is not None:
-        bench.kube.objects[CLAIM] = samples.claim_json(**{"annotations": {SELECTED_NODE: "foo"}, **claim})
-    bench.now = AT + BELIEVED
-    assert bench.claim() == bench.now + BELIEVED
-    assert (bench.driver.count("create"), bench.driver.count("delete")) == (1, 0)
-
-
-def test_a_right_that_is_missing_proves_nothing() -> None:
-    bench = stored()
-    bench.kube.failures["get"] = [Forbidden("no", status=403)]
-    bench.now = AT + BELIEVED
-    assert bench.claim() == bench.now + BELIEVED
-    assert bench.driver.count("create") == 1
-
-
-def test_a_node_that_has_been_closed_since_makes_it_all_the_same_because_the_volume_is_here() -> None:
-    bench = stored()
-    bench.now, bench.standing = AT + BELIEVED, Standing(closed=True, why="cordoned")
-    bench.claim()
-    assert bench.driver.count("create") == 2
-    assert bench.kube.wrote("replace") == []
-
-
-def test_a_driver_that_does_not_answer_leaves_it_written_down() -> None:
-    bench = stored(driver=ScriptedDriver(creates=[CreatedVolume("test-volume-id", 100), rpc(Code.DEADLINE_EXCEEDED)]))
-    bench.now = AT + BELIEVED
-    bench.claim()
-    assert isinstance(bench.table.progress(UID), Creating)
-    assert bench.table.records.get(UID) is not None
+    for claim in [
+        None,
+        {"meta": {"uid": "another"}},
+        {"volumeName": "test-testi"},
+        {"annotations": {SELECTED_NODE: "bar"}},
+        {"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+    ]:
+        bench = stored()
+        del bench.kube.objects[CLAIM]
+        if claim is not None:
+            bench.kube.objects[CLAIM] = samples.claim_json(**{"annotations": {SELECTED_NODE: "foo"}, **claim})
+        bench.now = AT + BELIEVED
+        assert bench.claim() == bench.now + BELIEVED
+        assert (bench.driver.count("create"), bench.driver.count("delete")) == (1, 0)

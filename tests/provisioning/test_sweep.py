@@ -79,69 +79,55 @@ def swept(server: Server, *, seconds: float = 1000.0, able: Callable[[], bool] =
     return server
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        pytest.param([], id="K7-no claim"),
-        pytest.param([restoring("Bound")], id="K7-bound"),
-        pytest.param([restoring(name="another")], id="K7-of another snapshot"),
-        pytest.param([restoring(namespace="elsewhere")], id="K7-of a namesake elsewhere"),
-        pytest.param([restoring(apiGroup="foreign")], id="K8-foreign group"),
-        pytest.param([restoring(kind="PersistentVolumeClaim")], id="K8-another kind"),
-    ],
-)
-def test_what_nothing_is_restored_from_is_released(claims: list[Json]) -> None:
-    (written,) = swept(Server(claims=claims)).written
-    assert written["metadata"]["finalizers"] == ["other/one"]
+def test_K7_K8_what_nothing_is_restored_from_is_released() -> None:
+    for claims in [
+        [],
+        [restoring("Bound")],
+        [restoring(name="another")],
+        [restoring(namespace="elsewhere")],
+        [restoring(apiGroup="foreign")],
+        [restoring(kind="PersistentVolumeClaim")],
+    ]:
+        (written,) = swept(Server(claims=claims)).written
+        assert written["metadata"]["finalizers"] == ["other/one"]
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        pytest.param(restoring("Pending"), id="K7-pending"),
-        pytest.param(restoring(None), id="K7-without a phase"),
-        pytest.param(restoring(apiGroup=None), id="K8-nil group"),
-        pytest.param({**restoring(namespace="ns"), "metadata": {"name": "c", "namespace": "elsewhere"}}, id="K7-cross-namespace"),
-    ],
-)
-def test_what_is_still_to_be_restored_from_is_kept_and_looked_at_again(claim: Json) -> None:
-    if claim["metadata"]["namespace"] == "elsewhere":
-        claim["spec"] = {"dataSourceRef": {"kind": "VolumeSnapshot", "apiGroup": GROUP, "name": "snap", "namespace": "ns"}}
-    server = swept(Server(claims=[claim]))
-    assert server.written == [] and server.lists == 3
+def test_K7_K8_what_is_still_to_be_restored_from_is_kept_and_looked_at_again() -> None:
+    for claim in [
+        restoring("Pending"),
+        restoring(None),
+        restoring(apiGroup=None),
+        {**restoring(namespace="ns"), "metadata": {"name": "c", "namespace": "elsewhere"}},
+    ]:
+        if claim["metadata"]["namespace"] == "elsewhere":
+            claim["spec"] = {"dataSourceRef": {"kind": "VolumeSnapshot", "apiGroup": GROUP, "name": "snap", "namespace": "ns"}}
+        server = swept(Server(claims=[claim]))
+        assert server.written == [] and server.lists == 3
 
 
 def test_one_that_we_do_not_protect_is_left_alone() -> None:
     assert swept(Server(snapshots=[snapshot(finalizers=["other/one"])])).written == []
 
 
-WITHOUT_CONTENT = pytest.mark.parametrize("content", [pytest.param("", id="not bound"), pytest.param("gone", id="its content is gone")])
+def test_one_without_content_is_released_when_it_leaves() -> None:
+    for content in ["", "gone"]:
+        (written,) = swept(Server(snapshots=[snapshot(content=content, leaves=True)])).written
+        assert written["metadata"]["finalizers"] == ["other/one"]
 
 
-@WITHOUT_CONTENT
-def test_one_without_content_is_released_when_it_leaves(content: str) -> None:
-    (written,) = swept(Server(snapshots=[snapshot(content=content, leaves=True)])).written
-    assert written["metadata"]["finalizers"] == ["other/one"]
-
-
-@WITHOUT_CONTENT
-def test_one_without_content_that_stays_is_left_alone_and_looked_at_again(content: str) -> None:
+def test_one_without_content_that_stays_is_left_alone_and_looked_at_again() -> None:
     """Where one was protected, that is: else each node of the cluster would ask for ever."""
-    server = swept(Server(snapshots=[snapshot(content=content)]), seconds=3600.0)
-    assert server.written == [] and server.lists == 1
-    server = swept(Server(snapshots=[snapshot(content=content)]), seconds=3600.0, protects_at=1000.0)
-    assert server.written == [] and server.lists > 5
+    for content in ["", "gone"]:
+        server = swept(Server(snapshots=[snapshot(content=content)]), seconds=3600.0)
+        assert server.written == [] and server.lists == 1
+        server = swept(Server(snapshots=[snapshot(content=content)]), seconds=3600.0, protects_at=1000.0)
+        assert server.written == [] and server.lists > 5
 
 
-@WITHOUT_CONTENT
-def test_one_that_leaves_without_content_is_kept_for_a_claim(content: str) -> None:
-    assert swept(Server(snapshots=[snapshot(content=content, leaves=True)], claims=[restoring()])).written == []
-
-
-@pytest.mark.parametrize("leaves", [False, True])
-def test_snapshots_of_another_driver_are_left_to_its_sidecar(leaves: bool) -> None:
-    server = swept(Server(snapshots=[snapshot(leaves=leaves)], driver="another"))
-    assert server.written == [] and server.lists == 1
+def test_snapshots_of_another_driver_are_left_to_its_sidecar() -> None:
+    for leaves in [False, True]:
+        server = swept(Server(snapshots=[snapshot(leaves=leaves)], driver="another"))
+        assert server.written == [] and server.lists == 1
 
 
 def test_nobody_is_asked_before_the_driver_has_learnt_it_and_what_it_has_begun_is_ended() -> None:
@@ -163,11 +149,12 @@ def test_what_could_not_be_written_is_tried_at_the_next_sweep() -> None:
     assert len(server.written) == 1 and server.lists == 2
 
 
-@pytest.mark.parametrize("refusal", [Forbidden("no"), NotFound("no such API")], ids=["K9-forbidden", "K9-no snapshot API"])
-def test_without_the_right_or_the_kind_it_is_quiet(refusal: ApiError, caplog: pytest.LogCaptureFixture) -> None:
-    assert swept(Server(refuses=refusal), seconds=3600.0).lists == 1
-    assert swept(Server(refuses=refusal), seconds=3600.0, protects_at=1000.0).lists == 2
-    assert not [item for item in caplog.records if item.levelname in ("WARNING", "ERROR")]
+def test_K9_without_the_right_or_the_kind_it_is_quiet(caplog: pytest.LogCaptureFixture) -> None:
+    for refusal in [Forbidden("no"), NotFound("no such API")]:
+        caplog.clear()
+        assert swept(Server(refuses=refusal), seconds=3600.0).lists == 1
+        assert swept(Server(refuses=refusal), seconds=3600.0, protects_at=1000.0).lists == 2
+        assert not [item for item in caplog.records if item.levelname in ("WARNING", "ERROR")]
 
 
 def test_an_outage_is_waited_out() -> None:

@@ -4,11 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import Code
 from sidecar.engine.limiter import TokenBucket
-from sidecar.provisioning.effects.undo_pace import AT_ONCE, PAUSE, WINDOW, UndoPace
+from sidecar.provisioning.effects.undo_pace import PAUSE, WINDOW, UndoPace
 from tests.harness import samples
-from tests.harness.provisioning.bench import rpc, run
+from tests.harness.provisioning.bench import run
 from tests.harness.provisioning.room import OpenDriver, Room
 
 HOUR = 3600.0
@@ -56,27 +55,6 @@ def test_volumes_that_nobody_can_use_cost_few_lists_and_all_go() -> None:
     assert len(moments) <= 3 * (HOUR / (PAUSE + WINDOW) + 1) + HOUR / PAUSE
     assert len({volume for method, volume in made.driver.asked if method == "delete"}) == CLAIMS
     assert all("99 bytes" in text for _, _, reason, text in made.told.events if reason == "ProvisioningFailed")
-
-
-def test_those_that_wait_have_their_turn_together() -> None:
-    made = Many(driver=OpenDriver(creates=[CreatedVolume("small", 99)], own_handles=True)).play(WINDOW + 7.0 * CLAIMS)
-    assert made.lists() <= AT_ONCE + 3, "those at once, and the first one's after them, which is tried again after 1 and 2 s"
-    assert all(made.now < due < 100.0 + 2 * PAUSE for due in made.due.values())
-    waiting = {due for uid, due in made.due.items() if uid != "uid-00"}
-    assert len(waiting) == 1, "they come in the same moment, so that one list answers for all"
-
-
-def test_a_driver_that_comes_to_reason_is_not_waited_for_longer() -> None:
-    creates: list[CreatedVolume | Exception] = [CreatedVolume("small", 99), rpc(Code.INTERNAL), CreatedVolume("good", 100)]
-    made = Many(driver=OpenDriver(creates=creates, own_handles=True)).play(2 * PAUSE)
-    assert len(made.kube.wrote("create")) == CLAIMS
-
-
-def test_a_few_are_deleted_at_once() -> None:
-    made = Many(driver=OpenDriver(creates=[CreatedVolume("small", 99)], own_handles=True)).play(2.0)
-    assert [method for method, _ in made.driver.asked].count("delete") >= 1
-    pace = UndoPace()
-    assert [pace.wait_until(100.0 + 10 * number) for number in range(AT_ONCE)] == [0.0] * AT_ONCE
 
 
 def test_the_pace_opens_for_seconds_and_rests_for_minutes() -> None:

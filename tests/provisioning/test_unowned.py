@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from sidecar.engine.loop import WORK
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
 from tests.harness import samples
-from tests.harness.provisioning.bench import Bench, run
+from tests.harness.provisioning.bench import Bench
 
 NAME = "test-testi"
 Json = dict[str, Any]
@@ -38,28 +36,23 @@ def told(obj: Json, *, topology: bool = False) -> Bench:
 IN_A_RACK = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["7"]}]}]}}
 
 
-@pytest.mark.parametrize("topology", [True, False])
-@pytest.mark.parametrize(
-    ("obj", "said"),
-    [
-        (released("mine"), "(mine) names no node"),
-        (released(), "(missing) names no node"),
-        (released(affinity=IN_A_RACK), "names no node"),
-    ],
-    ids=["the driver has overridden it", "made by hand", "a rack"],
-)
-def test_it_is_told_once_why_nobody_deletes_it(obj: Json, said: str, topology: bool) -> None:
-    bench = told(obj, topology=topology)
-    ((name, type_, reason, text),) = bench.told.events
-    assert (name, type_, reason) == (NAME, "Warning", "VolumeFailedDelete")
-    assert said in text and "no node is known to have this volume" in text
-    assert bench.driver.asked == [] and {verb for verb, *_ in bench.kube.asked} == {"get"}
-    assert 130.0 <= bench.now <= 300.0, "one of thousands of nodes at a time"
+def test_it_is_told_once_why_nobody_deletes_it() -> None:
+    for topology in [True, False]:
+        for obj, said in [
+            (released("mine"), "(mine) names no node"),
+            (released(), "(missing) names no node"),
+            (released(affinity=IN_A_RACK), "names no node"),
+        ]:
+            bench = told(obj, topology=topology)
+            ((name, type_, reason, text),) = bench.told.events
+            assert (name, type_, reason) == (NAME, "Warning", "VolumeFailedDelete")
+            assert said in text and "no node is known to have this volume" in text
+            assert bench.driver.asked == [] and {verb for verb, *_ in bench.kube.asked} == {"get"}
+            assert 130.0 <= bench.now <= 300.0, "one of thousands of nodes at a time"
 
 
-@pytest.mark.parametrize(
-    "obj",
-    [
+def test_of_others_nothing_is_said_and_nothing_asked() -> None:
+    for obj in [
         released(f"1700000000000-1-{samples.DRIVER}-bar"),
         released(f"1700000000000-1-{samples.DRIVER}-{samples.NODE}"),
         released(persistentVolumeReclaimPolicy="Retain"),
@@ -67,24 +60,21 @@ def test_it_is_told_once_why_nobody_deletes_it(obj: Json, said: str, topology: b
         released(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         released() | {"status": {"phase": "Bound"}},
         samples.volume_json(annotations={"pv.kubernetes.io/provisioned-by": "another"}, spec={"nodeAffinity": None}),
-    ],
-    ids=["another node's", "ours", "to be kept", "another driver's", "on its way out", "in use", "another's to delete"],
-)
-def test_of_others_nothing_is_said_and_nothing_asked(obj: Json) -> None:
-    bench = told(obj)
-    assert (bench.told.events, bench.kube.asked) == ([], [])
+    ]:
+        bench = told(obj)
+        assert (bench.told.events, bench.kube.asked) == ([], [])
 
 
-@pytest.mark.parametrize("now", [None, released(persistentVolumeReclaimPolicy="Retain"), released(meta={"uid": "another"})])
-def test_what_has_changed_until_then_is_not_told(now: Json | None) -> None:
-    bench = Bench()
-    at = bench.room.removal.unowned.noticed(released())
-    assert at is not None
-    if now is not None:
-        bench.kube.objects["persistentvolumes", NAME] = now
-    bench.now = at
-    bench.volume()
-    assert bench.told.events == []
+def test_what_has_changed_until_then_is_not_told() -> None:
+    for now in [None, released(persistentVolumeReclaimPolicy="Retain"), released(meta={"uid": "another"})]:
+        bench = Bench()
+        at = bench.room.removal.unowned.noticed(released())
+        assert at is not None
+        if now is not None:
+            bench.kube.objects["persistentvolumes", NAME] = now
+        bench.now = at
+        bench.volume()
+        assert bench.told.events == []
 
 
 def test_the_watch_shows_them_and_the_cache_does_not_keep_them() -> None:
@@ -96,20 +86,3 @@ def test_the_watch_shows_them_and_the_cache_does_not_keep_them() -> None:
     for _ in range(2):
         assert volumes.project is not None and volumes.project(released("mine")) is None
     assert [name for name, at in woken if at > bench.now] == [NAME]
-
-
-def test_a_thousand_that_were_told_keep_nobody_from_hearing_of_the_next() -> None:
-    bench = Bench()
-    bench.driver.info = samples.info(topology=False)
-    unowned = bench.room.removal.unowned
-
-    def notice(number: int) -> float | None:
-        return unowned.noticed(released(meta={"name": f"v{number}", "uid": f"u{number}"}))
-
-    assert [number for number in range(1100) if notice(number) is None] == list(range(1000, 1100)), "not all at once"
-    for number in range(1000):
-        bench.kube.objects["persistentvolumes", f"v{number}"] = released(meta={"name": f"v{number}", "uid": f"u{number}"})
-        run(unowned.look(f"v{number}"))
-    assert len(bench.told.events) == 1000
-    assert notice(1000) is not None and notice(1000) is None
-    assert notice(999) is None and notice(0) is not None, "the one that was told first is forgotten first"

@@ -5,13 +5,11 @@ from typing import Any
 
 import pytest
 
-from sidecar.csi.api import Capability, CreatedVolume, CreateRequest
-from sidecar.csi.outcome import Code
-from sidecar.kube.api import Change
+from sidecar.csi.api import Capability, CreateRequest
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from tests.harness import samples
 from tests.harness.doors import ScriptedKube
-from tests.harness.provisioning.bench import UID, Bench, rpc, run
+from tests.harness.provisioning.bench import UID, Bench, run
 from tests.harness.provisioning.journal import JournalInMemory, with_journal
 from tests.harness.provisioning.room import PREFIX, OpenDriver, secret
 
@@ -49,85 +47,52 @@ def given(made: Bench) -> list[dict[str, str]]:
 # --- Secrets ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("objects", "line"),
-    [
-        pytest.param([class_with(NAMED)], MINE, id="the class names it"),
-        pytest.param(
-            [class_with(BY_NOTE), ("persistentvolumeclaims", samples.claim_json(annotations={"whose": "creds"}))],
-            MINE,
-            id="the claim is there and its note names it",
-        ),
-    ],
-)
-def test_a_secret_that_the_class_of_the_claim_names_is_used(objects: Any, line: tuple[str, str]) -> None:
-    made = bench(replace(RECORD, secret=line), *objects)
-    made.claim()
-    assert given(made) == [{"password": "canary"}] * 2 and made.driver.count("delete") == 1
-    assert made.value("csi_node_sidecar_journal_damage_total") == 0
+def test_a_secret_that_the_class_of_the_claim_names_is_used() -> None:
+    for objects, line in [
+        ([class_with(NAMED)], MINE),
+        ([class_with(BY_NOTE), ("persistentvolumeclaims", samples.claim_json(annotations={"whose": "creds"}))], MINE),
+    ]:
+        made = bench(replace(RECORD, secret=line), *objects)
+        made.claim()
+        assert given(made) == [{"password": "canary"}] * 2 and made.driver.count("delete") == 1
+        assert made.value("csi_node_sidecar_journal_damage_total") == 0
 
 
-@pytest.mark.parametrize(
-    ("objects", "line"),
-    [
-        pytest.param([class_with(NAMED)], OTHERS, id="another than the class names"),
-        pytest.param([class_with({})], MINE, id="the class names none"),
-        pytest.param([], MINE, id="there is no such class"),
-        pytest.param([class_with(NAMED, provisioner="another")], MINE, id="it is another driver's class"),
-        pytest.param([class_with({f"{PREFIX}provisioner-secret-name": "creds"})], MINE, id="the class is wrong"),
-        pytest.param([class_with(BY_NOTE)], MINE, id="what the claim's notes said is not known any more"),
-        pytest.param(
-            [class_with(NAMED), ("persistentvolumeclaims", samples.claim_json(storageClassName="plain"))],
-            MINE,
-            id="the claim has another class",
-        ),
-    ],
-)
-def test_any_other_secret_is_not_read_and_that_is_told(objects: Any, line: tuple[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    made = bench(replace(RECORD, secret=line), *objects)
-    made.claim()
-    assert given(made) == [{}, {}] and made.driver.count("delete") == 1, "many drivers need none"
-    assert not [name for verb, plural, name, _ in made.kube.asked if plural == "secrets"]
-    assert [item.message for item in caplog.records if item.levelname == "WARNING"] == ["A Secret that the journal names is not used"]
-    assert made.value('csi_node_sidecar_journal_damage_total{kind="unconfirmed"}') == 1
-
-
-def test_a_driver_that_refuses_without_the_secret_proves_nothing_and_a_leak_is_suspected() -> None:
-    made = bench(replace(RECORD, secret=OTHERS), creates=[rpc(Code.NOT_FOUND)])
-    assert [made.claim_when_due() is None for _ in range(10)] == [*[False] * 9, True]
-    assert made.value("csi_node_sidecar_suspected_leaks_total") == 1
-    assert made.value('csi_node_sidecar_journal_damage_total{kind="unconfirmed"}') == 1, "it is told once"
-
-
-def test_that_a_claim_was_there_meanwhile_makes_a_line_no_truer() -> None:
-    """The line is kept as the first request; when the claim goes, it still comes from a file."""
-    claim = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE})
-    made = bench(replace(RECORD, secret=OTHERS), ("persistentvolumeclaims", claim), class_with({}), creates=[rpc(Code.ABORTED)])
-    made.see(claim=samples.claim(selected=samples.NODE), class_=samples.class_())
-    made.claim()
-    del made.kube.objects["persistentvolumeclaims", "fake-pvc"]
-    made.forget_claim()
-    made.caches.classes.apply(Change("fake-class", None, None))
-    made.driver.creates = [CreatedVolume("test-volume-id", 100)]
-    made.claim()
-    assert made.driver.count("delete") == 1
-    assert all(secrets == {} for secrets in given(made))
+def test_any_other_secret_is_not_read_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    for objects, line in [
+        ([class_with(NAMED)], OTHERS),
+        ([class_with({})], MINE),
+        ([], MINE),
+        ([class_with(NAMED, provisioner="another")], MINE),
+        ([class_with({f"{PREFIX}provisioner-secret-name": "creds"})], MINE),
+        ([class_with(BY_NOTE)], MINE),
+        ([class_with(NAMED), ("persistentvolumeclaims", samples.claim_json(storageClassName="plain"))], MINE),
+    ]:
+        caplog.clear()
+        made = bench(replace(RECORD, secret=line), *objects)
+        made.claim()
+        assert given(made) == [{}, {}] and made.driver.count("delete") == 1, "many drivers need none"
+        assert not [name for verb, plural, name, _ in made.kube.asked if plural == "secrets"]
+        assert [item.message for item in caplog.records if item.levelname == "WARNING"] == ["A Secret that the journal names is not used"]
+        assert made.value('csi_node_sidecar_journal_damage_total{kind="unconfirmed"}') == 1
 
 
 # --- volumes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("node", [samples.NODE, "bar"])
-@pytest.mark.parametrize("phase", ["Bound", "Released", "Available"])
-def test_what_a_persistent_volume_anywhere_names_is_not_deleted(node: str, phase: str) -> None:
+def test_what_a_persistent_volume_anywhere_names_is_not_deleted() -> None:
     """With the driver's handle, whatever name and node: only the file says that a volume was made here."""
-    made = bench(
-        RECORD,
-        volume_on(node, meta={"name": "theirs"}, spec={"claimRef": {"uid": "u", "namespace": "n", "name": "c"}}, status={"phase": phase}),
-    )
-    assert made.claim() is None
-    assert made.driver.count("delete") == 0
-    assert made.value("csi_node_sidecar_suspected_leaks_total") == (node != samples.NODE)
+    for node in [samples.NODE, "bar"]:
+        for phase in ["Bound", "Released", "Available"]:
+            made = bench(
+                RECORD,
+                volume_on(
+                    node, meta={"name": "theirs"}, spec={"claimRef": {"uid": "u", "namespace": "n", "name": "c"}}, status={"phase": phase}
+                ),
+            )
+            assert made.claim() is None
+            assert made.driver.count("delete") == 0
+            assert made.value("csi_node_sidecar_suspected_leaks_total") == (node != samples.NODE)
 
 
 def test_the_volume_of_a_claim_that_went_to_another_node_does_not_keep_the_one_that_was_left_here() -> None:
@@ -162,13 +127,6 @@ def test_a_deletion_that_was_begun_is_ended_with_the_secret_that_the_class_names
     assert made.driver.asked == [("delete", "test-volume-id")] and given(made) == [{"password": "canary"}]
 
 
-def test_a_begun_deletion_is_not_given_a_secret_that_the_class_does_not_name() -> None:
-    made = bench(replace(BEGUN, secret=OTHERS), class_with(NAMED))
-    made.claim()
-    assert given(made) == [{}]
-    assert made.value('csi_node_sidecar_journal_damage_total{kind="unconfirmed"}') == 1
-
-
 def test_a_begun_deletion_of_what_a_persistent_volume_of_another_node_names_waits_and_gives_the_claim_nothing() -> None:
     """It may be another volume, whose deletion may still happen: then nobody may be given it."""
     theirs = {"claimRef": {"uid": "u", "namespace": "n", "name": "c"}}
@@ -180,60 +138,28 @@ def test_a_begun_deletion_of_what_a_persistent_volume_of_another_node_names_wait
     assert made.driver.asked == [("delete", "test-volume-id")]
 
 
-def test_a_begun_deletion_of_a_volume_by_another_name_is_left_alone() -> None:
-    made = bench(replace(BEGUN, request=replace(REQUEST, name="by-hand")))
-    assert made.claim() is None
-    assert made.driver.asked == []
-    assert made.value("csi_node_sidecar_suspected_leaks_total") == 1
-
-
-def test_a_begun_deletion_that_is_read_beside_a_creation_of_this_process_is_no_truer() -> None:
-    made = bench(replace(RECORD, uid="another"))
-    made.table.records.keep(RECORD)
-    with_journal(made, JournalInMemory(lines={UID: replace(BEGUN, secret=OTHERS)}))
-    run(made.room.take_over())
-    made.kube.objects["persistentvolumes", "theirs"] = volume_on("bar", meta={"name": "theirs"}, spec={"claimRef": None})[1]
-    assert made.claim() is not None
-    assert made.driver.asked == []
-
-
 # --- Nodes that were renamed, journals that were copied ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("deletion", [None, BegunDeletion("test-volume-id")], ids=["creation", "deletion"])
-def test_what_was_begun_on_a_node_of_another_name_is_left_to_people(deletion: BegunDeletion | None) -> None:
+def test_what_was_begun_on_a_node_of_another_name_is_left_to_people() -> None:
     """The node was renamed: its PersistentVolumes say that they lie on another node, and its data is in use."""
-    bound = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"}, volumeName="test-testi")
-    record = replace(RECORD, node="bar", deletion=deletion)
-    made = bench(record, ("persistentvolumeclaims", bound), volume_on("bar", status={"phase": "Bound"}))
-    made.claim()
-    assert not made.driver.asked
-    suspect = made.room.creations.journal.suspect()  # type: ignore[attr-defined]
-    assert "was begun on node bar" in suspect.suspect and "If the node was renamed" in made.told.events[-1][3]
+    for deletion in [None, BegunDeletion("test-volume-id")]:
+        bound = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"}, volumeName="test-testi")
+        record = replace(RECORD, node="bar", deletion=deletion)
+        made = bench(record, ("persistentvolumeclaims", bound), volume_on("bar", status={"phase": "Bound"}))
+        made.claim()
+        assert not made.driver.asked
+        suspect = made.room.creations.journal.suspect()  # type: ignore[attr-defined]
+        assert "was begun on node bar" in suspect.suspect and "If the node was renamed" in made.told.events[-1][3]
 
 
-def test_a_claim_that_waits_on_the_renamed_node_is_created_as_ever() -> None:
-    claim = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE})
-    made = bench(replace(RECORD, node="bar"), ("persistentvolumeclaims", claim))
-    made.see(claim=samples.claim(selected=samples.NODE), class_=samples.class_())
-    made.claim()
-    assert made.driver.count("create") == 1 and made.kube.wrote("create")
-
-
-@pytest.mark.parametrize("node", ["", samples.NODE])
-def test_what_was_begun_on_this_node_or_by_an_older_version_is_seen_to(node: str) -> None:
-    made = bench(replace(RECORD, node=node))
-    made.claim()
-    assert made.driver.count("delete") == 1
-
-
-@pytest.mark.parametrize("deletion", [None, BegunDeletion("test-volume-id")], ids=["creation", "deletion"])
-def test_where_the_driver_reports_another_place_than_before_what_was_made_here_counts_as_here(deletion: BegunDeletion | None) -> None:
+def test_where_the_driver_reports_another_place_than_before_what_was_made_here_counts_as_here() -> None:
     """The name of the node is the same; the value of its label has changed, and with it where the PersistentVolume says that it lies."""
-    bound = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE}, volumeName="test-testi")
-    made_here = {"storage.kubernetes.io/csiProvisionerIdentity": f"1-2-{samples.DRIVER}-{samples.NODE}"}
-    csi = {"driver": samples.DRIVER, "volumeHandle": "test-volume-id", "volumeAttributes": made_here}
-    record = replace(RECORD, node=samples.NODE, deletion=deletion)
-    made = bench(record, ("persistentvolumeclaims", bound), volume_on("former", spec={"csi": csi}, status={"phase": "Bound"}))
-    made.claim()
-    assert not made.driver.count("delete")
+    for deletion in [None, BegunDeletion("test-volume-id")]:
+        bound = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE}, volumeName="test-testi")
+        made_here = {"storage.kubernetes.io/csiProvisionerIdentity": f"1-2-{samples.DRIVER}-{samples.NODE}"}
+        csi = {"driver": samples.DRIVER, "volumeHandle": "test-volume-id", "volumeAttributes": made_here}
+        record = replace(RECORD, node=samples.NODE, deletion=deletion)
+        made = bench(record, ("persistentvolumeclaims", bound), volume_on("former", spec={"csi": csi}, status={"phase": "Bound"}))
+        made.claim()
+        assert not made.driver.count("delete")

@@ -12,11 +12,9 @@ import pytest
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.provisioning.creations import journal as journals
-from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
-from sidecar.provisioning.creations.leftovers_io import Found, Leftovers
 
 T = TypeVar("T")
 LONG = 10.0
@@ -113,28 +111,6 @@ def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, 
     run(tmp_path, doing, states=states)
 
 
-def test_work_goes_on_once_the_folder_could_be_read_though_nothing_is_in_it(
-    tmp_path: Path, hang: threading.Event, monkeypatch: pytest.MonkeyPatch
-):
-    states: list[str] = []
-
-    def find(*_: object, **__: object) -> Found:
-        hang.wait(LONG)
-        return Found()
-
-    monkeypatch.setattr(Leftovers, "find", find)
-
-    async def doing(journal: FileJournal) -> None:
-        assert await journal.take_over() == []
-        hang.set()
-        await asyncio.sleep(0.1)
-        assert await journal.take_over() == []
-        assert states[-1] == ""
-        assert await journal.begin(FIRST) == ""
-
-    run(tmp_path, doing, states=states)
-
-
 def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, hang: threading.Event):
     async def doing(journal: FileJournal) -> None:
         await journal.begin(FIRST)
@@ -142,44 +118,3 @@ def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Pa
             await journal.close()
 
     run(tmp_path, doing)
-
-
-def test_what_is_begun_during_a_look_is_on_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Each minute somebody looks for what other processes have left, which takes a moment."""
-    looking, go_on = threading.Event(), threading.Event()
-
-    def find(*_: object, **__: object) -> Found:
-        looking.set()
-        go_on.wait(LONG)
-        return Found()
-
-    monkeypatch.setattr(Leftovers, "find", find)
-
-    async def doing(journal: FileJournal) -> None:
-        look = asyncio.create_task(journal.take_over())
-        await asyncio.to_thread(looking.wait, LONG)
-        begun = asyncio.create_task(journal.begin(FIRST))
-        await asyncio.sleep(0.01)
-        go_on.set()
-        assert (await begun, await look) == ("", [])
-
-    run(tmp_path, doing)
-    assert [record.uid for record in leftovers_io.read_all(tmp_path, "driver").values()] == [FIRST.uid]
-
-
-def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Path, hang: threading.Event):
-    suspect, states = replace(FIRST, suspect="somebody may want it"), list[str]()
-
-    async def doing(journal: FileJournal) -> None:
-        hang.set()
-        assert await journal.begin(FIRST) == ""
-        hang.clear()
-        assert await journal.begin(SECOND) != ""
-        journal.end(SECOND.uid)
-        assert await journal.begin(suspect) == states[-1]
-        hang.set()
-        await works_again(journal, states)
-        await journal.close()
-
-    run(tmp_path, doing, states=states)
-    assert [record.suspect for record in leftovers_io.read_all(tmp_path, "driver").values()] == [suspect.suspect]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import os
 import resource
 import stat
@@ -24,7 +23,7 @@ from sidecar.provisioning.creations import journal as journals
 from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.journal import FileJournal
-from sidecar.provisioning.creations.journal_lines import alive_line, begin_line
+from sidecar.provisioning.creations.journal_lines import begin_line
 from tests.harness import planted
 
 T = TypeVar("T")
@@ -134,24 +133,6 @@ def test_a_line_says_all_of_it(begun: CreationRecord) -> None:
     assert from_line(line) == begun
 
 
-def test_a_line_of_an_older_version_and_one_of_a_newer_are_read() -> None:
-    about = json.loads(to_line(replace(FIRST, reclaim_policy="Retain")))
-    assert from_line(json.dumps(about | {"unheard-of": 1}).encode()).reclaim_policy == "Retain"
-    del about["reclaim"], about["deletion"]
-    assert from_line(json.dumps(about).encode()) == FIRST
-
-
-@given(
-    st.binary(max_size=60)
-    | st.recursive(st.none() | st.integers() | texts, lambda inner: st.lists(inner) | st.dictionaries(texts, inner)).map(
-        lambda item: json.dumps(item).encode()
-    )
-)
-def test_garbage_is_refused_in_words(line: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        from_line(line)
-
-
 def test_what_was_begun_by_a_process_that_died_is_found_and_what_ended_is_not(tmp_path: Path) -> None:
     async def doing(journal: FileJournal) -> None:
         await begin(journal, FIRST, SECOND)
@@ -175,15 +156,6 @@ def test_it_is_on_the_disk_before_the_driver_is_called(tmp_path: Path, monkeypat
     run(tmp_path, doing)
 
 
-def test_many_creations_share_a_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flushes: list[int] = []
-    really = os.fdatasync
-    monkeypatch.setattr(journals.os, "fdatasync", lambda file: (flushes.append(file), really(file))[1])
-    run(tmp_path, lambda journal: begin(journal, *(replace(FIRST, uid=f"uid-{number}") for number in range(200))))
-    assert len(flushes) <= 2
-    assert len(left(tmp_path)) == 200
-
-
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "_ENDS_WAIT", 0.05)
@@ -195,10 +167,6 @@ async def written(journal: FileJournal) -> None:
     async with asyncio.timeout(5):
         while journal._due is not None or journal._batch.lines or (journal._flushing and not journal._flushing.done()):
             await asyncio.sleep(0.01)
-
-
-def test_the_last_creation_is_struck_out_within_a_second() -> None:
-    assert journals._ENDS_WAIT <= 1.0
 
 
 @pytest.mark.usefixtures("hurried")
@@ -218,45 +186,6 @@ def test_ends_go_to_the_disk_though_no_creation_follows_and_share_a_flush(tmp_pa
     run(tmp_path, doing)
     assert len(flushes) == 1
     assert left(tmp_path) == [SECOND]
-
-
-@pytest.mark.usefixtures("hurried")
-def test_ends_go_with_a_begin_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flushes: list[int] = []
-    really = os.fdatasync
-    monkeypatch.setattr(journals.os, "fdatasync", lambda file: (flushes.append(file), really(file))[1])
-
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, SECOND)
-        for number in range(10, 20):
-            await begin(journal, replace(FIRST, uid=f"uid-{number}"))
-            journal.end(f"uid-{number}")
-        await begin(journal, FIRST)
-        assert journal._due is None
-        await asyncio.sleep(0.2)
-
-    run(tmp_path, doing)
-    assert len(flushes) == 11
-    assert left(tmp_path) == [SECOND, FIRST]
-
-
-@pytest.mark.usefixtures("hurried")
-def test_an_end_that_finds_its_file_deleted_is_written_to_a_new_one(tmp_path: Path) -> None:
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, FIRST, SECOND)
-        delete_files(tmp_path)
-        journal.end("uid-1")
-        await written(journal)
-
-    run(tmp_path, doing)
-    assert left(tmp_path) == [SECOND]
-
-
-def test_what_is_taken_over_is_not_lost_when_that_process_dies_too(tmp_path: Path) -> None:
-    run(tmp_path, lambda journal: begin(journal, FIRST))
-    for _ in range(3):
-        assert left(tmp_path) == [FIRST]
-        assert len(files(tmp_path)) == 1
 
 
 def test_what_is_taken_over_while_other_lines_wait_is_not_lost_either(tmp_path: Path) -> None:
@@ -322,31 +251,12 @@ def test_another_drivers_files_are_left_alone(tmp_path: Path) -> None:
     assert left(tmp_path) == [FIRST]
 
 
-def test_a_driver_whose_name_goes_on_where_this_ones_ends_keeps_its_files(tmp_path: Path) -> None:
-    other = tmp_path / leftover(tmp_path).name.replace("a_driver", "a_driver.too")
-    other.write_bytes(to_line(FIRST) + b"\n")
-    assert left(tmp_path) == []
-    assert other.exists()
-
-
-@pytest.mark.parametrize("suffix", [".bak", ".journal.bak", ".new.bak"])
-def test_a_file_that_somebody_has_put_aside_is_left_alone(tmp_path: Path, suffix: str) -> None:
-    leftover(tmp_path, suffix).write_bytes(to_line(FIRST) + b"\n")
-    assert left(tmp_path) == []
-    assert leftover(tmp_path, suffix).exists()
-
-
-def test_what_could_not_be_removed_of_this_process_is_not_in_its_way(tmp_path: Path) -> None:
-    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
-    states: list[str] = []
-
-    async def doing(journal: FileJournal) -> list[CreationRecord]:
-        journal._path.with_suffix(".new").touch()
-        return await journal.take_over()
-
-    assert run(tmp_path, doing, states=states) == [FIRST]
-    assert states == []
-    assert left(tmp_path) == [FIRST]
+def test_a_file_that_somebody_has_put_aside_is_left_alone(tmp_path: Path) -> None:
+    for suffix in [".bak", ".journal.bak", ".new.bak"]:
+        delete_files(tmp_path)
+        leftover(tmp_path, suffix).write_bytes(to_line(FIRST) + b"\n")
+        assert left(tmp_path) == []
+        assert leftover(tmp_path, suffix).exists()
 
 
 @pytest.mark.parametrize("kind", planted.KINDS)
@@ -367,14 +277,6 @@ def test_nothing_that_lies_beside_it_is_written_through(tmp_path: Path, kind: st
     assert states == []
 
 
-def test_half_a_line_at_the_end_and_one_that_is_damaged_cost_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    run(tmp_path, lambda journal: begin(journal, FIRST, SECOND))
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(b"garbage\n" + path.read_bytes() + to_line(replace(FIRST, uid="uid-9"))[:40])
-    assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
-    assert [item.message for item in caplog.records] == [DAMAGED]
-
-
 def spoiled(**other: object) -> bytes:
     """A line with another denials, or other things in its request."""
     about = json.loads(to_line(FIRST)) | {"uid": "uid-9"}
@@ -383,50 +285,39 @@ def spoiled(**other: object) -> bytes:
     return json.dumps(about).encode()
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        pytest.param(b"[" * 100_000, id="deep"),
-        pytest.param(b'{"end":' * 100_000, id="deep-end"),
-        pytest.param(b"\0" * 4096, id="zeros"),
-        pytest.param(b"\xff\xfe", id="not-text"),
-        pytest.param(b'{"end":' + b"1" * 10_000 + b"}", id="long-number"),
-        pytest.param(b"[]", id="list"),
-        pytest.param(spoiled(denials=float("inf")), id="denials"),
-        pytest.param(spoiled(bytes=float("inf")), id="bytes"),
-        pytest.param(spoiled(bytes=float("nan")), id="no-number"),
-        pytest.param(spoiled(parameters=[[1, 2]]), id="parameters"),
-        pytest.param(spoiled(mutable=7), id="mutable"),
-        pytest.param(spoiled(capabilities=[[1, 2]]), id="capabilities"),
-        pytest.param(spoiled(requisite=[[1]]), id="requisite"),
-    ],
-)
-def test_a_line_that_cannot_be_read_is_told_and_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture, line: bytes) -> None:
-    leftover(tmp_path).write_bytes(b"\n".join([to_line(FIRST), line, to_line(SECOND), b""]))
-    assert left(tmp_path) == [FIRST, SECOND]
-    assert [item.message for item in caplog.records] == [DAMAGED]
-    assert left(tmp_path) == [FIRST, SECOND]
+def test_a_line_that_cannot_be_read_is_told_and_costs_no_other(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for line in [
+        b"[" * 100_000,
+        b'{"end":' * 100_000,
+        b"\0" * 4096,
+        b"\xff\xfe",
+        b'{"end":' + b"1" * 10_000 + b"}",
+        b"[]",
+        spoiled(denials=float("inf")),
+        spoiled(bytes=float("inf")),
+        spoiled(bytes=float("nan")),
+        spoiled(parameters=[[1, 2]]),
+        spoiled(mutable=7),
+        spoiled(capabilities=[[1, 2]]),
+        spoiled(requisite=[[1]]),
+    ]:
+        caplog.clear()
+        delete_files(tmp_path)
+        leftover(tmp_path).write_bytes(b"\n".join([to_line(FIRST), line, to_line(SECOND), b""]))
+        assert left(tmp_path) == [FIRST, SECOND]
+        assert [item.message for item in caplog.records] == [DAMAGED]
+        assert left(tmp_path) == [FIRST, SECOND]
 
 
-def test_what_has_been_read_is_made_of_what_it_should_be() -> None:
-    """So that it can be written again, and sent to the driver."""
-    row = {"parameters": {"a": 1}, "mutable": {"a": [1]}, "capabilities": [[1, 1, 1, [1]]], "requisite": [[["a", 1]]], "snapshot": 1}
-    request = from_line(spoiled(**row)).request
-    assert (request.parameters, request.mutable_parameters) == ({"a": "1"}, {"a": "[1]"})
-    assert request.capabilities == (Capability("1", True, "1", ("1",)),)
-    assert (request.requisite, request.source_snapshot) == ((Segment.of({"a": "1"}),), "1")
-
-
-@pytest.mark.parametrize("suffix", [".journal", ".new"])
 @pytest.mark.parametrize(
     "make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "elsewhere")], ids=["folder", "FIFO", "link"]
 )
 def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None], suffix: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, make: Callable[[Path], None]
 ) -> None:
     run(tmp_path, lambda journal: begin(journal, FIRST))
     (tmp_path / "elsewhere").write_bytes(to_line(SECOND) + b"\n")
-    make(leftover(tmp_path, suffix))
+    make(leftover(tmp_path))
 
     async def doing(journal: FileJournal) -> list[CreationRecord]:
         before = open_files()
@@ -437,21 +328,7 @@ def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
 
     assert run(tmp_path, doing) == [FIRST]
     assert [item.message for item in caplog.records] == [DAMAGED]
-    assert os.path.lexists(leftover(tmp_path, suffix))
-
-
-def test_a_journal_that_cannot_be_read_to_its_end_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
-
-    def broken(*_: object, **__: object) -> None:
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(leftovers_io, "read_lines", broken)
-        before = open_files()
-        assert left(tmp_path) == []
-        assert open_files() == before
-    assert left(tmp_path) == [FIRST]
+    assert os.path.lexists(leftover(tmp_path))
 
 
 # --- damage ---
@@ -496,72 +373,6 @@ def test_lines_that_are_sound_are_kept_and_the_file_of_the_others_is_set_aside(t
     assert left(tmp_path) == found
 
 
-def test_lines_of_an_older_version_are_used_counted_and_not_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
-    damage: Counter[str] = Counter()
-    assert run(tmp_path, lambda journal: journal.take_over(), damage=damage) == [FIRST]
-    assert damage == {"unsigned": 1} and aside(tmp_path) == {}
-    assert not [item for item in caplog.records if item.levelno > logging.INFO]
-    assert run(tmp_path, lambda journal: journal.take_over(), damage=damage) == [FIRST]
-    assert damage == {"unsigned": 1}, "it was written anew with a checksum"
-
-
-def test_what_is_set_aside_is_bounded_and_the_first_and_the_latest_are_kept(tmp_path: Path) -> None:
-    for number in range(9):
-        leftover(tmp_path).write_bytes(b"garbage %d\n" % number)
-        left(tmp_path)
-    assert aside(tmp_path) == {f"set-aside-{place}": b"garbage %d\n" % number for place, number in enumerate((0, 1, 2, 3, 8), start=1)}
-
-
-def test_damage_that_cannot_be_set_aside_is_told_once_and_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    leftover(tmp_path).write_bytes(b"garbage\n" + begin_line(FIRST) + b"\n")
-    damage: Counter[str] = Counter()
-
-    async def doing(journal: FileJournal) -> None:
-        with read_only(monkeypatch):
-            assert [await journal.take_over() for _ in range(3)] == [[FIRST], [], []]
-        assert await journal.take_over() == []
-
-    run(tmp_path, doing, damage=damage)
-    assert damage == {"garbled": 1}
-    assert [item.message for item in caplog.records].count(DAMAGED) == 1
-    assert len(aside(tmp_path)) == 1
-    assert left(tmp_path) == [FIRST]
-
-
-def test_many_files_are_taken_over_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is open until it is taken over, and a process has so many files."""
-    monkeypatch.setattr(leftovers_io, "_MOST_FILES", 3)
-    for number in range(7):
-        path = leftover(tmp_path)
-        path.with_name(path.name.replace("0123456789", f"{number:010d}")).write_bytes(
-            begin_line(replace(FIRST, uid=f"uid-{number}")) + b"\n"
-        )
-
-    async def doing(journal: FileJournal) -> list[int]:
-        return [len(await journal.take_over()) for _ in range(4)]
-
-    assert run(tmp_path, doing) == [3, 3, 1, 0]
-    assert len(left(tmp_path)) == 7
-
-
-def test_what_is_open_at_once_is_bounded_and_the_rest_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = begin_line(SECOND) + b"\n"
-    monkeypatch.setattr(journals, "MOST_OPEN", 2 * len(line) + 10)
-    leftover(tmp_path).write_bytes(line)
-
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, replace(SECOND, uid="uid-7"), replace(SECOND, uid="uid-8"))
-        assert await journal.take_over() == [], "there is no room for it"
-        journal.end("uid-7")
-        assert await journal.take_over() == [SECOND]
-
-    run(tmp_path, doing)
-    assert {item.uid for item in left(tmp_path)} == {"uid-2", "uid-8"}
-
-
 def test_a_file_that_has_grown_is_written_anew_with_what_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "_LARGE", 2000)
 
@@ -586,25 +397,6 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
         patch.setattr(journals.os, "write", refuse)
         yield
-
-
-def test_a_full_disk_holds_nothing_up_is_told_once_and_is_caught_up_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    states: list[str] = []
-
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, FIRST)
-        with full_disk(monkeypatch):
-            await begin(journal, SECOND)
-            await begin(journal, replace(SECOND, uid="uid-3"))
-        assert len(states) == 1 and "No space left" in states[0]
-        await begin(journal, replace(SECOND, uid="uid-4"))
-
-    run(tmp_path, doing, states=states)
-    assert states[1:] == [""]
-    assert sum(item.levelname == "ERROR" for item in caplog.records) == 1
-    assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2", "uid-3", "uid-4"}
 
 
 @pytest.mark.parametrize("worked", [True, False], ids=["it has worked", "it has not worked yet"])
@@ -697,79 +489,17 @@ def test_an_end_for_which_there_was_no_room_is_written_when_there_is(
     assert left(tmp_path) == ([SECOND] if still_open else [])
 
 
-def test_an_orderly_end_tries_once_more_what_there_was_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, FIRST, SECOND)
-        journal.end("uid-1")
-        with full_disk(monkeypatch):
-            await asyncio.wait_for(journal._flush_now(), 5)
-        await journal.close()
-
-    run(tmp_path, doing)
-    assert left(tmp_path) == [SECOND]
-
-
-def test_an_orderly_end_on_a_full_disk_leaves_nothing_open_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, FIRST)
-        journal.end("uid-1")
-        with full_disk(monkeypatch):
-            await journal.close()
-
-    run(tmp_path, doing)
-    assert files(tmp_path) == []
-
-
-@pytest.mark.usefixtures("hurried")
-def test_a_thread_that_is_not_to_be_had_costs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    states: list[str] = []
-
-    def refuse(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, FIRST)
-        with monkeypatch.context() as patch:
-            patch.setattr(journal._thread, "submit", refuse)
-            await begin(journal, SECOND)
-        await written(journal)
-
-    run(tmp_path, doing, states=states)
-    assert len(states) == 2 and not states[1]
-    assert left(tmp_path) == [FIRST, SECOND]
-
-
-@pytest.mark.parametrize("folder", ["missing", "a-file"])
-def test_an_orderly_end_of_an_idle_process_says_nothing_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+def test_a_folder_that_cannot_be_written_is_told_and_creations_go_on(tmp_path: Path) -> None:
     (tmp_path / "a-file").touch()
-    states: list[str] = []
-    with read_only(monkeypatch):
-        run(tmp_path / folder, lambda journal: journal.close(), states=states)
-    assert states == []
-
-
-@pytest.mark.parametrize("folder", ["missing", "a-file"])
-def test_a_folder_that_cannot_be_written_is_told_and_creations_go_on(tmp_path: Path, folder: str) -> None:
-    (tmp_path / "a-file").touch()
-    states: list[str] = []
 
     async def doing(journal: FileJournal) -> list[CreationRecord]:
         await begin(journal, FIRST)
         return await journal.take_over()
 
-    assert run(tmp_path / folder, doing, states=states) == []
-    assert len(states) == 1 and "cannot be written" in states[0]
-
-
-def test_files_that_cannot_be_taken_over_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(tmp_path, lambda journal: begin(journal, FIRST))
-
-    async def doing(journal: FileJournal) -> list[CreationRecord]:
-        with full_disk(monkeypatch):
-            return await journal.take_over()
-
-    assert run(tmp_path, doing) == [FIRST], "it is known all the same"
-    assert left(tmp_path) == [FIRST]
+    for folder in ("missing", "a-file"):
+        states: list[str] = []
+        assert run(tmp_path / folder, doing, states=states) == []
+        assert len(states) == 1 and "cannot be written" in states[0]
 
 
 @contextmanager
@@ -791,14 +521,13 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("suffix", [".journal", ".new"])
-@pytest.mark.parametrize("content", [b"", b'{"end":"uid-1"}\n', to_line(FIRST) + b"\n"], ids=["empty", "ended", "open"])
+@pytest.mark.parametrize("content", [b'{"end":"uid-1"}\n', to_line(FIRST) + b"\n"], ids=["ended", "open"])
 def test_files_that_cannot_be_removed_are_told_once_and_removed_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, suffix: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    leftover(tmp_path, suffix).write_bytes(content)
+    leftover(tmp_path).write_bytes(content)
     states: list[str] = []
-    expected = [FIRST] if suffix == ".journal" and b"request" in content else []
+    expected = [FIRST] if b"request" in content else []
 
     async def doing(journal: FileJournal) -> None:
         with read_only(monkeypatch):
@@ -808,38 +537,9 @@ def test_files_that_cannot_be_removed_are_told_once_and_removed_later(
             assert open_files() == before
         assert states == [f"{tmp_path} cannot be written: Read-only file system"]
         assert await journal.take_over() == []
-        assert not leftover(tmp_path, suffix).exists()
+        assert not leftover(tmp_path).exists()
 
     run(tmp_path, doing, states=states)
-
-
-def test_files_that_are_found_while_this_process_ends_stay(tmp_path: Path) -> None:
-    leftover(tmp_path).write_bytes(to_line(FIRST) + b"\n")
-
-    async def doing(journal: FileJournal) -> None:
-        taking = asyncio.create_task(journal.take_over())
-        await asyncio.sleep(0)
-        await journal.close()
-        await taking
-
-    run(tmp_path, doing)
-    assert left(tmp_path) == [FIRST]
-
-
-def test_an_orderly_end_in_a_folder_that_has_become_read_only_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    states: list[str] = []
-
-    async def doing(journal: FileJournal) -> None:
-        before = open_files()
-        await begin(journal, FIRST)
-        journal.end("uid-1")
-        with read_only(monkeypatch):
-            await journal.close()
-        assert open_files() == before
-
-    run(tmp_path, doing, states=states)
-    assert len(states) == 1 and "Read-only" in states[0]
-    assert left(tmp_path) == [], "there is a file, and it tells of nothing"
 
 
 def test_a_file_that_is_deleted_meanwhile_is_written_anew_before_the_driver_is_called(tmp_path: Path) -> None:
@@ -858,57 +558,26 @@ def test_a_file_that_is_deleted_meanwhile_is_written_anew_before_the_driver_is_c
     assert left(tmp_path) == [FIRST, SECOND]
 
 
-def test_a_folder_that_is_deleted_meanwhile_is_told_and_caught_up_with(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    states: list[str] = []
-
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, FIRST)
-        delete_files(folder)
-        folder.rmdir()
-        await begin(journal, SECOND)
-        assert len(states) == 1 and "cannot be written" in states[0]
-        folder.mkdir()
-        await begin(journal, replace(SECOND, uid="uid-3"))
-
-    run(folder, doing, states=states)
-    assert states[1:] == [""]
-    assert {item.uid for item in left(folder)} == {"uid-1", "uid-2", "uid-3"}
-
-
-@pytest.mark.parametrize(
-    ("seconds", "unproven"), [(10.0, False), (250.0, False), (400.0, True), (9e6, True), (-30.0, False), (-1000.0, True)]
-)
-def test_what_was_left_long_ago_or_in_a_time_to_come_proves_nothing(tmp_path: Path, seconds: float, unproven: bool) -> None:
+def test_what_was_left_long_ago_or_in_a_time_to_come_proves_nothing(tmp_path: Path) -> None:
     """By the time of the file's last change, which its process renews as long as it lives."""
-    run(tmp_path, lambda journal: begin(journal, FIRST))
-    at = time.time() - seconds
-    os.utime(only(tmp_path), (at, at))
-    assert left(tmp_path) == [replace(FIRST, unproven=unproven)]
-    assert [item.unproven for item in left(tmp_path)] == [unproven], "also for the process after the next"
+    for seconds, unproven in [(10.0, False), (250.0, False), (400.0, True), (9e6, True), (-30.0, False), (-1000.0, True)]:
+        delete_files(tmp_path)
+        run(tmp_path, lambda journal: begin(journal, FIRST))
+        at = time.time() - seconds
+        os.utime(only(tmp_path), (at, at))
+        assert left(tmp_path) == [replace(FIRST, unproven=unproven)]
+        assert [item.unproven for item in left(tmp_path)] == [unproven], "also for the process after the next"
 
 
-@pytest.mark.parametrize("silent", [0, 1])
-def test_of_two_files_that_tell_of_one_creation_the_silent_one_counts(tmp_path: Path, silent: int) -> None:
-    for number, digits in enumerate(("0" * 16, "f" * 16)):
-        path = tmp_path / f".csi-node-sidecar.a_driver.{digits}.journal"
-        path.write_bytes(begin_line(FIRST) + b"\n")
-        at = time.time() - (400.0 if number == silent else 0.0)
-        os.utime(path, (at, at))
-    assert left(tmp_path) == [replace(FIRST, unproven=True)]
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_process_that_lives_and_can_write_says_so(tmp_path: Path, broken: bool) -> None:
-    async def live(journal: FileJournal) -> None:
-        await journal.begin(FIRST)
-        os.utime(only(tmp_path), (0.0, 0.0))
-        journal._broken = "the disk is full" if broken else ""
-        await journal.take_over()
-
-    run(tmp_path, live)
-    assert (time.time() - only(tmp_path).stat().st_mtime < 60.0) == (not broken)
+def test_of_two_files_that_tell_of_one_creation_the_silent_one_counts(tmp_path: Path) -> None:
+    for silent in [0, 1]:
+        delete_files(tmp_path)
+        for number, digits in enumerate(("0" * 16, "f" * 16)):
+            path = tmp_path / f".csi-node-sidecar.a_driver.{digits}.journal"
+            path.write_bytes(begin_line(FIRST) + b"\n")
+            at = time.time() - (400.0 if number == silent else 0.0)
+            os.utime(path, (at, at))
+        assert left(tmp_path) == [replace(FIRST, unproven=True)]
 
 
 def test_a_suspect_stays_one_over_restarts(tmp_path: Path) -> None:
@@ -932,27 +601,6 @@ def test_a_journal_that_was_copied_back_from_a_backup_is_as_old_as_what_it_says(
     only(tmp_path).write_bytes(backup)
     assert time.time() - only(tmp_path).stat().st_mtime < 60.0
     assert [record.unproven for record in left(tmp_path)] == [True]
-
-
-def test_the_sign_of_life_in_the_file_is_renewed_in_its_place(tmp_path: Path) -> None:
-    yesterday = time.time() - 86_400.0
-
-    async def a_life(journal: FileJournal) -> None:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(time, "time", lambda: yesterday)
-            await begin(journal, FIRST)
-        size = only(tmp_path).stat().st_size
-        await journal.take_over()
-        assert only(tmp_path).stat().st_size == size
-        await begin(journal, SECOND)
-
-    run(tmp_path, a_life)
-    assert [(record.uid, record.unproven) for record in left(tmp_path)] == [("uid-1", False), ("uid-2", False)]
-
-
-def test_an_older_version_takes_the_sign_of_life_for_the_end_of_nothing() -> None:
-    about = json.loads(alive_line(1_700_000_000.5))
-    assert about["end"] == ""
 
 
 @pytest.mark.parametrize("writable", [True, False])

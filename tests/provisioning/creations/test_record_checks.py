@@ -30,23 +30,18 @@ def request(**changes: Any) -> CreationRecord:
     return replace(RECORD, request=replace(REQUEST, **changes))
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
+def test_what_this_program_writes_is_read() -> None:
+    for record in [
         RECORD,
         replace(RECORD, seeks=True, shown="/dev/zvol/pool/volume 1"),
         replace(RECORD, secret=None, reclaim_policy="", deletion=BegunDeletion("/dev/zvol/pool/volume 1", any_node=True)),
         request(name="PVC-1", required_bytes=0, capabilities=(), source_volume="x" * 4096, source_snapshot=""),
-    ],
-    ids=["all", "looked for", "little", "odd, but possible"],
-)
-def test_what_this_program_writes_is_read(record: CreationRecord) -> None:
-    assert read_line(begin_line(record)) == (record, True)
+    ]:
+        assert read_line(begin_line(record)) == (record, True)
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
+def test_what_no_record_holds_is_none_and_is_not_repeated() -> None:
+    for record in [
         *(replace(RECORD, uid=uid) for uid in ("", "../x", "a/b", "x" * 129, "a\n", "ä")),
         *(replace(RECORD, namespace=name) for name in ("", "..", "kube-system/secrets", "a.b", "A", "x" * 64)),
         *(replace(RECORD, name=name) for name in ("", "..", "a/b", "A", "x" * 254, "a\0")),
@@ -63,13 +58,11 @@ def test_what_this_program_writes_is_read(record: CreationRecord) -> None:
         *(request(parameters=parameters) for parameters in ({HALF: "x"}, {"x": HALF})),
         request(mutable_parameters={"x": HALF}),
         request(requisite=(Segment.of({"x": HALF}),)),
-    ],
-)
-def test_what_no_record_holds_is_none_and_is_not_repeated(record: CreationRecord) -> None:
-    for line in (begin_line(record), to_line(record)):
-        said, _ = read_line(line)
-        assert isinstance(said, Damaged) and said.kind is Damage.GARBLED
-        assert said.why == oddity(record) and len(said.why) < 80
+    ]:
+        for line in (begin_line(record), to_line(record)):
+            said, _ = read_line(line)
+            assert isinstance(said, Damaged) and said.kind is Damage.GARBLED
+            assert said.why == oddity(record) and len(said.why) < 80
 
 
 def test_what_is_read_can_be_sent_to_the_driver() -> None:

@@ -1,7 +1,5 @@
 """Nothing is begun that cannot be written down: a volume of it would leak if the process died."""
 
-import pytest
-
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.provisioning.creations.creation_record import CreationRecord
@@ -43,14 +41,14 @@ def test_a_claim_that_goes_meanwhile_leaves_nothing() -> None:
     assert bench.driver.asked == [] and not bench.table.concerns(UID)
 
 
-@pytest.mark.parametrize("answer", [Code.DEADLINE_EXCEEDED, Code.ABORTED])
-def test_what_is_written_down_already_goes_on(answer: Code) -> None:
+def test_what_is_written_down_already_goes_on() -> None:
     """Its line is on the disk: to wait would help nobody."""
-    bench = late(driver=ScriptedDriver(creates=[rpc(answer), CreatedVolume("test-volume-id", 100)]))
-    paper = FullJournal()
-    paper.why = ""
-    with_journal(bench, paper)
-    bench.claim()
-    paper.why = FULL
-    bench.claim()
-    assert bench.driver.count("create") == 2 and len(bench.kube.wrote("create")) == 1
+    for answer in [Code.DEADLINE_EXCEEDED, Code.ABORTED]:
+        bench = late(driver=ScriptedDriver(creates=[rpc(answer), CreatedVolume("test-volume-id", 100)]))
+        paper = FullJournal()
+        paper.why = ""
+        with_journal(bench, paper)
+        bench.claim()
+        paper.why = FULL
+        bench.claim()
+        assert bench.driver.count("create") == 2 and len(bench.kube.wrote("create")) == 1
