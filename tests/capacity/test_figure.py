@@ -1,6 +1,5 @@
 """The driver's answer becomes a figure that the scheduler can go by, whatever the answer is."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,22 +15,19 @@ def figure(answer: CapacityAnswer, *, promised: int = 0, reserve: bool = True) -
     return found.capacity, found.maximum
 
 
-@pytest.mark.parametrize(
-    ("answer", "wanted"),
-    [
-        pytest.param(CapacityAnswer(10 * GI), (10 * GI, None), id="no maximum"),
-        pytest.param(CapacityAnswer(10 * GI, maximum=GI), (10 * GI, GI), id="a maximum"),
-        pytest.param(CapacityAnswer(10 * GI, maximum=0), (10 * GI, 0), id="nothing fits at all"),
-        pytest.param(CapacityAnswer(10 * GI, maximum=20 * GI), (10 * GI, 10 * GI), id="a maximum beyond what is free"),
-        pytest.param(CapacityAnswer(10 * GI, maximum=-1), (10 * GI, None), id="a negative maximum"),
-        pytest.param(CapacityAnswer(-5), (0, None), id="negative"),
-        pytest.param(CapacityAnswer(2**63 - 1), (2**63 - 1, None), id="absurd"),
-        pytest.param(CapacityAnswer(GI, minimum=2 * GI), (0, None), id="a minimum beyond what is free"),
-        pytest.param(CapacityAnswer(GI, minimum=GI), (GI, None), id="a minimum that just fits"),
-    ],
-)
-def test_answers(answer: CapacityAnswer, wanted: tuple[int, int | None]) -> None:
-    assert figure(answer) == wanted
+def test_answers() -> None:
+    for answer, wanted in [
+        (CapacityAnswer(10 * GI), (10 * GI, None)),
+        (CapacityAnswer(10 * GI, maximum=GI), (10 * GI, GI)),
+        (CapacityAnswer(10 * GI, maximum=0), (10 * GI, 0)),
+        (CapacityAnswer(10 * GI, maximum=20 * GI), (10 * GI, 10 * GI)),
+        (CapacityAnswer(10 * GI, maximum=-1), (10 * GI, None)),
+        (CapacityAnswer(-5), (0, None)),
+        (CapacityAnswer(2**63 - 1), (2**63 - 1, None)),
+        (CapacityAnswer(GI, minimum=2 * GI), (0, None)),
+        (CapacityAnswer(GI, minimum=GI), (GI, None)),
+    ]:
+        assert figure(answer) == wanted
 
 
 def test_what_is_promised_is_not_free_and_no_volume_is_larger_than_what_is_left() -> None:

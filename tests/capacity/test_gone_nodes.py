@@ -10,7 +10,7 @@ import pytest
 from sidecar.capacity.gone_nodes import DAY, HOUR, MOST_AT_ONCE, MOST_OF_ONE, SELDOM, Suspects, left_by, pause, share_of
 from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.kube.api import Page
-from sidecar.kube.errors import ApiError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unavailable
+from sidecar.kube.errors import Conflict, Forbidden, Gone, NotFound, Unauthorized, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import CapacityRecord
 from tests.harness.doors import ScriptedKube, tools
@@ -79,12 +79,9 @@ def test_what_a_node_that_is_gone_has_published_is_deleted() -> None:
     assert look(cluster(published("a", "n1"), published("b", "gone"), published("c", "gone"))) == ["b", "c"]
 
 
-@pytest.mark.parametrize(
-    ("nodes", "csi_nodes"),
-    [(("n1", "n2"), ("n1", "n2")), (("n1", "n2"), ("n1",)), (("n1",), ("n1", "n2"))],
-)
-def test_a_node_of_which_anything_is_left_keeps_them(nodes: tuple[str, ...], csi_nodes: tuple[str, ...]) -> None:
-    assert look(cluster(published("b", "n2"), nodes=nodes, csi_nodes=csi_nodes)) == []
+def test_a_node_of_which_anything_is_left_keeps_them() -> None:
+    for nodes, csi_nodes in [(("n1", "n2"), ("n1", "n2")), (("n1", "n2"), ("n1",)), (("n1",), ("n1", "n2"))]:
+        assert look(cluster(published("b", "n2"), nodes=nodes, csi_nodes=csi_nodes)) == []
 
 
 def test_a_segment_that_another_node_is_in_keeps_them() -> None:
@@ -101,9 +98,8 @@ def test_a_node_deletes_what_it_published_under_another_name() -> None:
     assert look(kube) == ["b"]
 
 
-@pytest.mark.parametrize(
-    "obj",
-    [
+def test_what_does_not_say_whose_it_is_stays() -> None:
+    for obj in [
         published("b", "gone", selector=None),
         published("b", "gone", selector={}),
         published("b", "gone", selector={"matchExpressions": [{"key": KEY, "operator": "In", "values": ["gone"]}]}),
@@ -111,21 +107,19 @@ def test_a_node_deletes_what_it_published_under_another_name() -> None:
         published("b", "gone", manager="external-provisioner"),
         published("b", "x" * 60),
         published("b", "gone", deleting=True),
-    ],
-)
-def test_what_does_not_say_whose_it_is_stays(obj: dict[str, Any]) -> None:
-    assert look(cluster(obj)) == []
+    ]:
+        assert look(cluster(obj)) == []
 
 
 def test_a_dry_run_deletes_nothing() -> None:
     assert look(cluster(published("b", "gone")), dry_run=True) == []
 
 
-@pytest.mark.parametrize("error", [Conflict("changed", status=409), NotFound("gone", status=404)])
-def test_what_somebody_was_quicker_with_is_no_failure(error: Exception) -> None:
-    kube = cluster(published("b", "gone"), published("c", "gone"))
-    kube.failures["delete"] = [error]
-    assert look(kube) == ["b", "c"]
+def test_what_somebody_was_quicker_with_is_no_failure() -> None:
+    for error in [Conflict("changed", status=409), NotFound("gone", status=404)]:
+        kube = cluster(published("b", "gone"), published("c", "gone"))
+        kube.failures["delete"] = [error]
+        assert look(kube) == ["b", "c"]
 
 
 def test_of_many_only_a_few_are_asked_about_at_once_and_each_has_its_turn() -> None:
@@ -159,43 +153,6 @@ def test_a_suspect_whose_answer_stays_the_same_is_asked_about_less_and_less_ofte
     assert set(gaps[5:]) == {SELDOM}
 
 
-def test_another_answer_brings_the_next_question_soon() -> None:
-    suspects = Suspects()
-    looks_that_ask(suspects, "n2", "it has a Node", range(20))
-    first, second = looks_that_ask(suspects, "n2", "another has its labels", range(20, 40))[:2]
-    assert second == first + 1
-
-
-def test_a_suspect_that_was_there_meanwhile_is_asked_about_as_if_it_were_new() -> None:
-    suspects = Suspects()
-    looks_that_ask(suspects, "n2", "it has a Node", range(20))
-    looks_that_ask(suspects, "n2", "", range(1), there=("n2",))
-    assert looks_that_ask(suspects, "n2", "it has a Node", range(3)) == [0, 1]
-
-
-def test_a_new_suspect_is_asked_about_in_the_look_that_finds_it_however_long_others_are_suspect() -> None:
-    suspects = Suspects()
-    looks_that_ask(suspects, "n2", "it has a Node", range(5))
-    assert suspects.due(["n2", "n3"], there=()) == ("n3",)
-
-
-def test_what_is_not_yet_cleared_is_asked_about_in_the_next_look() -> None:
-    suspects = Suspects()
-    for _ in range(5):
-        assert suspects.due(["n2"], there=()) == ("n2",)
-        suspects.cleared("n2")
-        assert not suspects.is_quiet
-
-
-def test_what_was_cleared_and_is_suspect_again_is_asked_about_as_if_it_were_new() -> None:
-    suspects = Suspects()
-    looks_that_ask(suspects, "n2", "it has a Node", range(15))
-    while not suspects.due(["n2"], there=()):
-        pass
-    suspects.cleared("n2")
-    assert looks_that_ask(suspects, "n2", "it has a Node", range(3)) == [0, 1]
-
-
 def questions(api: ScriptedKube, looks: int) -> int:
     looking = room(api)
     for _ in range(looks):
@@ -207,21 +164,6 @@ def test_objects_that_do_not_say_whose_they_are_and_hide_one_that_does_are_not_a
     """One page of what bears the mark is read."""
     unplaced = [published(f"a{number}", "gone", selector=None) for number in range(MOST_OF_ONE)]
     assert questions(Selecting(cluster(*unplaced, published("b", "gone")).objects), 40) == 6
-
-
-def test_objects_that_are_written_anew_whenever_they_are_to_be_deleted_are_not_asked_about_for_ever() -> None:
-    changed = [Conflict("changed", status=409)] * 40
-    assert questions(Selecting(cluster(published("b", "gone")).objects, {"delete": changed}), 40) == 6 * 3
-
-
-def test_only_a_look_that_tells_nothing_new_is_quiet() -> None:
-    suspects, quiet = Suspects(), []
-    for why in ("a", "a", "b", "b"):
-        while not suspects.due(["n2"], there=()):
-            assert suspects.is_quiet
-        suspects.stays("n2", why)
-        quiet.append(suspects.is_quiet)
-    assert quiet == [False, True, False, True]
 
 
 def test_who_stays_is_noted_with_the_answer_and_questions_grow_rare() -> None:
@@ -239,43 +181,23 @@ def test_who_stays_is_noted_with_the_answer_and_questions_grow_rare() -> None:
     assert deleted(api) == ["e"]
 
 
-def test_a_dry_run_says_so_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
-    looking = room(Selecting(cluster(published("b", "gone")).objects), dry_run=True)
-    with caplog.at_level("INFO"):
-        for _ in range(40):
-            asyncio.run(looking.look())
-    assert 1 <= len(caplog.records) < 10
-
-
-def test_a_node_that_cannot_be_asked_about_does_not_keep_others_from_their_turn() -> None:
-    api = Selecting(cluster(published("a", "a"), published("b", "b")).objects, {"get": [ApiError("too long", status=414)]})
-    looking = room(api)
-    with pytest.raises(ApiError):
-        asyncio.run(looking.look())
-    asyncio.run(looking.look())
-    assert deleted(api) == ["b", "a"]
-
-
 def test_of_one_node_only_some_objects_are_deleted_at_once() -> None:
     forged = [published(f"o{number}", "gone") for number in range(MOST_OF_ONE * 3)]
     assert len(look(cluster(*forged))) == MOST_OF_ONE
 
 
-@pytest.mark.parametrize(
-    "topology",
-    [
+def test_a_topology_that_no_node_can_be_asked_for_keeps_its_object() -> None:
+    for topology in [
         {KEY: "a,b!=c"},
         {KEY: "two words"},
         {KEY: "x" * 64},
         {f"{KEY},other": "a"},
         {"": "a"},
         {f"key-{number}": "a" for number in range(1000)},
-    ],
-)
-def test_a_topology_that_no_node_can_be_asked_for_keeps_its_object(topology: dict[str, str]) -> None:
-    obj = published("b", "gone", selector={"matchLabels": topology})
-    assert left_by(CapacityRecord.of(obj)) == ""
-    assert look(cluster(obj)) == []
+    ]:
+        obj = published("b", "gone", selector={"matchLabels": topology})
+        assert left_by(CapacityRecord.of(obj)) == ""
+        assert look(cluster(obj)) == []
 
 
 def test_a_label_without_a_value_is_a_label() -> None:
@@ -322,14 +244,14 @@ def test_a_node_that_joins_while_it_is_asked_about_keeps_what_it_writes() -> Non
     assert deleted(api) == []
 
 
-@pytest.mark.parametrize("verb", ["get", "list", "delete"])
-@pytest.mark.parametrize("error", [Unavailable("timeout"), Gone("expired", status=410), Unauthorized("who", status=401)])
-def test_what_fails_between_proof_and_deletion_ends_the_look(verb: str, error: ApiError) -> None:
-    for answered in range(3):
-        api = Selecting(cluster(published("b", "gone"), published("c", "gone")).objects, {verb: [*[None] * answered, error]})
-        asyncio.run((looking := room(api))._safely(looking.look))
-        wanted = {"delete": min(answered + 1, 2), "get": 0, "list": 0}[verb]
-        assert len(deleted(api)) == wanted
+def test_what_fails_between_proof_and_deletion_ends_the_look() -> None:
+    for verb in ["get", "list", "delete"]:
+        for error in [Unavailable("timeout"), Gone("expired", status=410), Unauthorized("who", status=401)]:
+            for answered in range(3):
+                api = Selecting(cluster(published("b", "gone"), published("c", "gone")).objects, {verb: [*[None] * answered, error]})
+                asyncio.run((looking := room(api))._safely(looking.look))
+                wanted = {"delete": min(answered + 1, 2), "get": 0, "list": 0}[verb]
+                assert len(deleted(api)) == wanted
 
 
 def test_the_mark_names_the_node_unless_it_is_a_hash() -> None:
@@ -338,22 +260,13 @@ def test_the_mark_names_the_node_unless_it_is_a_hash() -> None:
     assert names.manager_node("") == names.manager_node("external-provisioner-") == ""
 
 
-@pytest.mark.parametrize("nodes", [1, 10, 1000])
-def test_all_nodes_together_look_once_an_hour_and_every_second_hour_while_nothing_changes(nodes: int) -> None:
-    assert nodes * HOUR / pause(nodes) == pytest.approx(1.0)
-    assert nodes * HOUR / pause(nodes, is_quiet=True) == pytest.approx(0.5)
-    shares = [share_of(f"node-{number}") for number in range(1000)]
-    assert 0.4 < sum(shares) / len(shares) < 0.6
-    assert 0 <= min(shares) <= max(shares) < 1
-
-
-@pytest.mark.parametrize("nodes", [0, 1, 10, 1000])
-@pytest.mark.parametrize("is_quiet", [False, True])
-def test_what_is_forbidden_is_tried_rarely_and_at_least_once_a_day_where_all_look_so_often(nodes: int, is_quiet: bool) -> None:
-    pauses = [pause(nodes, is_quiet=is_quiet, refusals=count) for count in range(2000)]
-    assert pauses == sorted(pauses)
-    assert pauses[1] >= HOUR
-    assert pauses[-1] == max(DAY, pauses[0])
+def test_all_nodes_together_look_once_an_hour_and_every_second_hour_while_nothing_changes() -> None:
+    for nodes in [1, 10, 1000]:
+        assert nodes * HOUR / pause(nodes) == pytest.approx(1.0)
+        assert nodes * HOUR / pause(nodes, is_quiet=True) == pytest.approx(0.5)
+        shares = [share_of(f"node-{number}") for number in range(1000)]
+        assert 0.4 < sum(shares) / len(shares) < 0.6
+        assert 0 <= min(shares) <= max(shares) < 1
 
 
 async def _for_ever(kube: ScriptedKube, monkeypatch: pytest.MonkeyPatch, looks: int) -> list[float]:

@@ -23,17 +23,14 @@ def find(level: int, *, pod: str = "pod", api: ScriptedKube | None = None) -> Ow
     return asyncio.run(find_owner(api or kube(), namespace="ns", pod=pod, level=level))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("level", "owner"),
-    [
+def test_C23_levels() -> None:
+    for level, owner in [
         (-1, None),
         (0, Owner("v1", "Pod", "pod", "pod-uid", True)),
         (1, Owner("apps/v1", "ReplicaSet", "set", "set-uid", True)),
         (2, Owner("apps/v1", "Deployment", "dep", "dep-uid", True)),
-    ],
-)
-def test_C23_levels(level: int, owner: Owner | None) -> None:
-    assert find(level) == owner
+    ]:
+        assert find(level) == owner
 
 
 def test_C23_the_object_at_the_last_level_is_not_fetched() -> None:

@@ -169,3 +169,13 @@ def test_what_was_begun_does_not_stand_before_the_claim_itself_any_more_when_it_
     assert room.claim() == room.now
     room.claim()
     assert room.kube.wrote("replace"), "the source is let go"
+
+
+def test_a_secret_that_goes_with_the_claim_under_a_running_process_does_not_keep_its_volume() -> None:
+    room = begun_and_unknown(CreatedVolume("test-volume-id", 100), **{NAME: "a", NAMESPACE: "fake-ns"})
+    room.delete_claim()
+    room.kube.objects.pop(("secrets", "a"))
+    for _ in range(3):
+        room.now = max(room.now, room.claim() or 0.0)
+    assert room.driver.count("delete") == 1
+    assert not room.paper.lines

@@ -13,7 +13,7 @@ import pytest
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import Resource
-from sidecar.kube.errors import Conflict, Forbidden, Unavailable
+from sidecar.kube.errors import Conflict, Forbidden, Invalid, Unavailable
 from sidecar.model.names import SELECTED_NODE, SNAPSHOT_FINALIZER
 from sidecar.provisioning.needs import Absent, Ref
 from tests.harness import samples
@@ -263,8 +263,15 @@ def test_that_snapshots_may_not_be_protected_is_told_once_however_many_are_resto
 
 
 def test_R44_a_clone_is_not_made_of_a_source_that_may_go_meanwhile() -> None:
-    room = filled_from(FROM_CLAIM, kube=KeepingKube(failures={"replace": [Forbidden("update persistentvolumeclaims: no")]}))
-    assert "protecting PersistentVolumeClaim fake-ns/source failed: update persistentvolumeclaims: no" in refused(room)
+    for error in (Forbidden("update persistentvolumeclaims: no"), Invalid("update persistentvolumeclaims: no")):
+        room = filled_from(FROM_CLAIM, kube=KeepingKube(failures={"replace": [error]}))
+        assert "protecting PersistentVolumeClaim fake-ns/source failed: update persistentvolumeclaims: no" in refused(room)
+
+
+def test_a_snapshot_that_cannot_be_let_go_is_left_to_the_sweep() -> None:
+    room = filled_from(FROM_SNAPSHOT, kube=KeepingKube(failures={"replace": [None, Conflict("changed")]}))
+    provisioned(room)
+    assert finalizers(room, "volumesnapshots", "snap") == [SNAPSHOT_FINALIZER]
 
 
 def test_R39_a_source_that_somebody_else_writes_at_the_same_time_is_read_again() -> None:
@@ -348,7 +355,8 @@ def of_gold(facts: dict[Ref, Json | Absent] | None = None, **doors: Any) -> Room
     return fill(room, world() if facts is None else facts)
 
 
-def test_R52_the_parameters_of_the_attributes_class_are_the_mutable_ones() -> None:
+def test_R52_R54_the_parameters_of_the_attributes_class_are_the_mutable_ones() -> None:
+    assert "VolumeAttributesClass gold does not exist" in refused(of_gold({}))
     room = of_gold()
     assert provisioned(room)["spec"]["volumeAttributesClassName"] == "gold"
     ((_, request),) = room.driver.asked

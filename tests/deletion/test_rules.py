@@ -5,8 +5,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import pytest
-
 from sidecar.deletion.rules import (
     NOT_ASKED,
     Delete,
@@ -58,47 +56,39 @@ USERS: list[tuple[tuple[Found, ...], bool, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("users", "any_node", "user"), USERS)
-@pytest.mark.parametrize(
-    "reason", [Released(VOLUME), Undone(), orphan(), orphan(policy="Retain")], ids=lambda reason: type(reason).__name__
-)
-def test_a_handle_that_another_persistent_volume_has_is_never_deleted(reason: Any, users: Any, any_node: bool, user: str) -> None:
-    volume = Found(VOLUME) if isinstance(reason, Released) else None
-    view = DeletionView(reason=reason, handle="h", users=users, any_node=any_node, volume=volume, claim=None)
-    assert may_delete(view) == (Keep(f"PersistentVolume {user} has the same handle") if user else Delete())
+def test_a_handle_that_another_persistent_volume_has_is_never_deleted() -> None:
+    for users, any_node, user in USERS:
+        for reason in [Released(VOLUME), Undone(), orphan(), orphan(policy="Retain")]:
+            volume = Found(VOLUME) if isinstance(reason, Released) else None
+            view = DeletionView(reason=reason, handle="h", users=users, any_node=any_node, volume=volume, claim=None)
+            assert may_delete(view) == (Keep(f"PersistentVolume {user} has the same handle") if user else Delete())
 
 
 OWN = Found(VOLUME, elsewhere=True)
 
 
-@pytest.mark.parametrize(
-    ("users", "user"),
-    [
+def test_what_only_a_file_speaks_for_is_kept_for_any_persistent_volume_anywhere() -> None:
+    """But for the claim's own: it went there from here."""
+    for users, user in [
         ((), ""),
         ((OWN,), ""),
         ((Found(OTHER, elsewhere=True),), "other"),
         ((Found(replace(OTHER, claim=None), elsewhere=True),), "other"),
         ((Found(NOBODYS, elsewhere=True),), NAME),
         ((OWN, Found(OTHER, elsewhere=True)), "other"),
-    ],
-    ids=["nobody", "the claim's own", "another", "nobody's", "of that name and nobody's", "the claim's own and another"],
-)
-@pytest.mark.parametrize(
-    "reason", [replace(orphan(inherited=True), on_file=OnFile(UID, NAME)), Undone(OnFile(UID, NAME))], ids=["orphan", "begun"]
-)
-def test_what_only_a_file_speaks_for_is_kept_for_any_persistent_volume_anywhere(
-    users: tuple[Found, ...], user: str, reason: Orphaned | Undone
-) -> None:
-    """But for the claim's own: it went there from here."""
-    view = DeletionView(reason=reason, handle="h", users=users, volume=None, claim=ANOTHERS)
-    assert may_delete(view) == (Keep(f"PersistentVolume {user} of another node has the same handle", suspected=True) if user else Delete())
+    ]:
+        for reason in [replace(orphan(inherited=True), on_file=OnFile(UID, NAME)), Undone(OnFile(UID, NAME))]:
+            view = DeletionView(reason=reason, handle="h", users=users, volume=None, claim=ANOTHERS)
+            assert may_delete(view) == (
+                Keep(f"PersistentVolume {user} of another node has the same handle", suspected=True) if user else Delete()
+            )
 
 
-@pytest.mark.parametrize("inherited", [False, True])
-def test_a_claim_whose_volume_is_called_otherwise_now_does_not_wait_for_this_one(inherited: bool) -> None:
-    renamed = replace(orphan(inherited=inherited), renamed=True)
-    assert may_delete(DeletionView(reason=renamed, handle="h", users=(), volume=None, claim=OURS)) == Delete()
-    assert may_delete(DeletionView(reason=renamed, handle="h", users=(), volume=Found(VOLUME), claim=OURS)) == STORED
+def test_a_claim_whose_volume_is_called_otherwise_now_does_not_wait_for_this_one() -> None:
+    for inherited in [False, True]:
+        renamed = replace(orphan(inherited=inherited), renamed=True)
+        assert may_delete(DeletionView(reason=renamed, handle="h", users=(), volume=None, claim=OURS)) == Delete()
+        assert may_delete(DeletionView(reason=renamed, handle="h", users=(), volume=Found(VOLUME), claim=OURS)) == STORED
 
 
 def test_a_released_volume_does_not_keep_itself() -> None:
@@ -106,17 +96,14 @@ def test_a_released_volume_does_not_keep_itself() -> None:
     assert may_delete(view) == Delete()
 
 
-@pytest.mark.parametrize(
-    ("now", "verdict"),
-    [
+def test_a_released_volume_goes_only_as_it_was_when_that_was_decided() -> None:
+    for now, verdict in [
         (Found(VOLUME), Delete()),
         (Found(CHANGED), Keep(f"PersistentVolume {NAME} has changed", outdated=True)),
         (Found(NAMESAKE), Keep(f"PersistentVolume {NAME} has changed", outdated=True)),
         (None, Keep(f"PersistentVolume {NAME} is gone", outdated=True)),
-    ],
-)
-def test_a_released_volume_goes_only_as_it_was_when_that_was_decided(now: Found | None, verdict: Any) -> None:
-    assert may_delete(DeletionView(reason=Released(VOLUME), handle="h", users=(), volume=now)) == verdict
+    ]:
+        assert may_delete(DeletionView(reason=Released(VOLUME), handle="h", users=(), volume=now)) == verdict
 
 
 STORED = Keep(f"PersistentVolume {NAME} is stored")
@@ -152,12 +139,10 @@ ORPHANS: list[tuple[Found | None, Claim | None, bool, str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("volume", "claim", "inherited", "policy", "verdict"), ORPHANS)
-def test_what_lost_its_claim_goes_unless_somebody_has_it_or_may_have_kept_it(
-    volume: Found | None, claim: Claim | None, inherited: bool, policy: str, verdict: Any
-) -> None:
-    view = DeletionView(reason=orphan(inherited=inherited, policy=policy), handle="h", users=(), volume=volume, claim=claim)
-    assert may_delete(view) == verdict
+def test_what_lost_its_claim_goes_unless_somebody_has_it_or_may_have_kept_it() -> None:
+    for volume, claim, inherited, policy, verdict in ORPHANS:
+        view = DeletionView(reason=orphan(inherited=inherited, policy=policy), handle="h", users=(), volume=volume, claim=claim)
+        assert may_delete(view) == verdict
 
 
 HANDLE = VOLUME.handle
@@ -166,43 +151,33 @@ BESIDE_ONE_UNSEEN = replace(BESIDE, suspected=False, outdated=True)
 HAS_GONE = Keep(f"PersistentVolume {NAME} had that handle, and has come and gone", suspected=True)
 
 
-@pytest.mark.parametrize(
-    ("volume", "handle", "shown", "verdict"),
-    [
-        # its PersistentVolume is stored: the driver may be asked, and nothing is deleted
+def test_what_was_looked_for_may_be_another_volume_than_that_of_its_persistent_volume() -> None:
+    for volume, handle, shown, verdict in [
         *((Found(VOLUME), "", shown, Need(Fact.HANDLE)) for shown in ("", HANDLE)),
         *((Found(VOLUME), HANDLE, shown, STORED) for shown in ("", HANDLE, "another")),
         (Found(VOLUME), "h", "", BESIDE_ONE_UNSEEN),
         (Found(VOLUME), "h", HANDLE, BESIDE),
-        # it has come and gone: its volume may be kept by somebody, and another one goes
         (None, HANDLE, HANDLE, HAS_GONE),
         (None, "h", HANDLE, Delete()),
         (None, "h", "", Delete()),
-    ],
-)
-@pytest.mark.parametrize("claim", [None, ANOTHERS], ids=["gone", "elsewhere"])
-def test_what_was_looked_for_may_be_another_volume_than_that_of_its_persistent_volume(
-    volume: Found | None, handle: str, shown: str, verdict: Any, claim: Claim | None
-) -> None:
-    sought = replace(orphan(), sought=True, shown=shown)
-    assert may_delete(DeletionView(reason=sought, handle=handle, users=(), volume=volume, claim=claim)) == verdict
+    ]:
+        for claim in [None, ANOTHERS]:
+            sought = replace(orphan(), sought=True, shown=shown)
+            assert may_delete(DeletionView(reason=sought, handle=handle, users=(), volume=volume, claim=claim)) == verdict
 
 
-@pytest.mark.parametrize(
-    ("view", "order"),
-    [
+def test_each_fact_is_asked_for_in_its_turn_and_none_is_left_out() -> None:
+    for view, order in [
         (DeletionView(reason=Released(VOLUME), handle="h"), [Fact.USERS, Fact.VOLUME]),
         (DeletionView(reason=Undone(), handle="h"), [Fact.USERS]),
         (DeletionView(reason=orphan()), [Fact.VOLUME, Fact.CLAIM, Fact.HANDLE, Fact.USERS]),
         (DeletionView(reason=orphan(), handle="h"), [Fact.VOLUME, Fact.CLAIM, Fact.USERS]),
-    ],
-)
-def test_each_fact_is_asked_for_in_its_turn_and_none_is_left_out(view: DeletionView, order: list[Fact]) -> None:
-    asked = []
-    while isinstance(verdict := may_delete(view), Need):
-        asked.append(verdict.fact)
-        view = told(view, verdict.fact)
-    assert asked == order and verdict == Delete()
+    ]:
+        asked = []
+        while isinstance(verdict := may_delete(view), Need):
+            asked.append(verdict.fact)
+            view = told(view, verdict.fact)
+        assert asked == order and verdict == Delete()
 
 
 def told(view: DeletionView, fact: Fact) -> DeletionView:

@@ -12,25 +12,16 @@ def test_delays_double_up_to_the_cap():
     assert [backoff.delay(attempt) for attempt in range(11)] == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
 
 
-@pytest.mark.parametrize("attempt", [1_000, 1_024, 10**9, 10**400])
-@pytest.mark.parametrize("start", [1e-9, 1.0, 1e300])
-def test_huge_attempts_end_at_the_cap(start, attempt):
-    assert Backoff(start=start, cap=300.0).delay(attempt) == 300.0
+def test_huge_attempts_end_at_the_cap():
+    for attempt in [1_000, 1_024, 10**9, 10**400]:
+        for start in [1e-9, 1.0, 1e300]:
+            assert Backoff(start=start, cap=300.0).delay(attempt) == 300.0
 
 
-def test_a_cap_below_the_start_wins():
-    assert Backoff(start=10.0, cap=2.0).delay(0) == 2.0
-
-
-def test_a_negative_attempt_is_a_mistake():
-    with pytest.raises(ValueError, match="negative"):
-        Backoff(start=1.0, cap=2.0).delay(-1)
-
-
-@pytest.mark.parametrize(("start", "cap"), [(0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (1.0, math.nan)])
-def test_what_would_not_back_off_is_refused(start, cap):
-    with pytest.raises(ValueError, match="would not back off"):
-        Backoff(start=start, cap=cap)
+def test_what_would_not_back_off_is_refused():
+    for start, cap in [(0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (1.0, math.nan)]:
+        with pytest.raises(ValueError, match="would not back off"):
+            Backoff(start=start, cap=cap)
 
 
 @given(st.floats(0.001, 1e6), st.floats(0.001, 1e6), st.integers(0, 5_000))
@@ -70,7 +61,3 @@ def test_on_a_beat_nothing_comes_later_and_nothing_much_sooner(now: float, delay
 def test_those_with_such_a_delay_have_few_moments_together():
     moments = {on_a_beat(now, now + 300.0) for now in range(10_000, 10_300)}
     assert len(moments) <= 6
-
-
-def test_short_delays_are_left_as_they_are():
-    assert [on_a_beat(10.3, 10.3 + delay) for delay in (1.0, 2.0, 4.0)] == [11.3, 12.3, 14.3]

@@ -98,10 +98,3 @@ def test_after_an_error_the_former_file_is_as_it_was(tmp_path: Path, monkeypatch
     assert read(tmp_path) == b"former"
     assert [path.name for path in tmp_path.iterdir()] == ["name"]
     assert open_files() == before
-
-
-def test_all_is_written_though_each_write_takes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    really = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: really(file, data[:3]))
-    replace(tmp_path, b"0123456789")
-    assert read(tmp_path) == b"0123456789"

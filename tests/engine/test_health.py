@@ -3,30 +3,16 @@ import pytest
 from sidecar.engine.health import OK, Degraded, Health, Stopped, Unknown
 
 
-def test_without_scopes_it_is_ready_and_alive():
-    assert Health().ready() == (True, [])
-    assert Health().live(0.0, stale_after=1.0) == (True, [])
-
-
-@pytest.mark.parametrize(
-    ("state", "reasons"),
-    [
+def test_only_ok_is_ready():
+    for state, reasons in [
         (Unknown(), ["driver: Unknown: nothing reported yet"]),
         (OK(), []),
         (Degraded("socket lost"), ["driver: Degraded: socket lost"]),
         (Stopped("gave up"), ["driver: Stopped: gave up"]),
-    ],
-)
-def test_only_ok_is_ready(state, reasons):
-    health = Health()
-    health.scope("driver", gates_ready=True).report(state)
-    assert health.ready() == (not reasons, reasons)
-
-
-def test_a_gate_that_has_reported_nothing_is_closed():
-    health = Health()
-    health.scope("driver", gates_ready=True)
-    assert health.ready() == (False, ["driver: Unknown: nothing reported yet"])
+    ]:
+        health = Health()
+        health.scope("driver", gates_ready=True).report(state)
+        assert health.ready() == (not reasons, reasons)
 
 
 def test_a_scope_that_gates_nothing_stops_nothing():
@@ -36,12 +22,12 @@ def test_a_scope_that_gates_nothing_stops_nothing():
     assert health.live(0.0, stale_after=1.0)[0]
 
 
-@pytest.mark.parametrize(("state", "alive"), [(Unknown(), True), (OK(), True), (Degraded("x"), True), (Stopped("x"), False)])
-def test_only_a_stopped_part_asks_for_a_restart(state, alive):
-    health = Health()
-    health.scope("loop", gates_live=True).report(state)
-    assert health.live(0.0, stale_after=1.0) == (alive, [] if alive else ["loop: Stopped: x"])
-    assert health.ready()[0]  # the two gates are separate
+def test_only_a_stopped_part_asks_for_a_restart():
+    for state, alive in [(Unknown(), True), (OK(), True), (Degraded("x"), True), (Stopped("x"), False)]:
+        health = Health()
+        health.scope("loop", gates_live=True).report(state)
+        assert health.live(0.0, stale_after=1.0) == (alive, [] if alive else ["loop: Stopped: x"])
+        assert health.ready()[0]  # the two gates are separate
 
 
 def test_a_heart_that_stops_beating_is_not_alive():
@@ -68,13 +54,6 @@ def test_a_group_is_as_well_as_its_worst_part():
     assert health.ready() == (False, ["csi: Stopped: wrong name"])
 
 
-def test_what_a_group_says_of_itself_counts_too():
-    group = Health().scope("csi")
-    group.scope("link").report(OK())
-    group.report(Degraded("slow"))
-    assert group.state == Degraded("slow")
-
-
 def test_rows_follow_the_tree_parents_first():
     health = Health()
     csi = health.scope("csi", gates_ready=True)
@@ -89,10 +68,3 @@ def test_a_second_scope_of_the_same_name_is_refused():
     health.scope("csi").scope("link")
     with pytest.raises(ValueError, match="csi exists already"):
         health.scope("csi")
-
-
-def test_equal_names_in_different_places_are_two_scopes():
-    health = Health()
-    health.scope("csi").scope("link")
-    health.scope("kube").scope("link")
-    assert [row.path for row in health.rows()] == ["csi", "csi/link", "kube", "kube/link"]

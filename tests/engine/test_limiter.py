@@ -27,14 +27,6 @@ def test_allow_takes_only_what_is_there():
     assert [bucket.allow(0.5), bucket.allow(1.0), bucket.allow(1.0)] == [False, True, False]
 
 
-def test_a_refusal_costs_nothing():
-    bucket = TokenBucket(qps=1.0, burst=1)
-    bucket.reserve(0.0)
-    for _ in range(100):
-        assert not bucket.allow(0.0)
-    assert bucket.reserve(0.0) == 1.0
-
-
 def test_a_clock_that_steps_back_earns_nothing():
     bucket = TokenBucket(qps=1.0, burst=1)
     bucket.reserve(100.0)
@@ -42,17 +34,17 @@ def test_a_clock_that_steps_back_earns_nothing():
     assert bucket.reserve(100.0) == 2.0
 
 
-@pytest.mark.parametrize("qps", [-1.0, math.inf])
-def test_without_a_limit_nobody_waits(qps):
-    bucket = TokenBucket(qps=qps, burst=0)
-    assert {bucket.reserve(0.0) for _ in range(1_000)} == {0.0}
-    assert bucket.allow(0.0)
+def test_without_a_limit_nobody_waits():
+    for qps in [-1.0, math.inf]:
+        bucket = TokenBucket(qps=qps, burst=0)
+        assert {bucket.reserve(0.0) for _ in range(1_000)} == {0.0}
+        assert bucket.allow(0.0)
 
 
-@pytest.mark.parametrize(("qps", "burst"), [(0.0, 1), (1.0, 0), (math.nan, 1)])
-def test_a_limit_that_lets_nothing_through_is_refused(qps, burst):
-    with pytest.raises(ValueError, match="never let anything through"):
-        TokenBucket(qps=qps, burst=burst)
+def test_a_limit_that_lets_nothing_through_is_refused():
+    for qps, burst in [(0.0, 1), (1.0, 0), (math.nan, 1)]:
+        with pytest.raises(ValueError, match="never let anything through"):
+            TokenBucket(qps=qps, burst=burst)
 
 
 @given(
@@ -70,10 +62,3 @@ def test_no_window_grants_more_than_burst_and_rate(qps, burst, pauses):
             window = grants[last] - grants[first]
             assert window >= 0.0 or math.isclose(grants[last], grants[first])  # first come, first served
             assert last - first + 1 <= burst + qps * window + 1e-6
-
-
-@given(qps=st.floats(0.1, 1_000.0), burst=st.integers(1, 20), count=st.integers(1, 60))
-def test_nobody_waits_longer_than_the_rate_asks(qps, burst, count):
-    bucket = TokenBucket(qps=qps, burst=burst)
-    waits = [bucket.reserve(0.0) for _ in range(count)]
-    assert waits == [pytest.approx(max(0, taken - burst) / qps) for taken in range(1, count + 1)]

@@ -6,8 +6,6 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-import pytest
-
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.inprocess import Call
@@ -24,6 +22,7 @@ from sidecar.model import names
 from sidecar.model.objects import Claim, Json, claim_provisioner, selected_node
 from tests.harness import samples
 from tests.harness.doors import tools
+from tests.harness.virtual import Story, staged
 
 NODE = "n1"
 EPOCH = 1_767_225_600.0
@@ -156,23 +155,16 @@ class Scene:
         await self.note(name, provisioner=samples.DRIVER)
 
 
-async def _nothing(scene: Scene) -> None:
-    """All claims are younger than the node's process, but one."""
+def play(story: Story, *, policy: bool = True, prepare: Story | None = None, **options: Any) -> None:
+    """`prepare`: what happened before the node's process. Without it all claims are younger, but one."""
 
-
-def play(
-    story: Callable[[Scene], Awaitable[None]],
-    *,
-    policy: bool = True,
-    prepare: Callable[[Scene], Awaitable[None]] = _nothing,
-    **options: Any,
-) -> None:
     async def main() -> None:
         scene = Scene(**options)
         if policy:
             await scene.policy(on=True)
         await scene.late("before", NODE)
-        await prepare(scene)
+        if prepare is not None:
+            await prepare(scene)
         running = asyncio.gather(scene.claims.run(), scene.hearing.run(scene.claims))
         try:
             await asyncio.sleep(20.0)
@@ -184,233 +176,165 @@ def play(
     run_virtual(main())
 
 
-def test_a_node_hears_its_own_claims_and_open_ones_and_no_others():
-    async def story(scene: Scene) -> None:
-        await scene.late("own", NODE)
-        await scene.late("other", "n2")
-        await scene.immediate("open")
-        await asyncio.sleep(1.0)
-        assert scene.held == {"before", "own", "open"}
-        await scene.note("open", node="n2")
-        await asyncio.sleep(1.0)
-        assert scene.held == {"before", "own"}
-        await scene.note("other", node=NODE)
-        await asyncio.sleep(1.0)
-        assert scene.held == {"before", "own", "other"}
-        await asyncio.sleep(7200.0)
-        assert scene.by_label
-        assert scene.events == []
-
-    play(story)
+def hears(**options: Any) -> Callable[[Story], Callable[[], None]]:
+    """A test of such a scene."""
+    return lambda story: staged(lambda each: play(each, **options), story)
 
 
-def test_claims_of_shards_of_others_are_not_heard():
-    async def story(scene: Scene) -> None:
-        await scene.immediate("open")
-        await asyncio.sleep(1.0)
-        assert scene.held == {"before"}
-        scene.shards = names.SHARDS
-        scene.hearing.shards_changed()
-        await asyncio.sleep(1.0)
-        assert scene.held == {"before", "open"}
-
-    play(story, shards=())
-
-
-def test_open_claims_that_nobody_takes_are_heard_by_others_until_somebody_does():
-    async def story(scene: Scene) -> None:
-        await scene.immediate("open")
-        await scene.make("foreign", class_name="theirs")
-        await scene.note("foreign", provisioner="another-driver")
-        await asyncio.sleep(450.0)
-        assert scene.held == {"before", "open"}
-        assert len(scene.claims.selectors[0].split("open.")) == 2, "its shard and no other"
-        await scene.note("open", node="n2")
-        await asyncio.sleep(1.0)
-        assert scene.held == {"before"}
-        await asyncio.sleep(900.0)
-        assert "open." not in scene.claims.selectors[0]
-
-    play(story, shards=())
+@hears()
+async def test_a_node_hears_its_own_claims_and_open_ones_and_no_others(scene: Scene) -> None:
+    await scene.late("own", NODE)
+    await scene.late("other", "n2")
+    await scene.immediate("open")
+    await asyncio.sleep(1.0)
+    assert scene.held == {"before", "own", "open"}
+    await scene.note("open", node="n2")
+    await asyncio.sleep(1.0)
+    assert scene.held == {"before", "own"}
+    await scene.note("other", node=NODE)
+    await asyncio.sleep(1.0)
+    assert scene.held == {"before", "own", "other"}
+    await asyncio.sleep(7200.0)
+    assert scene.by_label
+    assert scene.events == []
 
 
-def test_open_claims_are_looked_for_only_while_some_may_be_left():
-    async def story(scene: Scene) -> None:
-        scene.may_be_left = False
-        await scene.immediate("open")
-        before = len(scene.lists)
-        await asyncio.sleep(570.0)
-        assert scene.held == {"before"} and len(scene.lists) - before <= 1, "of claims that wait"
-        scene.may_be_left = True
-        await asyncio.sleep(60.0)
-        assert scene.held == {"before", "open"}, "as soon as at the start"
-
-    play(story, shards=())
+@hears(shards=())
+async def test_claims_of_shards_of_others_are_not_heard(scene: Scene) -> None:
+    await scene.immediate("open")
+    await asyncio.sleep(1.0)
+    assert scene.held == {"before"}
+    scene.shards = names.SHARDS
+    scene.hearing.shards_changed()
+    await asyncio.sleep(1.0)
+    assert scene.held == {"before", "open"}
 
 
-def test_what_can_be_taken_by_nobody_is_not_looked_at_for_ever_at_the_same_pace():
-    async def story(scene: Scene) -> None:
-        await scene.immediate("open")
-        await asyncio.sleep(3600.0)
-        before = len(scene.lists)
-        await asyncio.sleep(3600.0)
-        assert len(scene.lists) - before < 45
-        assert "open" in scene.held
-
-    play(story, shards=())
-
-
-def test_a_node_that_bids_for_nothing_looks_for_nothing():
-    async def story(scene: Scene) -> None:
-        await scene.immediate("open")
-        await asyncio.sleep(3600.0)
-        assert scene.held == {"before"}
-
-    play(story, shards=(), bids=False)
+@hears(shards=())
+async def test_open_claims_that_nobody_takes_are_heard_by_others_until_somebody_does(scene: Scene) -> None:
+    await scene.immediate("open")
+    await scene.make("foreign", class_name="theirs")
+    await scene.note("foreign", provisioner="another-driver")
+    await asyncio.sleep(450.0)
+    assert scene.held == {"before", "open"}
+    assert len(scene.claims.selectors[0].split("open.")) == 2, "its shard and no other"
+    await scene.note("open", node="n2")
+    await asyncio.sleep(1.0)
+    assert scene.held == {"before"}
+    await asyncio.sleep(900.0)
+    assert "open." not in scene.claims.selectors[0]
 
 
-def test_without_a_policy_everything_is_heard_from_the_start():
-    async def story(scene: Scene) -> None:
-        assert not scene.by_label
-        assert scene.claims.selectors == (EVERYTHING,)
-        assert scene.held == {"before"}
-        assert [reason for reason, _ in scene.events] == [names.CLAIM_LABEL_WRONG]
+@hears(shards=())
+async def test_open_claims_are_looked_for_only_while_some_may_be_left(scene: Scene) -> None:
+    scene.may_be_left = False
+    await scene.immediate("open")
+    before = len(scene.lists)
+    await asyncio.sleep(570.0)
+    assert scene.held == {"before"} and len(scene.lists) - before <= 1, "of claims that wait"
+    scene.may_be_left = True
+    await asyncio.sleep(60.0)
+    assert scene.held == {"before", "open"}, "as soon as at the start"
 
-    play(story, policy=False)
+
+@hears(shards=(), bids=False)
+async def test_a_node_that_bids_for_nothing_looks_for_nothing(scene: Scene) -> None:
+    await scene.immediate("open")
+    await asyncio.sleep(3600.0)
+    assert scene.held == {"before"}
 
 
-def test_when_the_policy_goes_new_claims_are_heard_at_once_and_all_claims_within_a_minute():
-    async def story(scene: Scene) -> None:
-        await scene.make("waits")
-        await scene.policy(on=False)
-        await scene.late("new", NODE)
+@hears(policy=False)
+async def test_without_a_policy_everything_is_heard_from_the_start(scene: Scene) -> None:
+    assert not scene.by_label
+    assert scene.claims.selectors == (EVERYTHING,)
+    assert scene.held == {"before"}
+    assert [reason for reason, _ in scene.events] == [names.CLAIM_LABEL_WRONG]
+
+
+@hears()
+async def test_when_the_policy_goes_new_claims_are_heard_at_once_and_all_claims_within_a_minute(scene: Scene) -> None:
+    await scene.make("waits")
+    await scene.policy(on=False)
+    await scene.late("new", NODE)
+    await asyncio.sleep(0.5)
+    assert scene.held == {"before", "new"}
+    await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
+    await asyncio.sleep(10.0)
+    assert scene.held == {"before", "new", "waits"}
+    assert not scene.by_label
+    assert scene.events == [(names.CLAIM_LABEL_WRONG, "new")]
+
+
+@hears(contenders=5000)
+async def test_in_a_large_cluster_the_nodes_do_not_list_all_claims_at_once(scene: Scene) -> None:
+    await scene.policy(on=False)
+    await scene.late("new", NODE)
+    at = scene.clock()
+    while scene.by_label:
         await asyncio.sleep(0.5)
-        assert scene.held == {"before", "new"}
-        await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
-        await asyncio.sleep(10.0)
-        assert scene.held == {"before", "new", "waits"}
-        assert not scene.by_label
-        assert scene.events == [(names.CLAIM_LABEL_WRONG, "new")]
-
-    play(story)
+    assert 3.0 < scene.clock() - at < 46.0
+    assert "new" in scene.held
 
 
-def test_in_a_large_cluster_the_nodes_do_not_list_all_claims_at_once():
-    async def story(scene: Scene) -> None:
-        await scene.policy(on=False)
-        await scene.late("new", NODE)
-        at = scene.clock()
-        while scene.by_label:
-            await asyncio.sleep(0.5)
-        assert 3.0 < scene.clock() - at < 46.0
-        assert "new" in scene.held
-
-    play(story, contenders=5000)
+@hears()
+async def test_a_claim_that_was_there_before_is_found_where_it_waits_within_minutes(scene: Scene) -> None:
+    await scene.make("waits")
+    await scene.policy(on=False)
+    await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
+    await asyncio.sleep(720.0)
+    assert "waits" in scene.held
+    await asyncio.sleep(10.0)
+    assert not scene.by_label
 
 
-def test_a_claim_that_was_there_before_is_found_where_it_waits_within_minutes():
-    async def story(scene: Scene) -> None:
-        await scene.make("waits")
-        await scene.policy(on=False)
-        await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
-        await asyncio.sleep(720.0)
-        assert "waits" in scene.held
-        await asyncio.sleep(10.0)
-        assert not scene.by_label
-
-    play(story)
+@hears(contenders=100)
+async def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_list_of_all(scene: Scene) -> None:
+    await scene.late("hidden", "n2")
+    await scene.policy(on=False)
+    await scene.note("hidden", node=NODE)
+    await asyncio.sleep(30.0)
+    assert scene.held == {"before"}
+    await asyncio.sleep(1800.0)
+    assert scene.held >= {"before", "hidden"}
 
 
-def test_a_label_that_lies_shows_as_soon_as_it_is_heard():
-    async def story(scene: Scene) -> None:
-        await scene.immediate("open")
-        await scene.policy(on=False)
-        await scene.note("open", node="n2")
-        await asyncio.sleep(10.0)
-        assert not scene.by_label
-
-    play(story)
-
-
-@pytest.mark.parametrize(("contenders", "hours"), [(100, 0.5), (5000, 12.0)])
-def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_list_of_all(contenders: int, hours: float):
-    async def story(scene: Scene) -> None:
-        await scene.late("hidden", "n2")
-        await scene.policy(on=False)
-        await scene.note("hidden", node=NODE)
-        await asyncio.sleep(hours * 60.0)
-        assert scene.held == {"before"}, "in a small part of that time"
-        await asyncio.sleep(hours * 3600.0)
-        assert scene.held >= {"before", "hidden"}
-
-    play(story, contenders=contenders)
-
-
-@pytest.mark.parametrize(
-    ("waiting", "contenders", "most", "least"), [(300, 10, 24, 15), (20, 1000, 24, 15), (300, 1000, 4, 2), (2, None, 24, 15)]
-)
-def test_claims_that_wait_are_listed_less_often_where_that_shows_very_many_to_all_nodes(
-    waiting: int, contenders: int | None, most: int, least: int
-):
+def test_claims_that_wait_are_listed_less_often_where_that_shows_very_many_to_all_nodes() -> None:
     """A tenant may make thousands of late claims that no pod ever uses, and each node listed them every ten minutes."""
+    for waiting, contenders, most, least in ((300, 10, 24, 15), (20, 1000, 24, 15), (300, 1000, 4, 2)):
 
-    async def story(scene: Scene) -> None:
-        for number in range(waiting):
-            await scene.make(f"waits-{number}")
-        await asyncio.sleep(1500.0)
-        lists = scene.api.waiting_lists
-        await asyncio.sleep(3 * 3600.0)
-        assert least <= scene.api.waiting_lists - lists <= most
+        async def story(scene: Scene, waiting: int = waiting, most: int = most, least: int = least) -> None:
+            for number in range(waiting):
+                await scene.make(f"waits-{number}")
+            await asyncio.sleep(1500.0)
+            lists = scene.api.waiting_lists
+            await asyncio.sleep(3 * 3600.0)
+            assert least <= scene.api.waiting_lists - lists <= most
 
-    play(story, contenders=contenders, bids=False)
-
-
-def test_the_list_of_all_is_put_off_when_it_becomes_known_that_there_are_many_nodes():
-    """As after a start of all of them, in which the contenders are listed later than claims."""
-    found_at: list[float] = []
-
-    async def story(scene: Scene) -> None:
-        await scene.late("hidden", "n2")
-        await scene.policy(on=False)
-        await scene.note("hidden", node=NODE)
-        if found_at:
-            await asyncio.sleep(found_at[0] - 2.0 - scene.clock())
-            scene.contenders = 5000
-            await asyncio.sleep(60.0)
-            assert scene.held == {"before"}
-            return
-        while "hidden" not in scene.held:
-            await asyncio.sleep(1.0)
-        found_at.append(scene.clock())
-
-    play(story)
-    play(story)
+        play(story, contenders=contenders, bids=False)
 
 
-def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_by_label_again():
-    async def story(scene: Scene) -> None:
-        await scene.policy(on=False)
-        await scene.late("new", NODE)
-        await asyncio.sleep(60.0)
-        await scene.policy(on=True)
-        await asyncio.sleep(3600.0)
-        assert not scene.by_label, "nothing has shown that it works"
-        await scene.note("new", node=NODE, provisioner=samples.DRIVER)
-        await scene.people.patch(CLAIMS, "new", {}, content_type=MERGE_PATCH, namespace="default")
-        await scene.make("proof")
-        await asyncio.sleep(10.0)
-        assert scene.by_label
-        await scene.late("own", NODE)
-        await scene.late("other", "n2")
-        await asyncio.sleep(1.0)
-        assert scene.held == {"before", "new", "own"}
-        assert set(scene.claims.selectors) >= {UNLABELLED}
-
-    play(story)
+@hears()
+async def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_heard_by_label_again(scene: Scene) -> None:
+    await scene.policy(on=False)
+    await scene.late("new", NODE)
+    await asyncio.sleep(60.0)
+    await scene.policy(on=True)
+    await asyncio.sleep(3600.0)
+    assert not scene.by_label, "nothing has shown that it works"
+    await scene.note("new", node=NODE, provisioner=samples.DRIVER)
+    await scene.people.patch(CLAIMS, "new", {}, content_type=MERGE_PATCH, namespace="default")
+    await scene.make("proof")
+    await asyncio.sleep(10.0)
+    assert scene.by_label
+    await scene.late("own", NODE)
+    await scene.late("other", "n2")
+    await asyncio.sleep(1.0)
+    assert scene.held == {"before", "new", "own"}
+    assert set(scene.claims.selectors) >= {UNLABELLED}
 
 
-@pytest.mark.parametrize("days", [-1, 1, 400])
-def test_a_node_whose_clock_is_wrong_hears_by_label_again_when_the_policy_works(days: int):
+def test_a_node_whose_clock_is_wrong_hears_by_label_again_when_the_policy_works() -> None:
     """By a clock that was ahead no claim was ever made since a label was wrong."""
 
     async def story(scene: Scene) -> None:
@@ -423,44 +347,29 @@ def test_a_node_whose_clock_is_wrong_hears_by_label_again_when_the_policy_works(
         for number in range(60):
             await scene.make(f"proof-{number}")
             await asyncio.sleep(60.0)
-        assert scene.by_label
-        assert scene.times_away == 1
+        assert scene.by_label and scene.times_away == 1
 
-    play(story, clock_ahead=days * 86400.0)
-
-
-def test_a_clock_that_is_wrong_proves_no_policy_that_is_away():
-    async def story(scene: Scene) -> None:
-        await scene.policy(on=False)
-        await scene.late("shows-it", "n2")
-        for number in range(120):
-            await scene.make(f"made-{number}")
-            await asyncio.sleep(60.0)
-            assert not scene.by_label
-
-    play(story, clock_ahead=86400.0)
+    for days in (-1, 400):
+        play(story, clock_ahead=days * 86400.0)
 
 
-def test_a_claim_that_never_gets_a_label_keeps_nobody_at_all_claims_and_is_worked_on():
+@hears(policy=False)
+async def test_a_claim_that_never_gets_a_label_keeps_nobody_at_all_claims_and_is_worked_on(scene: Scene) -> None:
     """As one that nobody may write. It is older than the policy, and says nothing of it."""
-
-    async def story(scene: Scene) -> None:
-        assert not scene.by_label
-        await scene.policy(on=True)
-        await asyncio.sleep(3600.0)
-        assert not scene.by_label, "nothing has shown that the policy works"
-        await scene.make("proof")
-        await asyncio.sleep(400.0)
-        assert scene.by_label
-        await asyncio.sleep(7200.0)
-        assert scene.by_label
-        assert scene.held == {"before"}
-        assert len(scene.events) == 1
-
-    play(story, policy=False)
+    assert not scene.by_label
+    await scene.policy(on=True)
+    await asyncio.sleep(3600.0)
+    assert not scene.by_label, "nothing has shown that the policy works"
+    await scene.make("proof")
+    await asyncio.sleep(400.0)
+    assert scene.by_label
+    await asyncio.sleep(7200.0)
+    assert scene.by_label
+    assert scene.held == {"before"}
+    assert len(scene.events) == 1
 
 
-def old_and_new(*, policy: bool) -> Callable[[Scene], Awaitable[None]]:
+def old_and_new(*, policy: bool) -> Story:
     async def prepare(scene: Scene) -> None:
         await scene.policy(on=False)
         await scene.late("old", NODE)
@@ -472,53 +381,45 @@ def old_and_new(*, policy: bool) -> Callable[[Scene], Awaitable[None]]:
     return prepare
 
 
-def test_a_node_that_starts_lists_all_claims_once_for_one_without_a_label_that_is_old():
-    async def story(scene: Scene) -> None:
-        await asyncio.sleep(300.0)
-        assert scene.by_label and scene.held == {"before", "old"}
-        assert scene.times_away == 0 and scene.events == []
-
-    play(story, prepare=old_and_new(policy=True))
+@hears(prepare=old_and_new(policy=True))
+async def test_a_node_that_starts_lists_all_claims_once_for_one_without_a_label_that_is_old(scene: Scene) -> None:
+    await asyncio.sleep(300.0)
+    assert scene.by_label and scene.held == {"before", "old"}
+    assert scene.times_away == 0 and scene.events == []
 
 
-def test_a_node_that_starts_while_the_policy_is_away_hears_all_claims_soon():
-    async def story(scene: Scene) -> None:
-        assert not scene.by_label
-        assert scene.events == [(names.CLAIM_LABEL_WRONG, "old")]
-
-    play(story, prepare=old_and_new(policy=False))
+@hears(prepare=old_and_new(policy=False))
+async def test_a_node_that_starts_while_the_policy_is_away_hears_all_claims_soon(scene: Scene) -> None:
+    assert not scene.by_label
+    assert scene.events == [(names.CLAIM_LABEL_WRONG, "old")]
 
 
-def test_that_an_old_claim_without_a_label_is_deleted_says_nothing_of_the_policy():
-    async def story(scene: Scene) -> None:
-        await scene.make("young")
-        await scene.people.delete(CLAIMS, "old", namespace="default")
-        await asyncio.sleep(4000.0)
-        left = await scene.people.get(CLAIMS, "old", namespace="default")
-        assert left["metadata"]["deletionTimestamp"], "its finalizer keeps it"
-        assert scene.times_away == 0
-
-    play(story, prepare=old_and_new(policy=True))
+@hears(prepare=old_and_new(policy=True))
+async def test_that_an_old_claim_without_a_label_is_deleted_says_nothing_of_the_policy(scene: Scene) -> None:
+    await scene.make("young")
+    await scene.people.delete(CLAIMS, "old", namespace="default")
+    await asyncio.sleep(4000.0)
+    left = await scene.people.get(CLAIMS, "old", namespace="default")
+    assert left["metadata"]["deletionTimestamp"], "its finalizer keeps it"
+    assert scene.times_away == 0
 
 
-def test_a_wrong_label_that_nobody_can_put_right_keeps_nobody_at_all_claims_and_its_claim_is_worked_on():
-    async def story(scene: Scene) -> None:
-        await scene.late("moved", "n2")
-        await scene.policy(on=False)
-        await scene.note("moved", node=NODE)
-        await scene.late("shows-it", "n2")
-        await asyncio.sleep(60.0)
-        assert not scene.by_label
-        await scene.policy(on=True)
-        await scene.make("proof")
-        await asyncio.sleep(400.0)
-        assert scene.by_label
-        await asyncio.sleep(60.0)
-        assert scene.held == {"before", "moved"}
-        await asyncio.sleep(7200.0)
-        assert scene.by_label and scene.held == {"before", "moved"}
-
-    play(story)
+@hears()
+async def test_a_wrong_label_that_nobody_can_put_right_keeps_nobody_at_all_claims_and_its_claim_is_worked_on(scene: Scene) -> None:
+    await scene.late("moved", "n2")
+    await scene.policy(on=False)
+    await scene.note("moved", node=NODE)
+    await scene.late("shows-it", "n2")
+    await asyncio.sleep(60.0)
+    assert not scene.by_label
+    await scene.policy(on=True)
+    await scene.make("proof")
+    await asyncio.sleep(400.0)
+    assert scene.by_label
+    await asyncio.sleep(60.0)
+    assert scene.held == {"before", "moved"}
+    await asyncio.sleep(7200.0)
+    assert scene.by_label and scene.held == {"before", "moved"}
 
 
 async def _by_a_policy_that_was_away(scene: Scene, mislabel: Callable[[], Awaitable[None]]) -> None:
@@ -533,113 +434,74 @@ async def _by_a_policy_that_was_away(scene: Scene, mislabel: Callable[[], Awaita
     assert scene.by_label
 
 
-def test_claims_that_have_their_volume_hide_none_that_wait_for_one():
+@hears()
+async def test_claims_that_have_their_volume_hide_none_that_wait_for_one(scene: Scene) -> None:
     """Each list has them first, with labels that were never put right, and no more than a hundred were looked at."""
+    bound = [f"a-{number:03}" for number in range(120)]
+    for name in (*bound, "moved"):
+        await scene.late(name, "n2")
 
-    async def story(scene: Scene) -> None:
-        bound = [f"a-{number:03}" for number in range(120)]
+    async def mislabel() -> None:
         for name in (*bound, "moved"):
-            await scene.late(name, "n2")
+            await scene.note(name, node=NODE)
+        for name in bound:
+            await scene.people.patch(CLAIMS, name, {"spec": {"volumeName": "v"}}, content_type=MERGE_PATCH, namespace="default")
 
-        async def mislabel() -> None:
-            for name in (*bound, "moved"):
-                await scene.note(name, node=NODE)
-            for name in bound:
-                await scene.people.patch(CLAIMS, name, {"spec": {"volumeName": "v"}}, content_type=MERGE_PATCH, namespace="default")
-
-        await _by_a_policy_that_was_away(scene, mislabel)
-        await asyncio.sleep(60.0)
-        assert scene.held == {"before", "moved"}
-
-    play(story)
+    await _by_a_policy_that_was_away(scene, mislabel)
+    await asyncio.sleep(60.0)
+    assert scene.held == {"before", "moved"}
 
 
-def test_many_hidden_claims_of_one_namespace_hide_neither_each_other_nor_those_of_another():
+@hears()
+async def test_many_hidden_claims_of_one_namespace_hide_neither_each_other_nor_those_of_another(scene: Scene) -> None:
     """All nodes found the same hundred in each list, and nobody ever looked at the others."""
+    many = [f"a-{number:03}" for number in range(110)]
+    for name in many:
+        await scene.make(name)
+    await scene.people.create(NAMESPACES, {"metadata": {"name": "other"}})
+    await scene.make("one", namespace="other")
 
-    async def story(scene: Scene) -> None:
-        many = [f"a-{number:03}" for number in range(250)]
+    async def mislabel() -> None:
         for name in many:
-            await scene.make(name)
-        await scene.people.create(NAMESPACES, {"metadata": {"name": "other"}})
-        await scene.make("one", namespace="other")
+            await scene.note(name, provisioner=samples.DRIVER)
+        await scene.note("one", namespace="other", provisioner=samples.DRIVER)
 
-        async def mislabel() -> None:
-            for name in many:
-                await scene.note(name, provisioner=samples.DRIVER)
-            await scene.note("one", namespace="other", provisioner=samples.DRIVER)
-
-        await _by_a_policy_that_was_away(scene, mislabel)
-        await asyncio.sleep(60.0)
-        assert "one" in scene.held
-        assert 100 <= len(scene.held) < 110
-        await asyncio.sleep(24 * 3600.0)
-        assert scene.by_label and scene.held >= {*many, "one"}
-
-    play(story)
+    await _by_a_policy_that_was_away(scene, mislabel)
+    await asyncio.sleep(60.0)
+    assert "one" in scene.held
+    assert 100 <= len(scene.held) < 110
+    await asyncio.sleep(3 * 3600.0)
+    assert scene.by_label and scene.held >= {*many, "one"}
 
 
-def test_a_list_that_is_made_again_does_not_show_anew_that_the_policy_was_away():
-    async def story(scene: Scene) -> None:
-        await scene.policy(on=True)
-        await scene.make("proof")
-        lists = len(scene.lists)
-        for _ in range(15):
-            await asyncio.sleep(30.0)
-            await scene.late(f"other-{scene.clock()}", "n2")
-            scene.cluster.compact()
-        assert len(scene.lists) > lists + 5
-        assert scene.by_label
-
-    play(story, policy=False, watch_for=15.0)
+@hears()
+async def test_a_policy_that_comes_and_goes_leaves_no_claim_unheard(scene: Scene) -> None:
+    own = {"before"}
+    for number in range(8):
+        await scene.policy(on=bool(number % 2))
+        await scene.late(f"own-{number}", NODE)
+        await scene.late(f"other-{number}", "n2")
+        own.add(f"own-{number}")
+        await asyncio.sleep(400.0)
+        assert scene.held == own
 
 
-def test_a_policy_that_comes_and_goes_leaves_no_claim_unheard():
-    async def story(scene: Scene) -> None:
-        own = {"before"}
-        for number in range(8):
-            await scene.policy(on=bool(number % 2))
-            await scene.late(f"own-{number}", NODE)
-            await scene.late(f"other-{number}", "n2")
-            own.add(f"own-{number}")
-            await asyncio.sleep(400.0)
-            assert scene.held == own
-
-    play(story)
+@hears()
+async def test_a_list_that_fails_is_tried_again_soon(scene: Scene) -> None:
+    await scene.make("waits")
+    await scene.policy(on=False)
+    scene.failing = Unavailable("away")
+    await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
+    await asyncio.sleep(1000.0)
+    scene.failing = None
+    await asyncio.sleep(60.0)
+    assert "waits" in scene.held
 
 
-def test_a_list_that_fails_is_tried_again_soon():
-    async def story(scene: Scene) -> None:
-        await scene.make("waits")
-        await scene.policy(on=False)
-        scene.failing = Unavailable("away")
-        await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
-        await asyncio.sleep(1000.0)
-        scene.failing = None
-        await asyncio.sleep(60.0)
-        assert "waits" in scene.held
-
-    play(story)
-
-
-def test_claims_of_other_drivers_may_lack_a_label():
-    async def story(scene: Scene) -> None:
-        await scene.policy(on=False)
-        await scene.make("foreign", class_name="theirs")
-        await scene.note("foreign", provisioner="another-driver")
-        await asyncio.sleep(2000.0)
-        assert scene.by_label
-
-    play(story)
-
-
-@pytest.mark.parametrize("node", ["Not A Name"])
-def test_a_node_that_can_be_in_no_label_hears_everything(node: str):
-    async def story(scene: Scene) -> None:
-        assert scene.claims.selectors == (EVERYTHING,)
-        assert not scene.by_label
-        await scene.immediate("open")
-        await asyncio.sleep(1.0)
-        assert "open" in scene.held
-
-    play(story, node=node)
+@hears(node="Not A Name")
+async def test_a_node_that_can_be_in_no_label_hears_everything(scene: Scene) -> None:
+    assert scene.claims.selectors == (EVERYTHING,)
+    assert not scene.by_label
+    await scene.immediate("open")
+    await asyncio.sleep(1.0)
+    assert "open" in scene.held

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from sidecar.local.claim_labels import EVERYTHING, Flaw, Trust, Written, heard_claims, is_right, why_wrong, written
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -34,27 +32,26 @@ def selects(selectors: tuple[str, ...], label: str | None) -> bool:
     return any(all(each.holds(labels) for each in parse_selector(text)) for text in selectors)
 
 
-@pytest.mark.parametrize("node", ["n1", "a" * 58, "b" * 200 + "." + "c" * 40])
-def test_a_node_hears_its_own_claims_its_shards_and_what_has_no_label(node: str):
-    heard = heard_claims(node, ("open.a7", "open.00"))
-    for label in (names.claims_of_node(node), "open.a7", "open.00", None):
-        assert selects(heard, label)
-    for label in ("node.n2", "open.a8", "waiting", "something"):
-        assert not selects(heard, label)
+def test_a_node_hears_its_own_claims_its_shards_and_what_has_no_label():
+    for node in ["n1", "a" * 58, "b" * 200 + "." + "c" * 40]:
+        heard = heard_claims(node, ("open.a7", "open.00"))
+        for label in (names.claims_of_node(node), "open.a7", "open.00", None):
+            assert selects(heard, label)
+        for label in ("node.n2", "open.a8", "waiting", "something"):
+            assert not selects(heard, label)
 
 
 def test_a_node_that_bids_for_nothing_hears_no_open_claims():
     assert not any(selects(heard_claims("n1", ()), shard) for shard in names.SHARDS)
 
 
-@pytest.mark.parametrize("node", ["", "UPPER", "a" * 254])
-def test_a_name_by_which_no_claim_can_be_labelled_hears_everything(node: str):
-    assert heard_claims(node, names.SHARDS) == (EVERYTHING,)
+def test_a_name_by_which_no_claim_can_be_labelled_hears_everything():
+    for node in ["", "UPPER", "a" * 254]:
+        assert heard_claims(node, names.SHARDS) == (EVERYTHING,)
 
 
-@pytest.mark.parametrize(
-    "obj",
-    [
+def test_what_the_policy_writes_is_right():
+    for obj in [
         claim("node.n1", node="n1"),
         claim("node.n1", node="n1", volume="pv"),
         claim("open.a7"),
@@ -62,16 +59,13 @@ def test_a_name_by_which_no_claim_can_be_labelled_hears_everything(node: str):
         claim("waiting", provisioner=""),
         claim("waiting", volume="pv"),
         claim("waiting", node="No Node"),
-    ],
-)
-def test_what_the_policy_writes_is_right(obj: Json):
-    assert is_right(obj)
-    assert wrong(obj) == ""
+    ]:
+        assert is_right(obj)
+        assert wrong(obj) == ""
 
 
-@pytest.mark.parametrize(
-    "obj",
-    [
+def test_what_the_policy_would_not_have_written_is_wrong():
+    for obj in [
         claim(None),
         claim(None, provisioner=""),
         claim("", node="n1"),
@@ -82,17 +76,13 @@ def test_what_the_policy_writes_is_right(obj: Json):
         claim("open.a8"),
         claim("open.00", node="n1"),
         claim("waiting"),
-    ],
-)
-def test_what_the_policy_would_not_have_written_is_wrong(obj: Json):
-    assert "ns/data" in wrong(obj)
+    ]:
+        assert "ns/data" in wrong(obj)
 
 
-@pytest.mark.parametrize(
-    "obj", [claim(None, provisioner="other"), claim("waiting", provisioner="other"), claim(None, provisioner="", class_name="x")]
-)
-def test_claims_of_others_say_nothing_for_us(obj: Json):
-    assert wrong(obj) == ""
+def test_claims_of_others_say_nothing_for_us():
+    for obj in [claim(None, provisioner="other"), claim("waiting", provisioner="other"), claim(None, provisioner="", class_name="x")]:
+        assert wrong(obj) == ""
 
 
 def test_the_beta_annotation_names_the_class_too():
@@ -122,24 +112,21 @@ def proven(trust: Trust = AWAY, version: int = 100, created: str = "t5") -> Trus
     return trust.seen_right(at(version, created), made_since=True)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "is_after"),
-    [
+def test_what_is_later_in_version_or_in_birth_is_after():
+    for one, other, is_after in [
         (at(2, "t2"), at(1, "t1"), True),
         (at(1, "t1"), at(2, "t2"), False),
         (at(1, "t1"), at(1, "t1"), False),
         (at(1, "t2"), at(2, "t1"), True),
         (at(2, "t1"), at(1, "t2"), True),
-    ],
-)
-def test_what_is_later_in_version_or_in_birth_is_after(one: Written, other: Written, is_after: bool):
-    assert one.is_after(other) is is_after
+    ]:
+        assert one.is_after(other) is is_after
 
 
-@pytest.mark.parametrize("flaws", [[missing(5, "t1"), missing(3, "t2")], [missing(3, "t2"), missing(5, "t1")]])
-def test_of_several_the_latest_counts_if_any_does(flaws: list[Flaw]):
-    latest = flaws[1].latest(flaws[0].latest(None))
-    assert latest.written == at(5, "t2")
+def test_of_several_the_latest_counts_if_any_does():
+    for flaws in [[missing(5, "t1"), missing(3, "t2")], [missing(3, "t2"), missing(5, "t1")]]:
+        latest = flaws[1].latest(flaws[0].latest(None))
+        assert latest.written == at(5, "t2")
 
 
 def test_that_a_claim_is_being_deleted_is_a_write_that_no_policy_sees():
@@ -148,19 +135,9 @@ def test_that_a_claim_is_being_deleted_is_a_write_that_no_policy_sees():
     assert written({"metadata": meta | {"deletionTimestamp": "t2"}}) == at(0, "t1")
 
 
-@pytest.mark.parametrize(("label", "is_missing"), [(None, True), ("", False), ("waiting", False)])
-def test_only_what_has_no_label_at_all_is_heard_by_all(label: str | None, is_missing: bool):
-    assert Flaw.of("x", claim(label)).is_missing is is_missing
-
-
-def test_a_policy_is_believed_until_something_is_wrong():
-    assert not Trust().is_away
-    assert not proven(Trust()).proven
-    assert AWAY.is_away
-
-
-def test_at_first_everything_counts():
-    assert Trust().counts(missing(1)) and Trust().counts(lie(1))
+def test_only_what_has_no_label_at_all_is_heard_by_all():
+    for label, is_missing in [(None, True), ("", False), ("waiting", False)]:
+        assert Flaw.of("x", claim(label)).is_missing is is_missing
 
 
 def test_a_missing_label_says_nothing_if_any_later_claim_has_the_right_one():
@@ -177,25 +154,8 @@ def test_a_wrong_label_says_nothing_only_if_a_claim_was_labelled_since():
     assert proven().counts(lie(101))
 
 
-def test_what_is_old_stays_old_when_the_policy_is_believed_again():
-    trust = proven().looked("", 400.0)
-    assert not trust.is_away
-    assert not trust.counts(lie(9)) and not trust.counts(missing(9))
-
-
-def test_without_proof_all_is_heard_for_ever():
-    assert AWAY.look_at() is None
-    assert AWAY.seen_right(at(100), made_since=False).look_at() is None
-
-
 def test_after_proof_and_quiet_all_claims_are_looked_through():
     assert proven().look_at() == 305.0
-
-
-def test_what_is_wrong_after_the_proof_needs_another_one():
-    trust = proven().flawed("y", 50.0)
-    assert trust.look_at() is None
-    assert proven(trust, 200).look_at() == 350.0
 
 
 def test_a_look_that_finds_nothing_wrong_ends_it():

@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
-from typing import cast
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +15,7 @@ from sidecar.model import names
 from sidecar.model.objects import Json
 from tests.harness import samples
 from tests.harness.doors import tools
+from tests.harness.virtual import Story, staged
 
 OTHERS = list(names.SHARDS)
 A_PAGE = 500
@@ -60,128 +61,95 @@ class Scene:
         return heard
 
 
-def play(story: Callable[[Scene], Awaitable[None]], *, contenders: int | None = None) -> None:
+def play(story: Story, *, contenders: int | None = None) -> None:
     async def main() -> None:
         await story(Scene(contenders=contenders))
 
     run_virtual(main())
 
 
-def test_a_shard_is_heard_while_something_is_left_in_it():
-    async def story(scene: Scene) -> None:
-        assert await scene.heard_within(1) == set()
-        scene.make("left", "open.07")
-        assert await scene.heard_within(1) == {"open.07"}
-        del scene.claims["left"]
-        assert await scene.heard_within(1) == set()
-
-    play(story)
+def looks(**options: Any) -> Callable[[Story], Callable[[], None]]:
+    """A test of such a scene."""
+    return lambda story: staged(lambda each: play(each, **options), story)
 
 
-def test_what_has_just_been_opened_is_not_left():
-    async def story(scene: Scene) -> None:
-        scene.make("late", "open.07")
-        looking = asyncio.ensure_future(scene.left.look(OTHERS))
-        await asyncio.sleep(1.0)
-        scene.make("new", "open.08")
-        await looking
-        assert scene.left.heard == {"open.07"}
-
-    play(story)
+@looks()
+async def test_a_shard_is_heard_while_something_is_left_in_it(scene: Scene) -> None:
+    assert await scene.heard_within(1) == set()
+    scene.make("left", "open.07")
+    assert await scene.heard_within(1) == {"open.07"}
+    del scene.claims["left"]
+    assert await scene.heard_within(1) == set()
 
 
-@pytest.mark.parametrize("driver", [samples.DRIVER, "another-driver"])
-@pytest.mark.parametrize("shards", [names.SHARDS, ["open.00"]], ids=["in all shards", "in one shard"])
-def test_claims_that_nobody_takes_hide_no_others(shards: list[str], driver: str):
+@looks()
+async def test_what_has_just_been_opened_is_not_left(scene: Scene) -> None:
+    scene.make("late", "open.07")
+    looking = asyncio.ensure_future(scene.left.look(OTHERS))
+    await asyncio.sleep(1.0)
+    scene.make("new", "open.08")
+    await looking
+    assert scene.left.heard == {"open.07"}
+
+
+@looks()
+async def test_claims_that_nobody_takes_hide_no_others(scene: Scene) -> None:
     """More than a page of them, which come first in every list: as of a tenant, or of a driver that is gone."""
-
-    async def story(scene: Scene) -> None:
-        scene.make_many(3 * A_PAGE, shards, driver=driver)
-        scene.make("z-left", "open.07")
-        assert "open.07" in await scene.heard_within(60)
-
-    play(story)
-
-
-def test_a_shard_in_which_nothing_is_left_is_given_up_soon_whatever_else_is_open():
-    async def story(scene: Scene) -> None:
-        scene.make_many(3 * A_PAGE, names.SHARDS, driver="another-driver")
-        scene.make("z-left", "open.07")
-        while scene.left.heard != {"open.07"}:
-            await scene.left.look(OTHERS)
-        del scene.claims["z-left"]
-        for _ in range(3):
-            await scene.left.look(OTHERS)
-        assert scene.left.heard == set()
-
-    play(story)
+    for driver in (samples.DRIVER, "another-driver"):
+        for shards in (names.SHARDS, ["open.00"]):
+            scene.claims.clear()
+            scene.make_many(3 * A_PAGE, shards, driver=driver)
+            scene.make("z-left", "open.07")
+            assert "open.07" in await scene.heard_within(60)
 
 
-def test_more_than_a_page_in_one_shard_hides_nothing_in_it():
-    async def story(scene: Scene) -> None:
-        scene.make_many(3 * A_PAGE, ["open.07"], driver="another-driver")
-        scene.make("z-left", "open.07")
-        for _ in range(9):
-            await scene.left.look(["open.07", "open.08"])
-        assert scene.left.heard == {"open.07"}
-
-    play(story)
-
-
-def test_a_node_hears_of_few_shards_that_are_not_its_own_and_of_each_in_its_turn():
-    async def story(scene: Scene) -> None:
-        scene.make_many(A_PAGE - 100, names.SHARDS)
-        heard: set[str] = set()
-        for _ in range(100):
-            await scene.left.look(OTHERS)
-            assert len(scene.left.heard) <= len(names.SHARDS) / 8
-            heard |= scene.left.heard
-        assert heard == set(names.SHARDS)
-
-    play(story)
-
-
-def test_what_can_be_taken_by_nobody_is_looked_for_ever_more_seldom():
-    async def story(scene: Scene) -> None:
-        scene.make_many(A_PAGE - 100, names.SHARDS)
-        pauses = []
-        for _ in range(10):
-            pauses.append(scene.left.pause())
-            await scene.left.look(OTHERS)
-        assert pauses[0] <= 30.0
-        assert all(150.0 <= pause <= 450.0 for pause in pauses[7:])
-        scene.make("new", "open.07")
+@looks()
+async def test_a_shard_in_which_nothing_is_left_is_given_up_soon_whatever_else_is_open(scene: Scene) -> None:
+    scene.make_many(3 * A_PAGE, names.SHARDS, driver="another-driver")
+    scene.make("z-left", "open.07")
+    while scene.left.heard != {"open.07"}:
         await scene.left.look(OTHERS)
-        assert scene.left.pause() >= 150.0, "its shard was left before"
-
-    play(story)
-
-
-def test_of_all_nodes_one_looks_about_every_second():
-    async def story(scene: Scene) -> None:
-        assert 50.0 <= scene.left.pause() <= 150.0
-
-    play(story, contenders=100)
-
-
-def test_a_look_costs_a_few_lists_whatever_is_open():
-    async def story(scene: Scene) -> None:
-        scene.make_many(11 * A_PAGE, ["open.00"])
-        for _ in range(12):
-            scene.lists = 0
-            await scene.left.look(["open.00", "open.01"])
-            assert scene.lists <= 24
-
-    play(story)
-
-
-def test_a_list_that_fails_changes_nothing():
-    async def story(scene: Scene) -> None:
-        scene.make("left", "open.07")
+    del scene.claims["z-left"]
+    for _ in range(3):
         await scene.left.look(OTHERS)
-        scene.failing = True
-        with pytest.raises(Unavailable):
-            await scene.left.look(OTHERS)
-        assert scene.left.heard == {"open.07"}
+    assert scene.left.heard == set()
 
-    play(story)
+
+@looks()
+async def test_a_node_hears_of_few_shards_that_are_not_its_own_and_of_each_in_its_turn(scene: Scene) -> None:
+    scene.make_many(A_PAGE - 100, names.SHARDS)
+    heard: set[str] = set()
+    for _ in range(100):
+        await scene.left.look(OTHERS)
+        assert len(scene.left.heard) <= len(names.SHARDS) / 8
+        heard |= scene.left.heard
+    assert heard == set(names.SHARDS)
+
+
+@looks()
+async def test_what_can_be_taken_by_nobody_is_looked_for_ever_more_seldom(scene: Scene) -> None:
+    scene.make_many(A_PAGE - 100, names.SHARDS)
+    pauses = []
+    for _ in range(10):
+        pauses.append(scene.left.pause())
+        await scene.left.look(OTHERS)
+    assert pauses[0] <= 30.0
+    assert all(150.0 <= pause <= 450.0 for pause in pauses[7:])
+    scene.make("new", "open.07")
+    await scene.left.look(OTHERS)
+    assert scene.left.pause() >= 150.0, "its shard was left before"
+
+
+@looks(contenders=100)
+async def test_of_all_nodes_one_looks_about_every_second(scene: Scene) -> None:
+    assert 50.0 <= scene.left.pause() <= 150.0
+
+
+@looks()
+async def test_a_list_that_fails_changes_nothing(scene: Scene) -> None:
+    scene.make("left", "open.07")
+    await scene.left.look(OTHERS)
+    scene.failing = True
+    with pytest.raises(Unavailable):
+        await scene.left.look(OTHERS)
+    assert scene.left.heard == {"open.07"}

@@ -1,6 +1,5 @@
 """Rooms that keep the same kind of object share one watch of it."""
 
-import itertools
 from typing import Any
 
 from sidecar.kube.api import CLAIMS, NODES, Change, Resource
@@ -57,10 +56,3 @@ def test_labels_are_watched_only_where_all_rooms_are_content_with_them() -> None
     for named, watched in ((("a", "a"), "a"), (("a", "b"), ""), (("a", ""), "")):
         (joined,) = join([watch(store, heard, "x", watch_selectors=tuple(selector)) for selector in named])
         assert joined.watch_selectors == tuple(watched)
-
-
-def test_the_first_list_is_by_labels_only_where_all_rooms_are_content_with_that() -> None:
-    store, heard = Store[str](), list[str]()
-    for said in itertools.product((True, False), repeat=2):
-        (joined,) = join([watch(store, heard, "x", watch_selectors=("a",), begins_selected=each) for each in said])
-        assert joined.begins_selected == all(said)

@@ -16,16 +16,14 @@ def test_labels(key: str, value: str) -> None:
     assert flaw_of_label(key, value) == ""
 
 
-@pytest.mark.parametrize(
-    "key", ["", "/", "/a", "a/", "a/b/c", "-a", "a-", "a b", "a\n", "ä", f"a{LONG}", "A/b", "a..b/c", "a" * 254 + "/a", "a_b/c"]
-)
-def test_no_keys(key: str) -> None:
-    assert flaw_of_label(key, "") == f"{key if len(key) <= 80 else key[:80] + '...'!r} is no key of a label"
+def test_no_keys() -> None:
+    for key in ["", "/", "/a", "a/", "a/b/c", "-a", "a-", "a b", "a\n", "ä", f"a{LONG}", "A/b", "a..b/c", "a" * 254 + "/a", "a_b/c"]:
+        assert flaw_of_label(key, "") == f"{key if len(key) <= 80 else key[:80] + '...'!r} is no key of a label"
 
 
-@pytest.mark.parametrize("value", [".", "-a", "a-", "a b", "a\n", "ä", "a/b", f"a{LONG}"])
-def test_no_values(value: str) -> None:
-    assert flaw_of_label("key", value).startswith(f"'key' has the value {value!r}, which ")
+def test_no_values() -> None:
+    for value in [".", "-a", "a-", "a b", "a\n", "ä", "a/b", f"a{LONG}"]:
+        assert flaw_of_label("key", value).startswith(f"'key' has the value {value!r}, which ")
 
 
 def test_a_segment_has_the_flaw_of_any_of_its_pairs() -> None:

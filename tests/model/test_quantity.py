@@ -7,22 +7,33 @@ from hypothesis import strategies as st
 from sidecar.model.quantity import BadQuantity, format_bytes, parse_bytes
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("1Gi", 2**30), ("1500m", 2), ("0.5Gi", 2**29), ("1e3", 1000), ("1E3", 1000), ("12E", 12 * 10**18), ("100m", 1), ("0", 0),
+def test_parse() -> None:
+    for text, count in [
+        ("1Gi", 2**30),
+        ("1500m", 2),
+        ("0.5Gi", 2**29),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("12E", 12 * 10**18),
+        ("100m", 1),
+        ("0", 0),
         ("1k", 1000),
-        ("123n", 1), (".5Ki", 512), ("5.", 5), ("+1Mi", 2**20), ("-1", -1), (1073741824, 2**30), ("3Ei", 3 * 2**60), ("1e-3", 1),
-    ],
-)  # fmt: skip
-def test_parse(text: str | int, count: int) -> None:
-    assert parse_bytes(text) == count
+        ("123n", 1),
+        (".5Ki", 512),
+        ("5.", 5),
+        ("+1Mi", 2**20),
+        ("-1", -1),
+        (1073741824, 2**30),
+        ("3Ei", 3 * 2**60),
+        ("1e-3", 1),
+    ]:
+        assert parse_bytes(text) == count
 
 
-@pytest.mark.parametrize("text", ["", "Gi", "1 Gi", " 1", "1gi", "1KiB", "one", "0x10", "1Gi\n", "1e", "١"])
-def test_what_is_no_quantity_is_refused_by_name(text: str) -> None:
-    with pytest.raises(BadQuantity, match="is not a quantity"):
-        parse_bytes(text)
+def test_what_is_no_quantity_is_refused_by_name() -> None:
+    for text in ["", "Gi", "1 Gi", " 1", "1gi", "1KiB", "one", "0x10", "1Gi\n", "1e", "١"]:
+        with pytest.raises(BadQuantity, match="is not a quantity"):
+            parse_bytes(text)
 
 
 @given(st.integers(min_value=0, max_value=2**63 - 1))

@@ -6,9 +6,8 @@ from sidecar.model.selectors import BadSelector, parse_selector
 from sidecar.model.topology import Requirement
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
+def test_what_people_write_is_understood() -> None:
+    for text, wanted in [
         ("", ()),
         ("  ", ()),
         ("a=b", (Requirement("a", "In", ("b",)),)),
@@ -21,13 +20,11 @@ from sidecar.model.topology import Requirement
             "example.com/name notin (a,b),x=y",
             (Requirement("example.com/name", "NotIn", ("a", "b")), Requirement("x", "In", ("y",))),
         ),
-    ],
-)
-def test_what_people_write_is_understood(text: str, wanted: tuple[Requirement, ...]) -> None:
-    assert parse_selector(text) == wanted
+    ]:
+        assert parse_selector(text) == wanted
 
 
-@pytest.mark.parametrize("text", ["=b", "a=b,", "a in b", "a in (b", "a b", "a in (b c)", "-a", "a=b=c", "a>1", "/a=b"])
-def test_what_is_no_selector_is_refused(text: str) -> None:
-    with pytest.raises(BadSelector, match="write key=value"):
-        parse_selector(text)
+def test_what_is_no_selector_is_refused() -> None:
+    for text in ["=b", "a=b,", "a in b", "a in (b", "a b", "a in (b c)", "-a", "a=b=c", "a>1", "/a=b"]:
+        with pytest.raises(BadSelector, match="write key=value"):
+            parse_selector(text)

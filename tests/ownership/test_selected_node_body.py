@@ -44,9 +44,5 @@ def test_whatever_tells_closings_apart_is_found_again(since: str) -> None:
     assert handings_back(after.notes) == (closing("foo", since),)
 
 
-def test_the_version_goes_along_and_guards_the_write() -> None:
-    assert json.loads(with_selected_node(samples.claim().whole, "foo"))["metadata"]["resourceVersion"] == "7"
-
-
 def test_a_claim_without_annotations_can_be_taken() -> None:
     assert json.loads(with_selected_node(b'{"metadata":{"name":"n"}}', "foo"))["metadata"]["annotations"] == {SELECTED_NODE: "foo"}

@@ -9,8 +9,7 @@ import pytest
 
 from sidecar.csi.api import CapacityAnswer, CreatedVolume
 from sidecar.csi.outcome import Code, NotSent
-from sidecar.kube.api import Change
-from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, TooManyRequests, Unavailable, Withdrawn
+from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.model.names import SELECTED_NODE
 from sidecar.ownership.placement import RandomDelay, Ranked
 from sidecar.ownership.promises import Promise
@@ -321,17 +320,6 @@ def test_a_node_lags_while_its_watch_has_not_shown_its_own_bid() -> None:
     assert bench.room.claim_view(UID).local_delay < 0.01
 
 
-def test_a_turn_that_is_late_counts_for_the_claims_of_that_namespace() -> None:
-    """Each namespace has its own line, and on the nodes before this one too: that of another tells nothing of it."""
-    bench = immediate()
-    bench.now = (bench.claim() or 0.0) + 8.0
-    bench.claim()
-    quiet = samples.claim(meta={"uid": "quiet", "namespace": "quiet", "name": "a"})
-    bench.caches.claims.apply(Change("quiet", None, quiet))
-    assert bench.room.claim_view(UID).local_delay >= 8.0
-    assert bench.room.claim_view("quiet").local_delay == 0.0
-
-
 def test_a_bid_that_was_refused_makes_the_node_lag_until_somebody_has_the_claim() -> None:
     for lost in [False, True]:
         bench = immediate(kube=ScriptedKube(failures={"replace": [TooManyRequests("no", retry_after=1.0)]}))
@@ -405,3 +393,47 @@ def test_a_creation_is_not_over_when_the_api_server_knows_already_that_the_claim
     bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(annotations={SELECTED_NODE: "bar"})
     bench.claim_when_due()
     assert bench.driver.asked[-1] == ("delete", "test-volume-id") and bench.table.records.get(UID) is None
+
+
+def test_a_claim_whose_giving_back_got_no_answer_is_given_back_again_before_anything_is_created_here() -> None:
+    kube = ScriptedKube(failures={"replace": [Unavailable("no answer in time")]})
+    bench = late(driver=ScriptedDriver(creates=[rpc(Code.RESOURCE_EXHAUSTED), CreatedVolume("second", 100)]), kube=kube)
+    bench.claim()
+    bench.claim()
+    assert bench.driver.count("create") == 1
+    assert len(bench.kube.wrote("replace")) == 2
+
+
+def test_a_bid_for_a_claim_that_is_gone_ends_quietly() -> None:
+    bench = immediate(kube=ScriptedKube(failures={"replace": [NotFound("gone")]}))
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() is None
+    assert bench.told.events == []
+
+
+def test_who_comes_later_does_not_take_a_namesake_for_the_claim() -> None:
+    bench = ranked_second()
+    namesake = samples.claim_json(meta={"uid": "another", "resourceVersion": "9"})
+    bench.kube.objects[("persistentvolumeclaims", "fake-pvc")] = namesake
+    assert bench.claim() is None
+    assert bench.kube.wrote("replace") == []
+    held = bench.caches.claims.get(UID)
+    assert held is not None and held.uid == UID, "what is held of the old one goes when the watch says so"
+
+
+def test_a_volume_made_here_for_a_claim_that_has_one_elsewhere_is_deleted_again() -> None:
+    bench = late(kube=ScriptedKube(failures={"create": [AlreadyExists("taken")]}))
+    elsewhere = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
+    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"nodeAffinity": elsewhere})
+    bench.claim()
+    assert ("delete", "test-volume-id") in bench.driver.asked
+    assert bench.table.unsaved() == 0
+
+
+def test_a_bid_that_waited_for_an_api_server_that_was_away_makes_no_node_lag() -> None:
+    bench = immediate(kube=ScriptedKube(failures={"replace": [Unavailable("connection refused")] * 2}))
+    bench.now = bench.claim() or 0.0
+    for _ in range(2):
+        bench.now = bench.claim() or 0.0
+    assert bench.room.claim_view(UID).local_delay == 0.0

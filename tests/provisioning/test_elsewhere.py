@@ -5,20 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from sidecar.csi.api import TOPOLOGY, CreatedVolume
-from sidecar.kube.api import Change, Resource
+from sidecar.kube.api import Resource
 from sidecar.kube.errors import AlreadyExists
-from sidecar.local.volume_location import found_here
-from sidecar.model import names
-from sidecar.model.objects import Json, Volume
+from sidecar.model.objects import Json
 from sidecar.model.topology import Segment
 from tests.harness import samples
-from tests.harness.provisioning.bench import UID, run
 from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, released, room_for, settle
 
 ZONE = "topology.kubernetes.io/zone"
-HERE = Segment.of({samples.KEY: samples.NODE})
 WITH_ZONE = Segment.of({samples.KEY: samples.NODE, ZONE: "z1"})
-ZONE_ALONE = Segment.of({ZONE: "z1"})
 ELSEWHERE = Segment.of({samples.KEY: "bar"})
 
 
@@ -35,29 +30,6 @@ class StrictKube(KeepingKube):
             self._ask("create", resource, body["metadata"]["name"], body)
             raise AlreadyExists("there", status=409)
         return await super().create(resource, body, namespace=namespace)
-
-
-def test_a_volume_that_was_stored_survives_a_process_that_could_not_write_so_down() -> None:
-    """The process is killed before its journal says that the creation is over; the next one asks the API server first."""
-    for topologies in [(), (HERE,), (WITH_ZONE,), (ZONE_ALONE,)]:
-        answer = CreatedVolume("test-volume-id", 100, topologies=topologies)
-        first = room_for(driver=OpenDriver(creates=[answer]))
-        first.paper.end = lambda uid: None  # type: ignore[method-assign]
-        settle(first)
-        stored = first.kube.wrote_volume()
-        stored["metadata"] |= {"uid": "pv-uid", "resourceVersion": "3"}
-        stored["status"] = {"phase": "Bound"}
-        second = Room(driver=OpenDriver(creates=[answer]), kube=first.kube, paper=first.paper)
-        second.kube.objects["persistentvolumes", stored["metadata"]["name"]] = stored
-        claim = samples.claim_json(annotations={names.SELECTED_NODE: samples.NODE}, volumeName=stored["metadata"]["name"])
-        claim["status"] = {"phase": "Bound"}
-        second.see(class_=samples.class_())
-        assert run(second.room.take_over()) == [UID]
-        second.show(claim)
-        if found_here(second.look_around(), stored) is not None:
-            second.caches.volumes.apply(Change(stored["metadata"]["name"], None, Volume.of(stored)))
-        settle(second)
-        assert second.driver.count("delete") == 0
 
 
 def test_a_volume_that_the_peer_has_stored_in_another_order_is_the_same() -> None:

@@ -11,6 +11,7 @@ from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Claim
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.progress import RemovalStep
+from sidecar.provisioning.progress_table import MOST_UNSEEN, ProgressTable
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc, run
 from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, room_for, show
@@ -18,6 +19,16 @@ from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, room_
 ONE, ANOTHER = CreatedVolume("one", 100), CreatedVolume("another", 100)
 SECOND = "second-uid"
 FAULTS = 'csi_node_sidecar_driver_faults_total{kind="duplicate-handle"}'
+
+
+def bound_before_its_volume_is_shown(*creates: CreatedVolume) -> Room:
+    """The watch of claims is ahead of the one of volumes: of the claim everything is settled, and it is kept no longer."""
+    room = two(*creates)
+    room.claim()
+    room.forget_claim()
+    room.claim()
+    assert stored(room) == ["one"] and room.caches.volumes.get("test-testi") is None
+    return room
 
 
 def two(*creates: CreatedVolume | Exception, **doors: Any) -> Room:
@@ -150,3 +161,36 @@ def test_one_that_was_deleted_while_the_driver_was_asked_is_given_to_nobody() ->
     room.now += 10.0
     room.claim()
     assert stored(room) == ["another"]
+
+
+def test_one_whose_claim_is_bound_counts_before_the_cache_shows_it() -> None:
+    room = bound_before_its_volume_is_shown(ONE)
+    second(room)
+    assert stored(room) == ["one"] and room.value(FAULTS) == 1
+    show(room, {**room.kube.objects["persistentvolumes", "test-testi"]})
+    room.table.seen("test-testi")
+    second(room)
+    assert stored(room) == ["one"] and room.value(FAULTS) == 1 and not room.table.unseen()
+
+
+def test_while_the_api_server_cannot_be_asked_for_it_nothing_is_given() -> None:
+    room = begun_by_a_dead_process(ONE, ANOTHER, kube=KeepingKube(failures={"get": [Unavailable("away")]}))
+    until = second(room)
+    assert until is not None and stored(room) == [] and room.value(FAULTS) == 0
+    room.now = until
+    second(room)
+    assert stored(room) == ["another"], "the driver is asked again"
+
+
+def test_without_the_api_server_the_cache_is_believed() -> None:
+    room = two(ONE, kube=KeepingKube(failures={"get": [Unavailable("away")]}))
+    show(room, samples.volume_json(meta={"name": "first"}, spec={"csi": {"driver": samples.DRIVER, "volumeHandle": "one"}}))
+    second(room)
+    assert stored(room) == []
+
+
+def test_what_is_never_shown_is_bounded() -> None:
+    table = ProgressTable()
+    for number in range(3 * MOST_UNSEEN):
+        table.stored(f"pvc-{number}", f"handle-{number}")
+    assert len(table.unseen()) == MOST_UNSEEN and table.unseen()[f"pvc-{3 * MOST_UNSEEN - 1}"] == f"handle-{3 * MOST_UNSEEN - 1}"

@@ -3,9 +3,6 @@
 import json
 from typing import Any
 
-import pytest
-
-from sidecar.model import objects
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import LARGEST_WHOLE, Claim, compact
 from tests.harness import samples
@@ -24,18 +21,6 @@ def large(*, selected: str = "", **changes: Any) -> Json:
 def seen(bench: Bench, obj: Json) -> Bench:
     bench.kube.objects[WHERE] = obj
     return bench.see(claim=Claim.of(obj, keep_whole=True))
-
-
-def test_a_large_claim_is_not_written_down_only_to_see_that_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With labels of a megabyte that would keep the event loop for many milliseconds."""
-    for part in ["labels", "annotations"]:
-
-        def unwanted(_: Json) -> bytes:
-            raise AssertionError("it is encoded")
-
-        monkeypatch.setattr(objects, "compact", unwanted)
-        noted = {f"key-{number}": "v" * 63 for number in range(LARGEST_WHOLE // 63)}
-        assert Claim.of(samples.claim_json(meta={part: noted}), keep_whole=True).whole == b""
 
 
 def test_nothing_that_a_record_holds_is_as_long_as_tenants_can_make_it() -> None:
@@ -86,3 +71,12 @@ def test_a_secret_that_an_annotation_names_is_found_although_the_annotations_are
     bench.claim()
     assert ("get", "secrets", "mine", None) in bench.kube.asked
     assert bench.driver.count("create") == 1
+
+
+def test_a_claim_of_the_same_name_made_anew_is_not_written() -> None:
+    bench = seen(immediate(), large())
+    bench.kube.objects[WHERE] = large(meta={"uid": "another"})
+    bench.claim()
+    bench.now = 110.0
+    assert bench.claim() is None
+    assert bench.kube.wrote("replace") == []

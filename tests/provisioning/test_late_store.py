@@ -40,14 +40,6 @@ def test_of_a_process_that_is_gone() -> None:
     assert room.driver.count("delete") == 1
 
 
-def test_of_another_program_which_left_no_record() -> None:
-    room = started(TOO_SMALL)
-    assert settle(room) == room.now + 60.0 and room.driver.count("delete") == 0
-    room.now += 60.0
-    settle(room)
-    assert room.driver.count("delete") == 1
-
-
 def test_of_this_process_which_got_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_table, "MOST_KEPT", 10)  # so the driver is asked again for what to store
     room = started(USABLE, TOO_SMALL, kube=KeepingKube(failures={"create": [Unavailable("no answer")]}))

@@ -99,3 +99,21 @@ def test_a_call_of_the_process_before_may_take_as_long_as_its_flags_said() -> No
         room.now += 300.0
         settle(room)
     assert room.driver.count("create") == 3 and not room.paper.lines
+
+
+def test_looks_in_between_ask_nothing_and_count_nothing() -> None:
+    room = denied()
+    elsewhere(room)
+    for _ in range(5):
+        room.claim()
+    assert room.driver.count("create") == 2 and room.paper.lines
+
+
+def test_a_call_that_is_not_sent_says_neither() -> None:
+    room = denied(AWAY, NO_ROOM, NO_ROOM)
+    elsewhere(room)
+    for _ in range(2):
+        look_later(room)
+    assert room.paper.lines
+    look_later(room)
+    assert not room.paper.lines

@@ -63,3 +63,11 @@ def test_what_may_not_be_read_is_not_told() -> None:
     kube = ScriptedKube(failures={"list": [Forbidden("no", status=403)]})
     assert found(kube=kube) == LeftAlone(0, 0, 0)
     assert found(kube=ScriptedKube(), namespace="") == LeftAlone(0, 0, 0)
+
+
+def test_each_thing_has_its_remedy_and_nothing_has_none() -> None:
+    assert LeftAlone(0, 0, 0).remedies("d", "n") == []
+    assert len(LeftAlone(1, 2, 3).remedies("d", "n")) == 3
+    for left, word in ((LeftAlone(1, 0, 0), "leftovers --driver d"), (LeftAlone(0, 1, 0), names.capacity_manager("n"))):
+        (remedy,) = left.remedies("d", "n")
+        assert word in remedy

@@ -27,6 +27,9 @@ GOING = {"deletionTimestamp": "now", "uid": "volume-uid"}
 # --- what is decided --------------------------------------------------------------------------------------------------
 
 
+RETAIN = {"persistentVolumeReclaimPolicy": "Retain"}
+
+
 def look(volume: Volume, **changes: Any) -> VolumeDecision:
     base = VolumeView(here=samples.here(), volume=volume, class_=samples.class_(), finalizers=NEVER)
     return decide_volume(replace(base, **changes))
@@ -132,3 +135,28 @@ def test_without_knowing_better_it_is_tried_and_a_refusal_makes_the_role_be_aske
     other = Bench(kube=KeepingKube(failures={"patch": [denied]})).see(volume=Volume.of(bound))
     other.volume()
     assert other.forbidden == 1
+
+
+def test_update_puts_the_finalizer_on() -> None:
+    obj = samples.volume_json(meta={"finalizers": ["other"]}, status={"phase": "Bound"})
+    bench = Bench(kube=KeepingKube(), finalizers=BY_UPDATE)
+    bench.kube.objects["persistentvolumes", "test-testi"] = obj
+    bench.see(volume=Volume.of(obj))
+    assert bench.volume() is None
+    (body,) = bench.kube.wrote("replace")
+    assert json.loads(body)["metadata"]["finalizers"] == ["other", OURS]
+
+
+def test_update_never_touches_another_volume_of_that_name() -> None:
+    bench = emptied(kube=KeepingKube(), finalizers=BY_UPDATE)
+    bench.kube.objects["persistentvolumes", "test-testi"]["metadata"]["uid"] = "another"
+    assert bench.volume() == 101.0
+    assert bench.kube.wrote("replace") == []
+
+
+def test_one_that_is_kept_is_told_of_only_when_it_is_deleted() -> None:
+    kept = {"finalizers": [OURS]}
+    assert isinstance(look(samples.volume(meta=kept, spec=RETAIN)), Rest)
+    decision = look(samples.volume(meta=GOING | kept, spec=RETAIN))
+    assert isinstance(decision, Unpermitted) and "Retain" in decision.why
+    assert isinstance(look(samples.volume(meta=kept, spec=RETAIN), finalizers=BY_UPDATE), Unfinalize)

@@ -49,20 +49,6 @@ def test_failures_outlive_that_the_claim_leaves_and_comes_back() -> None:
     assert attempts.count("a") == 7
 
 
-def test_who_comes_back_soon_has_two_tries_and_then_those_of_an_edited_one() -> None:
-    """Also where the pause was short and is over."""
-    attempts = failing(1)
-    made = []
-    for at in range(102, 140):
-        attempts.leaves("a", float(at))
-        attempts.forget("a")
-        if attempts.pace("a", float(at)).turn() <= at:
-            made.append(at)
-            attempts.begun("a", float(at), ends_pause=True)
-            attempts.paused("a", float(at), at + 1.0)
-    assert made == [102, 103, 117, 132]
-
-
 def test_nobody_makes_more_tries_in_a_minute_than_worlds_allow() -> None:
     """After a while something happens to the claim twenty times a second, and no try succeeds."""
     for quiet in [0.0, 7.0, 30.0]:
@@ -89,18 +75,6 @@ def test_a_claim_that_left_long_ago_begins_anew() -> None:
     assert attempts.failed("a", 701.0, RETRY) == 702.0
 
 
-def test_what_has_no_room_is_paced_without_having_failed() -> None:
-    attempts = PacedAttempts()
-    attempts.paused("a", 100.0, 160.0)
-    made = []
-    for at in range(100, 131):
-        if attempts.pace("a", at).turn() <= at:
-            made.append(at)
-            attempts.begun("a", at, ends_pause=False)
-    assert made == [100, 101, 115, 130]
-    assert attempts.count("a") == 0
-
-
 def test_a_look_before_its_turn_waits() -> None:
     pace = replace(NO_PACE, failures=3, due=500.0, spent=130.0)
     waits = decide(view(now=114.0, pace=pace))
@@ -119,3 +93,22 @@ def test_what_waits_for_the_api_server_is_tried_soon_and_so_are_the_first_failur
     assert pauses == [1.0, 2.0, 4.0, 8.0, APART, APART, APART]
     assert attempts.count("a") == 7
     assert [attempts.failed("a", now, RETRY) - now for _ in range(4)] == [APART, APART, 300.0, 300.0]
+
+
+def test_those_that_left_long_ago_go() -> None:
+    attempts = PacedAttempts()
+    for number in range(500):
+        attempts.failed(str(number), float(number), RETRY)
+        attempts.forget(str(number))
+        attempts.leaves("another", float(number))
+    attempts.leaves("another", 801.0)
+    assert next(iter(attempts._left)) == "201" and len(attempts._paces) == 299
+
+
+def test_of_claims_that_left_a_thousand_are_remembered() -> None:
+    attempts = PacedAttempts()
+    for number in range(10_000):
+        attempts.failed(str(number), 0.0, RETRY)
+        attempts.forget(str(number))
+    assert (len(attempts._paces), len(attempts._left), len(attempts)) == (1000, 1000, 0)
+    assert attempts.pace("9000", 1.0).failures == 1 and attempts.pace("8999", 1.0) == NO_PACE

@@ -90,3 +90,10 @@ def test_claims_of_another_namespace_that_wait_are_known_to_whoever_publishes() 
     bench.see(claim=other)
     bench.claim()
     assert bench.room.waiting() == set()
+
+
+def test_as_many_are_woken_as_fit_together() -> None:
+    bench = hindered(Bench())
+    bench.see(claim=replace(samples.claim(), uid="another"))
+    bench.table.advance("another", Racing(Race(1, 1000.0, hindered_since=101.0, why="no room", want=WANT)))
+    assert [uid for uid, _ in bench.room.room_grew(FAKE, CapacityAnswer(150), 0)] == [UID]

@@ -93,17 +93,3 @@ def test_who_keeps_a_volume_whose_deletion_had_begun_hears_what_may_have_become_
             after = [event[3] for event in bench.told.events[before:]]
             assert len(after) == bool(told) and all(told in text and "on node foo" in text for text in after)
             assert bench.driver.count("delete") == 1
-
-
-def test_a_volume_that_goes_as_it_should_is_told_of_by_nobody() -> None:
-    bench = released(driver=ScriptedDriver(deletes=[rpc(Code.DEADLINE_EXCEEDED), None]))
-    for _ in range(3):
-        bench.volume()
-    told = len(bench.told.events)
-    assert bench.kube.wrote("delete") == ["volume-uid"]
-    bench.volume()
-    bench.see(volume=samples.volume(meta={"deletionTimestamp": "now"}))
-    bench.volume()
-    bench.caches.volumes.apply(Change("test-testi", None, None))
-    bench.volume()
-    assert len(bench.told.events) == told == 1

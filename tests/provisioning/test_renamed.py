@@ -8,7 +8,7 @@ from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
 from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import Json
-from sidecar.provisioning.creations.creation_record import BegunDeletion
+from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc, run
 from tests.harness.provisioning.journal import JournalInMemory
@@ -18,6 +18,10 @@ MADE = CreatedVolume("id", 100)
 OLD, NEW = "test-testi", "new-test"
 CHANGED = {"volume_name_prefix": "new", "volume_name_uuid_length": 4}
 OURS = {"driver": samples.DRIVER, "volumeHandle": f"id-{OLD}"}
+
+
+async def refuse(begun: CreationRecord) -> str:
+    return "no room on the disk"
 
 
 def restarted(*answers: CreatedVolume | Exception, **changed: Any) -> Room:
@@ -130,3 +134,51 @@ def test_when_flags_are_taken_back_a_deletion_that_may_still_happen_ends_before_
     room.now += 60.0
     settle(room)
     assert calls(room)[1:] == [f"delete id-{OLD}", f"create {OLD}"] and stored(room) == [OLD] and not room.paper.lines
+
+
+def test_what_was_left_to_people_stays_on_record_when_its_name_cannot_be_begun_anew() -> None:
+    room = flags_taken_back(MADE, deletes=[None])
+    begin, room.paper.begin = room.paper.begin, refuse  # type: ignore[method-assign]
+    settle(room)
+    assert not room.driver.asked
+    room.paper.begin = begin  # type: ignore[method-assign]
+    assert room.table.records.suspects() == 1
+    room.now += 60.0
+    settle(room)
+    assert calls(room) == [f"delete id-{OLD}", f"create {OLD}"] and not room.paper.lines
+
+
+def test_a_driver_that_does_not_survive_the_old_name_does_not_keep_the_claim_for_ever() -> None:
+    room = restarted(MADE)
+    record = room.table.records.get(UID)
+    assert record is not None
+    room.room._losses.remember(record.call, 10, room.now)
+    settle(room)
+    room.now += 600.0
+    settle(room)
+    assert calls(room) == [f"create {NEW}"] and stored(room) == [NEW]
+    assert room.value("csi_node_sidecar_suspected_leaks_total") == 1
+
+
+def test_a_volume_that_somebody_else_made_under_another_name_does_not_end_what_is_begun_here() -> None:
+    """Another process with other flags runs here for a moment. The one that is begun is seen to when the claim is bound to the other."""
+    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
+    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
+    room.claim()
+    show(room, of_the_old_name())
+    room.now += 60.0
+    settle(room)
+    assert calls(room) == [f"create {NEW}"] and [line.request.name for line in room.paper.lines.values()] == [NEW]
+    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE}, volumeName=OLD))
+    settle(room)
+    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and stored(room) == [OLD] and not room.paper.lines
+
+
+def test_nor_does_it_when_the_claim_is_gone() -> None:
+    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
+    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
+    room.claim()
+    show(room, of_the_old_name()).delete_claim()
+    room.now += 60.0
+    settle(room)
+    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and not room.paper.lines

@@ -1,24 +1,20 @@
 """One look, one decision; and what is concluded from the driver's answer."""
 
-from dataclasses import replace
-
-from sidecar.csi.api import CapacityAnswer, CreatedVolume
+from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code, Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Refused, of_failure
 from sidecar.ownership.rules import Race
-from sidecar.ownership.selected_node_body import GiveBack, Take
+from sidecar.ownership.selected_node_body import GiveBack
 from sidecar.provisioning.conclusions import conclude
 from sidecar.provisioning.decisions import (
     Bid,
     Create,
     Ignore,
-    Measure,
     Refuse,
     Remember,
     Reschedule,
     Retry,
     Store,
     Undo,
-    Wait,
 )
 from sidecar.provisioning.progress import BELIEVED, NOT_BEGUN, Creating, HandedBack, Racing, Stored, Unsaved
 from sidecar.provisioning.rules import decide
@@ -64,16 +60,6 @@ def test_M3_a_missing_class_is_a_failure() -> None:
 def test_an_unfit_claim_is_refused_with_the_reason() -> None:
     decision = decide(view(claim=samples.claim(selected="foo", selector={})))
     assert isinstance(decision, Refuse) and "selector" in decision.why
-
-
-def test_the_race_from_first_look_to_bid() -> None:
-    open_claim = view(claim=samples.claim(), class_=IMMEDIATE)
-    first = decide(open_claim)
-    assert isinstance(first, Wait) and first.race is not None
-    due = replace(open_claim, now=first.until, progress=Racing(first.race))
-    assert isinstance(decide(due), Measure)
-    bid = decide(replace(due, free=CapacityAnswer(100)))
-    assert isinstance(bid, Bid) and bid.edit == Take("foo")
 
 
 def test_N12_a_claim_that_cannot_be_asked_about_is_taken_all_the_same() -> None:

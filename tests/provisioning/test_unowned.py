@@ -6,7 +6,7 @@ from sidecar.engine.loop import WORK
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
 from tests.harness import samples
-from tests.harness.provisioning.bench import Bench
+from tests.harness.provisioning.bench import Bench, run
 
 NAME = "test-testi"
 Json = dict[str, Any]
@@ -86,3 +86,20 @@ def test_the_watch_shows_them_and_the_cache_does_not_keep_them() -> None:
     for _ in range(2):
         assert volumes.project is not None and volumes.project(released("mine")) is None
     assert [name for name, at in woken if at > bench.now] == [NAME]
+
+
+def test_a_thousand_that_were_told_keep_nobody_from_hearing_of_the_next() -> None:
+    bench = Bench()
+    bench.driver.info = samples.info(topology=False)
+    unowned = bench.room.removal.unowned
+
+    def notice(number: int) -> float | None:
+        return unowned.noticed(released(meta={"name": f"v{number}", "uid": f"u{number}"}))
+
+    assert [number for number in range(1100) if notice(number) is None] == list(range(1000, 1100)), "not all at once"
+    for number in range(1000):
+        bench.kube.objects["persistentvolumes", f"v{number}"] = released(meta={"name": f"v{number}", "uid": f"u{number}"})
+        run(unowned.look(f"v{number}"))
+    assert len(bench.told.events) == 1000
+    assert notice(1000) is not None and notice(1000) is None
+    assert notice(999) is None and notice(0) is not None, "the one that was told first is forgotten first"

@@ -6,7 +6,6 @@ from typing import Any
 
 from sidecar.model import names
 from sidecar.provisioning.progress import RemovalStep
-from sidecar.provisioning.requests.secrets import SecretRef
 from sidecar.provisioning.view import VolumeView
 from sidecar.provisioning.volume_rules import (
     Empty,
@@ -100,17 +99,6 @@ def test_without_affinity_the_identity_is_the_proof() -> None:
 def test_D8_an_attached_volume_waits() -> None:
     decision = look(attached_to=("foo",))
     assert isinstance(decision, Hold) and "foo" in decision.why
-
-
-def test_D4_the_secret_that_was_noted_is_used() -> None:
-    noted = samples.volume(
-        annotations={
-            "volume.kubernetes.io/provisioner-deletion-secret-name": "s",
-            "volume.kubernetes.io/provisioner-deletion-secret-namespace": "n",
-        }
-    )
-    decision = look(volume=noted, class_=None)
-    assert isinstance(decision, Empty) and decision.secret == SecretRef("n", "s")
 
 
 def test_what_was_asked_for_is_not_asked_again_before_the_watch_shows_it() -> None:

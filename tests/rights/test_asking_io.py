@@ -16,6 +16,7 @@ from sidecar.kube.errors import Forbidden, NotFound, Unavailable
 from sidecar.rights.asking_io import RightsKnown, ask
 from sidecar.rights.rights import NOT_KNOWN, PATCH_VOLUMES, UPDATE_VOLUMES, FinalizerWrites, Right, finalizer_writes
 from tests.harness.doors import tools
+from tests.harness.virtual import virtual
 
 PATCH, UPDATE = "patch", "update"
 
@@ -110,15 +111,6 @@ def test_without_patch_and_update_one_line_says_what_is_off_and_what_brings_it_b
     assert "no finalizer" in line and "grant patch on persistentvolumes" in line
 
 
-def test_update_does_where_patch_is_refused(caplog: pytest.LogCaptureFixture) -> None:
-    async def then(scene: Scene) -> None:
-        await asyncio.sleep(1.0)
-        assert scene.writes() is FinalizerWrites.BY_UPDATE and scene.scope().endswith("OK")
-
-    play(Authorizer({UPDATE}), then)
-    assert lines(caplog) == [] and "by" in lines(caplog, logging.INFO)[0]
-
-
 @pytest.mark.parametrize("granted", [set(), {UPDATE}], ids=["nothing", "update"])
 def test_what_is_refused_is_asked_again_ever_less_often_and_noticed_within_ten_minutes(granted: set[str]) -> None:
     async def then(scene: Scene) -> None:
@@ -158,13 +150,14 @@ def test_what_is_known_stays_known_while_the_server_is_away() -> None:
     play(Authorizer(), then)
 
 
-@pytest.mark.parametrize("answer", [{}, {"status": None}, {"status": {"allowed": "yes"}}, {"status": []}], ids=repr)
-def test_an_answer_that_is_no_answer_tells_nothing_and_is_not_asked_for_without_end(answer: Any) -> None:
-    async def then(scene: Scene) -> None:
-        await asyncio.sleep(86400.0)
-        assert scene.known.rights() == NOT_KNOWN and len(scene.server.asked) < 86400 / 450
+def test_an_answer_that_is_no_answer_tells_nothing_and_is_not_asked_for_without_end() -> None:
+    for answer in [{}, {"status": None}, {"status": {"allowed": "yes"}}, {"status": []}]:
 
-    play(Authorizer(answer=answer), then)
+        async def then(scene: Scene) -> None:
+            await asyncio.sleep(86400.0)
+            assert scene.known.rights() == NOT_KNOWN and len(scene.server.asked) < 86400 / 450
+
+        play(Authorizer(answer=answer), then)
 
 
 def test_a_write_that_is_forbidden_is_followed_by_a_question_once_in_a_minute_at_most() -> None:
@@ -209,26 +202,15 @@ def test_all_of_a_table_is_asked_some_at_once_and_each_as_the_request_would_be()
     assert 1 < server.most_at_once <= 8
 
 
-def test_whoever_asks_is_told_why_there_is_no_answer() -> None:
-    async def main() -> None:
-        with pytest.raises(Forbidden, match="no reviews"):
-            await ask(Authorizer(failing=Forbidden("no reviews")), [PATCH_VOLUMES, UPDATE_VOLUMES])  # type: ignore[arg-type]
-
-    run_virtual(main())
-
-
 @pytest.mark.parametrize("turns", range(6))
-def test_who_is_cancelled_while_an_answer_fails_ends(turns: int) -> None:
+@virtual
+async def test_who_is_cancelled_while_an_answer_fails_ends(turns: int) -> None:
     """So many turns of the event loop after the failure. A task group hands on the failure of its task and forgets that it was cancelled:
     the process would then not end at SIGTERM."""
-
-    async def story() -> None:
-        server = Authorizer(failing=Unavailable("no"), seconds=0.0)
-        task = asyncio.create_task(RightsKnown(tools(server), on_change=lambda: None).run())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        done, _ = await asyncio.wait([task], timeout=30)
-        assert done and task.cancelled()
-
-    run_virtual(story())
+    server = Authorizer(failing=Unavailable("no"), seconds=0.0)
+    task = asyncio.create_task(RightsKnown(tools(server), on_change=lambda: None).run())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    done, _ = await asyncio.wait([task], timeout=30)
+    assert done and task.cancelled()

@@ -151,15 +151,3 @@ def test_what_was_begun_on_a_node_of_another_name_is_left_to_people() -> None:
         assert not made.driver.asked
         suspect = made.room.creations.journal.suspect()  # type: ignore[attr-defined]
         assert "was begun on node bar" in suspect.suspect and "If the node was renamed" in made.told.events[-1][3]
-
-
-def test_where_the_driver_reports_another_place_than_before_what_was_made_here_counts_as_here() -> None:
-    """The name of the node is the same; the value of its label has changed, and with it where the PersistentVolume says that it lies."""
-    for deletion in [None, BegunDeletion("test-volume-id")]:
-        bound = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": samples.NODE}, volumeName="test-testi")
-        made_here = {"storage.kubernetes.io/csiProvisionerIdentity": f"1-2-{samples.DRIVER}-{samples.NODE}"}
-        csi = {"driver": samples.DRIVER, "volumeHandle": "test-volume-id", "volumeAttributes": made_here}
-        record = replace(RECORD, node=samples.NODE, deletion=deletion)
-        made = bench(record, ("persistentvolumeclaims", bound), volume_on("former", spec={"csi": csi}, status={"phase": "Bound"}))
-        made.claim()
-        assert not made.driver.count("delete")

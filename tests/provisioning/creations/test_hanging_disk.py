@@ -12,6 +12,7 @@ import pytest
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.provisioning.creations import journal as journals
+from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
@@ -118,3 +119,21 @@ def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Pa
             await journal.close()
 
     run(tmp_path, doing)
+
+
+def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Path, hang: threading.Event):
+    suspect, states = replace(FIRST, suspect="somebody may want it"), list[str]()
+
+    async def doing(journal: FileJournal) -> None:
+        hang.set()
+        assert await journal.begin(FIRST) == ""
+        hang.clear()
+        assert await journal.begin(SECOND) != ""
+        journal.end(SECOND.uid)
+        assert await journal.begin(suspect) == states[-1]
+        hang.set()
+        await works_again(journal, states)
+        await journal.close()
+
+    run(tmp_path, doing, states=states)
+    assert [record.suspect for record in leftovers_io.read_all(tmp_path, "driver").values()] == [suspect.suspect]

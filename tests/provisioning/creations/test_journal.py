@@ -569,17 +569,6 @@ def test_what_was_left_long_ago_or_in_a_time_to_come_proves_nothing(tmp_path: Pa
         assert [item.unproven for item in left(tmp_path)] == [unproven], "also for the process after the next"
 
 
-def test_of_two_files_that_tell_of_one_creation_the_silent_one_counts(tmp_path: Path) -> None:
-    for silent in [0, 1]:
-        delete_files(tmp_path)
-        for number, digits in enumerate(("0" * 16, "f" * 16)):
-            path = tmp_path / f".csi-node-sidecar.a_driver.{digits}.journal"
-            path.write_bytes(begin_line(FIRST) + b"\n")
-            at = time.time() - (400.0 if number == silent else 0.0)
-            os.utime(path, (at, at))
-        assert left(tmp_path) == [replace(FIRST, unproven=True)]
-
-
 def test_a_suspect_stays_one_over_restarts(tmp_path: Path) -> None:
     suspect = replace(FIRST, suspect="somebody may want it", losses=3)
     run(tmp_path, lambda journal: begin(journal, suspect))
@@ -631,3 +620,50 @@ def test_what_lies_where_a_process_with_other_flags_has_left_it_is_taken_over(tm
 
 def refuse_to_write(*_: object) -> str:
     raise PermissionError("read-only")
+
+
+def test_an_orderly_end_in_a_folder_that_has_become_read_only_raises_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    states: list[str] = []
+
+    async def doing(journal: FileJournal) -> None:
+        before = open_files()
+        await begin(journal, FIRST)
+        journal.end("uid-1")
+        with read_only(monkeypatch):
+            await journal.close()
+        assert open_files() == before
+
+    run(tmp_path, doing, states=states)
+    assert len(states) == 1 and "Read-only" in states[0]
+    assert left(tmp_path) == [], "there is a file, and it tells of nothing"
+
+
+def test_what_is_open_at_once_is_bounded_and_the_rest_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = begin_line(SECOND) + b"\n"
+    monkeypatch.setattr(journals, "MOST_OPEN", 2 * len(line) + 10)
+    leftover(tmp_path).write_bytes(line)
+
+    async def doing(journal: FileJournal) -> None:
+        await begin(journal, replace(SECOND, uid="uid-7"), replace(SECOND, uid="uid-8"))
+        assert await journal.take_over() == [], "there is no room for it"
+        journal.end("uid-7")
+        assert await journal.take_over() == [SECOND]
+
+    run(tmp_path, doing)
+    assert {item.uid for item in left(tmp_path)} == {"uid-2", "uid-8"}
+
+
+def test_many_files_are_taken_over_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is open until it is taken over, and a process has so many files."""
+    monkeypatch.setattr(leftovers_io, "_MOST_FILES", 3)
+    for number in range(7):
+        path = leftover(tmp_path)
+        path.with_name(path.name.replace("0123456789", f"{number:010d}")).write_bytes(
+            begin_line(replace(FIRST, uid=f"uid-{number}")) + b"\n"
+        )
+
+    async def doing(journal: FileJournal) -> list[int]:
+        return [len(await journal.take_over()) for _ in range(4)]
+
+    assert run(tmp_path, doing) == [3, 3, 1, 0]
+    assert len(left(tmp_path)) == 7

@@ -19,6 +19,7 @@ from sidecar.provisioning.creations.journal_lines import (
     end_line,
     read_line,
     read_lines,
+    settled_line,
 )
 from tests.harness.provisioning.journal_line import LINE, RECORD
 
@@ -122,3 +123,13 @@ def test_of_one_volume_the_latest_line_counts() -> None:
     assert open_names(LINE, begin_line(SUSPECT)) == [(name, True)]
     assert open_names(begin_line(SUSPECT), LINE) == [(name, False)]
     assert open_names(begin_line(SUSPECT), LINE, end_line(RECORD.uid)) == []
+
+
+def test_an_older_version_ends_a_suspect_by_the_uid_of_its_claim() -> None:
+    assert open_names(begin_line(SUSPECT), end_line(RECORD.uid)) == []
+    assert open_names(begin_line(SUSPECT), settled_line(RECORD.uid)) == []
+
+
+def test_what_a_person_has_seen_to_is_that_volume() -> None:
+    second = replace(SUSPECT, request=replace(RECORD.request, name="second"))
+    assert open_names(begin_line(SUSPECT), begin_line(second), settled_line(SUSPECT.key)) == [("second", True)]

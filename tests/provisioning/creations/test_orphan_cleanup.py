@@ -1,7 +1,7 @@
 """A creation that has lost its claim: its volume is found and deleted, unless somebody uses it."""
 
 from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import Code, NotSent
+from sidecar.csi.outcome import Code
 from sidecar.kube.api import Change
 from sidecar.kube.errors import Unavailable
 from tests.harness import samples
@@ -37,19 +37,6 @@ def test_what_the_driver_rules_out_is_struck_out_and_what_it_leaves_open_is_kept
         paper = with_journal(bench)
         bench.claim()
         assert bool(paper.lines) == kept
-
-
-def test_an_attempt_that_was_not_sent_leaves_no_trace_but_does_not_wipe_out_an_earlier_one() -> None:
-    away = NotSent(Code.UNAVAILABLE, "away")
-    bench = late(driver=ScriptedDriver(creates=[away]))
-    paper = with_journal(bench)
-    bench.claim()
-    assert not paper.lines
-    bench = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED), away]))
-    paper = with_journal(bench)
-    bench.claim()
-    bench.claim()
-    assert paper.lines
 
 
 def test_X1_a_claim_deleted_while_no_process_ran_has_its_volume_deleted() -> None:
@@ -106,17 +93,6 @@ def test_a_claim_that_another_node_has_by_now_leaves_nothing_here() -> None:
     assert bench.claim() == bench.now + 60.0 and not bench.driver.asked
     bench.claim_when_due()
     assert bench.driver.count("delete") == 1 and paper.lines == {}
-
-
-def test_what_a_class_keeps_may_have_been_stored_by_the_process_that_died_and_is_left_alone() -> None:
-    """Its PersistentVolume may have been taken away by hand, as is done with what is kept: nobody can tell any more."""
-    for meta in [None, {"uid": "another"}]:
-        bench, paper = after_a_death(policy="Retain")
-        if meta is not None:
-            bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(meta=meta)
-        assert bench.claim() is None
-        assert bench.driver.asked == [] and paper.suspect().suspect
-        assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
 
 
 def test_a_volume_that_a_claim_is_bound_to_is_left_alone_though_its_object_is_gone() -> None:

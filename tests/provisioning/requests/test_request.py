@@ -170,3 +170,7 @@ def test_the_capacity_query_asks_for_what_would_be_created() -> None:
     assert capacity_query(here, built) == CapacityQuery({"pool": "fast"}, FOO, built.capabilities)
     without = samples.here(samples.info(topology=False))
     assert capacity_query(without, built).segment is None
+
+
+def test_a_claim_without_a_uid_is_refused_because_its_volume_would_have_the_name_of_all_such() -> None:
+    assert "uid is empty" in unfit(claim={"meta": {"uid": ""}})

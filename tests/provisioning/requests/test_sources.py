@@ -445,13 +445,6 @@ def test_R52_the_parameters_of_the_attributes_class() -> None:
     assert attributes(world(THE_ATTRIBUTES, parameters=None)) == {}
 
 
-def test_R53_without_the_gate_or_the_name_there_is_none() -> None:
-    assert attributes({}, enabled=False) is None
-    assert attributes({}, here=UNABLE, enabled=False) is None
-    assert attributes_of(UNABLE, samples.claim(), NO_FACTS) is None
-    assert attributes_of(UNABLE, samples.claim(volumeAttributesClassName=""), NO_FACTS) is None
-
-
 def test_R54_an_attributes_class_that_cannot_be_used() -> None:
     for answer, says in [
         (attributes_of(UNABLE, samples.claim(volumeAttributesClassName="gold"), NO_FACTS), MODIFY_VOLUME),
@@ -529,3 +522,10 @@ def test_whatever_the_facts_hold_the_answer_is_a_value(data: st.DataObject) -> N
     if isinstance(answer, Content):
         assert bool(answer.snapshot) != bool(answer.volume)
     assert isinstance(attributes(there), Mapping | Unfit)
+
+
+def test_R53_without_the_gate_or_the_name_there_is_none() -> None:
+    assert attributes({}, enabled=False) is None
+    assert attributes({}, here=UNABLE, enabled=False) is None
+    assert attributes_of(UNABLE, samples.claim(), NO_FACTS) is None
+    assert attributes_of(UNABLE, samples.claim(volumeAttributesClassName=""), NO_FACTS) is None
