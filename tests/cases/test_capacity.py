@@ -538,49 +538,6 @@ def test_what_a_claim_of_this_node_will_take_is_not_offered_while_it_is_created(
         play(told, *flags)
 
 
-@story()
-async def test_what_a_claim_that_is_given_back_would_have_taken_is_offered_again(bench: Bench) -> None:
-    await bench.class_()
-    bench.driver.takes["create"] = 8.0
-    bench.driver.failing["create"] = DriverError(Code.RESOURCE_EXHAUSTED, "somebody was faster")
-    async with bench.running():
-        await bench.claim(gib=4)
-        await bench.pause(3.0)
-        assert await bench.published() == {"late": 6 * GIB}
-        await bench.pause(10.0)
-        assert await bench.published() == {"late": 10 * GIB}
-
-
-@story()
-async def test_two_classes_of_one_pool_fall_together_once_it_has_been_seen_that_they_are_one(bench: Bench) -> None:
-    """The figure of each has moved with a volume of one. Before that they may be two disks of one size."""
-    await bench.class_("late", fs="xfs")
-    await bench.class_("late-too", fs="ext4")
-    async with bench.running():
-        await bench.pause(3.0)
-        await bench.claim("late", gib=1)
-        await bench.pause(5.0)
-        assert await bench.published() == {"late": 9 * GIB, "late-too": 9 * GIB}
-        bench.driver.takes["create"] = 8.0
-        await bench.claim("late-too", gib=4)
-        await bench.pause(3.0)
-        assert await bench.published() == {"late": 5 * GIB, "late-too": 5 * GIB}
-        await bench.pause(10.0)
-        assert await bench.published() == {"late": 5 * GIB, "late-too": 5 * GIB}
-
-
-@story("--node-deployment-base-delay=1s", "--node-deployment-max-delay=1s")
-async def test_a_raced_for_claim_is_promised_from_the_moment_it_is_won(bench: Bench) -> None:
-    await bench.class_()
-    await bench.class_("immediate", mode=IMMEDIATE)
-    bench.driver.takes["create"] = 20.0
-    async with bench.running():
-        await bench.claim("immediate", gib=4, selected="")
-        await bench.pause(8.0)
-        assert bench.driver.done.count("create") == 0, "it is still being made"
-        assert await bench.published() == {"late": 6 * GIB}
-
-
 # --- a driver that does not answer ------------------------------------------------------------------------------------
 
 
@@ -599,15 +556,3 @@ async def test_a_figure_is_withdrawn_when_it_is_too_old_also_after_a_restart(ben
         bench.driver.failing.clear()
         await bench.pause(1.1 * POLL)
         assert await bench.published() == {"late": 10 * GIB}
-
-
-@story()
-async def test_nothing_is_left_of_a_class_that_comes_and_goes(bench: Bench) -> None:
-    async with bench.running():
-        for number in range(20):
-            await bench.class_("fleeting", fs=str(number))
-            await bench.pause(random.Random(number).choice((0.0, 0.005, 0.5, 3.0)))
-            await bench.api.delete(CLASSES, "fleeting")
-            await bench.pause(0.0 if number % 2 else 2.0)
-        await bench.pause(60.0)
-        assert await bench.objects() == []

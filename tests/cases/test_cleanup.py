@@ -154,22 +154,6 @@ def test_another_node_than_that_of_the_volume_leaves_it_alone_for_minutes_and_re
     assert b'"resourceVersion":"7"' in made.kube.wrote("replace")[0]
 
 
-def across(made: Bench) -> Bench:
-    """With the feature gate CrossNamespaceVolumeDataSource."""
-    here = made.look_around()
-    made.look_around = lambda: replace(here, options=replace(here.options, cross_namespace_sources=True))  # type: ignore[method-assign]
-    return made
-
-
-def test_with_sources_across_namespaces_another_node_releases_it_too() -> None:
-    """The node that has the volume may be gone for good."""
-    for far in [None, waiting(meta={"namespace": "far"})]:
-        made = across(bystander(source(), served=far))
-        made.now = made.claim() or 0.0
-        assert made.claim() is None
-        assert requests(made) == ["list", "replace"]
-
-
 def test_another_node_whose_turn_came_to_nothing_waits_for_a_new_one() -> None:
     for verb in ["list", "replace"]:
         for error in [Unavailable("away"), Forbidden("no"), Conflict("changed", status=409)]:
