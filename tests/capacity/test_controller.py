@@ -12,7 +12,7 @@ from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.errors import Fatal
 from sidecar.kube.api import Change
-from sidecar.kube.errors import Conflict, Forbidden
+from sidecar.kube.errors import Conflict, Forbidden, NotFound
 from sidecar.kube.store import Store
 from sidecar.model.objects import CapacityRecord, Class, Owner
 from sidecar.observe.metrics import Metrics
@@ -234,19 +234,6 @@ def test_what_is_promised_is_published_as_taken() -> None:
     assert bench.kube.wrote("replace")[0]["capacity"] == "7"
 
 
-def test_a_promise_kept_while_the_driver_was_asked_counts_once_more() -> None:
-    """Whether the answer knows of the volume cannot be told, so the lower figure stands until the next look."""
-    bench = Bench(promises={"a": Promise("fake-class", 3)}, publisher=RESERVING)
-
-    async def slow(_: object) -> CapacityAnswer:
-        bench.promises = {}
-        return CapacityAnswer(10)
-
-    bench.driver.get_capacity = slow  # type: ignore[method-assign]
-    bench.see(record()).look()
-    assert bench.kube.wrote("replace")[0]["capacity"] == "7"
-
-
 def test_changes_that_come_thick_and_fast_are_one_look_a_second() -> None:
     bench = Bench().see(record())
     assert bench.room.soonest("fake-class") == 100.0
@@ -286,17 +273,6 @@ def test_a_figure_that_cannot_be_renewed_is_marked_and_the_mark_goes_with_the_ne
     assert bench.kube.wrote("replace")[-1]["metadata"]["annotations"] == {"somebody": "else"}
 
 
-def test_a_look_that_was_asked_for_without_knowing_of_the_last_one_waits_for_its_turn() -> None:
-    bench = Bench().see(record())
-    bench.look()
-    bench.now = 100.1
-    assert asyncio.run(bench.room.handle_in_turn("fake-class")) == 101.0
-    assert bench.driver.count("capacity") == 1
-    bench.now = 101.0
-    asyncio.run(bench.room.handle_in_turn("fake-class"))
-    assert bench.driver.count("capacity") == 2
-
-
 def test_a_node_without_a_place_has_no_goal_and_withdraws_what_it_had() -> None:
     bench = Bench().see(record(node_topology={}))
     bench.driver.info = samples.info(segment={})
@@ -304,3 +280,37 @@ def test_a_node_without_a_place_has_no_goal_and_withdraws_what_it_had() -> None:
     assert bench.kube.wrote("delete") == ["uid-csisc-1"]
     assert bench.driver.count("capacity") == 0
     assert (bench.gauge("desired_goal"), bench.gauge("obsolete")) == (0, 1)
+
+
+def test_a_dry_run_writes_nothing() -> None:
+    bench = Bench(dry_run=True)
+    assert bench.look() == 160.0
+    assert bench.kube.asked == []
+
+
+def test_that_nothing_can_be_made_is_said_and_that_something_has_gone_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    gone = NotFound("no such object")
+    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), ScriptedKube(failures={"replace": [gone], "delete": [gone]}))
+    bench.see(record(), record("csisc-2", node_topology=None))
+    bench.look()
+    bench.look()
+    assert [verb for verb, *_ in bench.kube.asked] == ["delete", "replace"]
+    assert caplog.messages == []
+    lost = Bench(kube=ScriptedKube(failures={"create": [NotFound('namespaces "wrong" not found')]}))
+    lost.look()
+    assert caplog.messages == ["Publishing capacity failed"]
+
+
+def test_C10_also_when_the_watch_was_faster_than_the_answer() -> None:
+    bench = Bench()
+
+    async def slow(*_: object, **__: object) -> dict[str, object]:
+        bench.see(record())
+        return {}
+
+    bench.kube.create, really = slow, bench.kube.create  # type: ignore[method-assign]
+    bench.look()
+    bench.kube.create = really  # type: ignore[method-assign]
+    bench.records.apply(Change("csisc-1", None, None))
+    bench.look()
+    assert len(bench.kube.wrote("create")) == 1

@@ -1,13 +1,12 @@
 """What a node leaves behind is deleted by another one, once it is sure that the node is gone."""
 
 import asyncio
-import itertools
 from collections import Counter
 from typing import Any
 
 import pytest
 
-from sidecar.capacity.gone_nodes import DAY, HOUR, MOST_AT_ONCE, MOST_OF_ONE, SELDOM, Suspects, left_by, pause, share_of
+from sidecar.capacity.gone_nodes import DAY, HOUR, MOST_AT_ONCE, MOST_OF_ONE, Suspects, left_by, pause, share_of
 from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.kube.api import Page
 from sidecar.kube.errors import Conflict, Forbidden, Gone, NotFound, Unauthorized, Unavailable
@@ -136,23 +135,6 @@ def test_of_many_only_a_few_are_asked_about_at_once_and_each_has_its_turn() -> N
     assert suspects.due(many, there=()) == tuple(asked[:MOST_AT_ONCE])
 
 
-def looks_that_ask(suspects: Suspects, node: str, why: str, looks: range, *, there: tuple[str, ...] = ()) -> list[int]:
-    asked = []
-    for number in looks:
-        if suspects.due([node, "n1"], there=(*there, "n1")):
-            suspects.stays(node, why)
-            asked.append(number)
-    return asked
-
-
-def test_a_suspect_whose_answer_stays_the_same_is_asked_about_less_and_less_often() -> None:
-    asked = looks_that_ask(Suspects(), "n2", "it has a Node", range(200))
-    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
-    assert asked[0] == 0
-    assert gaps[:5] == [1, 2, 4, 8, 16]
-    assert set(gaps[5:]) == {SELDOM}
-
-
 def questions(api: ScriptedKube, looks: int) -> int:
     looking = room(api)
     for _ in range(looks):
@@ -179,11 +161,6 @@ def test_who_stays_is_noted_with_the_answer_and_questions_grow_rare() -> None:
     api.objects["csistoragecapacities", "e"] = published("e", "gone")
     asyncio.run(looking.look())
     assert deleted(api) == ["e"]
-
-
-def test_of_one_node_only_some_objects_are_deleted_at_once() -> None:
-    forged = [published(f"o{number}", "gone") for number in range(MOST_OF_ONE * 3)]
-    assert len(look(cluster(*forged))) == MOST_OF_ONE
 
 
 def test_a_topology_that_no_node_can_be_asked_for_keeps_its_object() -> None:
@@ -325,3 +302,8 @@ def test_when_the_right_is_granted_the_work_is_taken_up_again(verb: str, monkeyp
     assert len(deleted(api)) > (3 if verb == "delete" else 0)
     assert max(slept) == 8 * HOUR
     assert slept[-1] <= 4 * HOUR
+
+
+def test_of_one_node_only_some_objects_are_deleted_at_once() -> None:
+    forged = [published(f"o{number}", "gone") for number in range(MOST_OF_ONE * 3)]
+    assert len(look(cluster(*forged))) == MOST_OF_ONE

@@ -160,6 +160,12 @@ steps = st.one_of(
 )
 
 
+stories = st.lists(steps, min_size=3, max_size=10).map(lambda some: [part for step in some for part in (step, ("look", None))])
+plain_sources = st.sampled_from([{}, {"dataSource": FROM_SNAPSHOT}, {"dataSource": FROM_CLAIM}])
+flags = st.fixed_dictionaries({}, optional={"cross_namespace_sources": st.booleans(), "extra_create_metadata": st.booleans()})
+plans, denials = st.lists(answers, max_size=6), st.lists(refusals, max_size=3)
+
+
 @dataclass
 class Play:
     """One node through several lives of its process. What outlives a process: the driver, the server, the journal."""
@@ -261,9 +267,6 @@ def _selected(room: Room) -> bool:
     return claim is not None and claim.selected_node == samples.NODE
 
 
-wildly = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-
-
 def told(class_: Json, claim: Json, *, options: Json, plan: list[Answer], refused: list[Code | None], story: list[tuple[str, Any]]) -> None:
     """One story, with what must hold looked at after each of its steps and at its end."""
 
@@ -291,54 +294,15 @@ def class_of(parameters: dict[str, str], *, immediate: bool, allowed: list[str] 
     return binding | {"allowedTopologies": [{"matchLabelExpressions": [{"key": allowed[0], "values": allowed[1:]}]}]}
 
 
-@wildly
-@given(
-    given_parameters=parameters,
-    size=sizes,
-    modes=modes,
-    source=sources,
-    rarity=rarities,
-    terms=allowed,
-    immediate=st.booleans(),
-    options=st.fixed_dictionaries({}, optional={"cross_namespace_sources": st.booleans(), "extra_create_metadata": st.booleans()}),
-    plan=st.lists(answers, max_size=1),
-)
-def test_whatever_a_claim_asks_for_its_user_hears_what_to_change(
-    given_parameters: dict[str, str],
-    size: str,
-    modes: list[str],
-    source: Json,
-    rarity: Json,
-    terms: list[str] | None,
-    immediate: bool,
-    options: Json,
-    plan: list[Answer],
-) -> None:
-    claim = claim_of(size, immediate=immediate, accessModes=modes, **(source | rarity))
-    class_ = class_of(given_parameters, immediate=immediate, allowed=terms)
-    told(class_, claim, options=options, plan=plan, refused=[], story=[("look", None)] * 4)
-
-
-@wildly
-@given(
-    given_parameters=no_parameters | with_secret,
-    source=st.sampled_from([{}, {"dataSource": FROM_SNAPSHOT}, {"dataSource": FROM_CLAIM}]),
-    immediate=st.booleans(),
-    plan=st.lists(answers, max_size=6),
-    refused=st.lists(refusals, max_size=3),
-    story=st.lists(steps, min_size=3, max_size=10),
-)
-def test_whatever_driver_and_server_answer_no_volume_is_lost_sight_of(
-    given_parameters: dict[str, str],
-    source: Json,
-    immediate: bool,
-    plan: list[Answer],
-    refused: list[Code | None],
-    story: list[tuple[str, Any]],
-) -> None:
-    claim, class_ = claim_of("100", immediate=immediate, **source), class_of(given_parameters, immediate=immediate)
-    looked_at = [part for step in story for part in (step, ("look", None))]
-    told(class_, claim, options={}, plan=plan, refused=refused, story=looked_at)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data(), immediate=st.booleans())
+def test_whatever_comes_no_volume_is_lost_sight_of_and_users_hear_what_to_change(data: st.DataObject, immediate: bool) -> None:
+    draw = data.draw
+    odd = draw(st.booleans())  # in a half of them claim and class are in order, so that the driver has its say
+    spec = draw(sources) | draw(rarities) | {"accessModes": draw(modes)} if odd else draw(plain_sources)
+    claim = claim_of(draw(sizes) if odd else "100", immediate=immediate, **spec)
+    class_ = class_of(draw(parameters if odd else no_parameters | with_secret), immediate=immediate, allowed=draw(allowed) if odd else None)
+    told(class_, claim, options=draw(flags), plan=draw(plans), refused=draw(denials), story=draw(stories))
 
 
 async def _afterwards(play: Play) -> None:

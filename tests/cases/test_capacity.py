@@ -308,24 +308,6 @@ async def test_C4_a_class_that_is_made_anew_with_another_mode_changes_sides(benc
             assert sorted(await bench.published()) == expected
 
 
-@story()
-async def test_C7_objects_of_a_vanished_class_or_segment_are_deleted_and_obsolete_until_then(bench: Bench) -> None:
-    await bench.class_()
-    right = await bench.object()
-    await bench.object("vanished")
-    await bench.object(topology={KEY: "another"})
-    bench.kube.slow["delete csistoragecapacities.storage.k8s.io"] = 20.0
-    async with bench.running():
-        assert bench.gauges() == [1, 1, 2]
-        bench.kube.slow.clear()
-        await bench.pause(60.0)
-        assert (await bench.only())["metadata"]["uid"] == right["metadata"]["uid"]
-        assert bench.gauges() == [1, 1, 0]
-        await bench.api.delete(CLASSES, "late")
-        await bench.pause(15.0)
-        assert (await bench.objects(), bench.gauges()) == ([], [0, 0, 0])
-
-
 @story(pools={"fast": 2 * GIB, "slow": 7 * GIB})
 async def test_C9_what_the_parameters_ask_for_is_published_and_old_figures_are_replaced(bench: Bench) -> None:
     await bench.class_("gold", pool="fast")
@@ -354,6 +336,15 @@ def test_capacity_is_that_of_the_node_also_where_volumes_do_not_follow_topology(
     play(told, "--feature-gates=Topology=false")
 
 
+@story()
+async def test_the_capacity_of_a_driver_without_topology_is_that_of_all_nodes(bench: Bench) -> None:
+    bench.driver = Driver(Spec(node_id=NODE, name=NAME, pools={"main": 10 * GIB}, without=frozenset({"topology"})), bench.clock)
+    await bench.class_()
+    async with bench.running():
+        assert (await bench.only()).get("nodeTopology") in ({}, {"matchLabels": {}}, None)
+        assert await bench.published() == {"late": 10 * GIB}
+
+
 @story("--capacity-ownerref-level=0")
 async def test_C23_an_owner_that_cannot_be_found_ends_the_program_with_the_reason(bench: Bench) -> None:
     await bench.class_()
@@ -365,20 +356,6 @@ async def test_C23_an_owner_that_cannot_be_found_ends_the_program_with_the_reaso
 
 
 # --- what others do to it ---------------------------------------------------------------------------------------------
-
-
-@story()
-async def test_C10_an_object_that_somebody_deletes_is_made_again_and_a_duplicate_is_deleted(bench: Bench) -> None:
-    await bench.class_()
-    async with bench.running():
-        first = (await bench.only())["metadata"]
-        await bench.api.delete(CAPACITIES, first["name"], namespace=NAMESPACE)
-        await bench.pause(5.0)
-        assert (await bench.only())["metadata"]["uid"] != first["uid"]
-        await bench.object(capacity="77Gi")
-        assert len(await bench.objects()) == 2
-        await bench.pause(5.0)
-        assert await bench.published() == {"late": 10 * GIB}
 
 
 def test_C11_an_object_that_lost_our_labels_is_left_alone_and_a_new_one_made() -> None:
@@ -467,22 +444,6 @@ async def test_C17_a_deletion_has_all_classes_looked_at_and_one_that_is_not_ours
         await released(bench, affinity(here((KEY, NODE))))
         await bench.pause(5.0)
         assert bench.asked_since(at) == ["main", "spare"]
-
-
-@story()
-async def test_C24_a_thousand_reasons_during_a_slow_look_are_one_more_look(bench: Bench) -> None:
-    await bench.class_()
-    async with bench.running() as program:
-        bench.driver.takes["capacity"] = 8.0
-        at = bench.clock()
-        program.space.changed("late", placed=True)
-        await bench.pause(2.0)
-        assert len(bench.asked_since(at)) == 1
-        for _ in range(1000):
-            program.space.changed("late", placed=True)
-            await bench.pause(0.005)
-        await bench.pause(POLL / 2)
-        assert len(bench.asked_since(at)) == 2
 
 
 @story("--worker-threads=20", pools={"main": 2000 * GIB})

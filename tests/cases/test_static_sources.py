@@ -105,26 +105,6 @@ def test_a_node_of_which_the_driver_does_not_know_the_source_leaves_the_clone_to
     assert until is not None and until >= made.now + 20.0 and len(made.kube.wrote("replace")) == wrote
 
 
-def test_a_source_that_lies_here_is_not_looked_for_elsewhere() -> None:
-    """Where its PersistentVolume is this node's, the driver's word that there is none sends nobody around."""
-    made = clone(affinity=asks_for(samples.KEY, "foo"), creates=[rpc(Code.NOT_FOUND, "no such volume")])
-    spec = {"claimRef": {"uid": "source-uid", "namespace": "fake-ns", "name": "source"}}
-    made.see(volume=samples.volume(meta={"name": "static"}, spec=spec, status={"phase": "Bound"}))
-    until_it_writes(made)
-    selected(made)
-    made.claim()
-    assert len(made.kube.wrote("replace")) == 1
-    assert made.told.reasons() == ["Provisioning", "ProvisioningFailed"]
-
-
-def test_a_late_clone_stays_where_the_scheduler_has_put_it() -> None:
-    made = clone(creates=[rpc(Code.NOT_FOUND, "no such volume"), CreatedVolume("clone", 100, has_source=True)])
-    made.see(class_=samples.class_())
-    selected(made)
-    made.claim()
-    assert made.kube.wrote("replace") == []
-
-
 def test_a_source_in_the_namespace_of_others_is_not_read_without_their_leave() -> None:
     made = clone()
     claim = samples.claim(dataSource=SOURCE)

@@ -61,3 +61,8 @@ def test_on_a_beat_nothing_comes_later_and_nothing_much_sooner(now: float, delay
 def test_those_with_such_a_delay_have_few_moments_together():
     moments = {on_a_beat(now, now + 300.0) for now in range(10_000, 10_300)}
     assert len(moments) <= 6
+
+
+def test_a_negative_attempt_is_a_mistake():
+    with pytest.raises(ValueError, match="negative"):
+        Backoff(start=1.0, cap=2.0).delay(-1)

@@ -54,15 +54,6 @@ def test_a_group_is_as_well_as_its_worst_part():
     assert health.ready() == (False, ["csi: Stopped: wrong name"])
 
 
-def test_rows_follow_the_tree_parents_first():
-    health = Health()
-    csi = health.scope("csi", gates_ready=True)
-    health.scope("kube", gates_live=True).report(OK())
-    csi.scope("link").report(OK())
-    assert [str(row) for row in health.rows()] == ["csi: OK", "csi/link: OK", "kube: OK"]
-    assert [(row.gates_ready, row.gates_live) for row in health.rows()] == [(True, False), (False, False), (False, True)]
-
-
 def test_a_second_scope_of_the_same_name_is_refused():
     health = Health()
     health.scope("csi").scope("link")

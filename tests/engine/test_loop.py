@@ -67,19 +67,6 @@ class Script:
         return reply
 
 
-def test_keys_are_handled_at_their_times_and_in_order():
-    handler = Script()
-    loop = a_loop(handler)
-
-    async def script() -> None:
-        for key, at in [("c", 30.0), ("a", 0.1), ("b2", 7.5), ("b3", 7.5)]:
-            loop.add(key, at)
-        loop.add("at once")
-
-    run_for(100.0, loop, script)
-    assert handler.seen == [("at once", 0.0), ("a", 0.1), ("b2", 7.5), ("b3", 7.5), ("c", 30.0)]
-
-
 def test_an_event_during_the_work_is_not_silenced_by_the_wait_it_returns():
     seen = []
 
@@ -385,3 +372,13 @@ def test_a_glance_that_crashes_is_tried_again_as_a_handler_is(seen: float | Exce
     run_for(10.0, loop, "key")
     assert times == [0.0, 1.0, 3.0, 7.0] and worker.seen == []
     assert loop.retries == 4
+
+
+def test_a_timeout_inside_the_handler_is_its_own_crash(caplog):
+    loop = a_loop(Script(a=[TimeoutError("a call timed out")]))
+
+    async def script() -> None:
+        loop.add("a")
+
+    run_for(100.0, loop, script)
+    assert [(r.getMessage(), r.error) for r in caplog.records] == [("Handler crashed", "TimeoutError")]

@@ -200,17 +200,6 @@ async def test_a_node_hears_its_own_claims_and_open_ones_and_no_others(scene: Sc
 
 
 @hears(shards=())
-async def test_claims_of_shards_of_others_are_not_heard(scene: Scene) -> None:
-    await scene.immediate("open")
-    await asyncio.sleep(1.0)
-    assert scene.held == {"before"}
-    scene.shards = names.SHARDS
-    scene.hearing.shards_changed()
-    await asyncio.sleep(1.0)
-    assert scene.held == {"before", "open"}
-
-
-@hears(shards=())
 async def test_open_claims_that_nobody_takes_are_heard_by_others_until_somebody_does(scene: Scene) -> None:
     await scene.immediate("open")
     await scene.make("foreign", class_name="theirs")
@@ -264,28 +253,6 @@ async def test_when_the_policy_goes_new_claims_are_heard_at_once_and_all_claims_
     assert scene.held == {"before", "new", "waits"}
     assert not scene.by_label
     assert scene.events == [(names.CLAIM_LABEL_WRONG, "new")]
-
-
-@hears(contenders=5000)
-async def test_in_a_large_cluster_the_nodes_do_not_list_all_claims_at_once(scene: Scene) -> None:
-    await scene.policy(on=False)
-    await scene.late("new", NODE)
-    at = scene.clock()
-    while scene.by_label:
-        await asyncio.sleep(0.5)
-    assert 3.0 < scene.clock() - at < 46.0
-    assert "new" in scene.held
-
-
-@hears()
-async def test_a_claim_that_was_there_before_is_found_where_it_waits_within_minutes(scene: Scene) -> None:
-    await scene.make("waits")
-    await scene.policy(on=False)
-    await scene.note("waits", node=NODE, provisioner=samples.DRIVER)
-    await asyncio.sleep(720.0)
-    assert "waits" in scene.held
-    await asyncio.sleep(10.0)
-    assert not scene.by_label
 
 
 @hears(contenders=100)
@@ -392,16 +359,6 @@ async def test_a_node_that_starts_lists_all_claims_once_for_one_without_a_label_
 async def test_a_node_that_starts_while_the_policy_is_away_hears_all_claims_soon(scene: Scene) -> None:
     assert not scene.by_label
     assert scene.events == [(names.CLAIM_LABEL_WRONG, "old")]
-
-
-@hears(prepare=old_and_new(policy=True))
-async def test_that_an_old_claim_without_a_label_is_deleted_says_nothing_of_the_policy(scene: Scene) -> None:
-    await scene.make("young")
-    await scene.people.delete(CLAIMS, "old", namespace="default")
-    await asyncio.sleep(4000.0)
-    left = await scene.people.get(CLAIMS, "old", namespace="default")
-    assert left["metadata"]["deletionTimestamp"], "its finalizer keeps it"
-    assert scene.times_away == 0
 
 
 @hears()

@@ -60,11 +60,11 @@ def lists(count: int) -> Lists:
 
 
 @asynccontextmanager
-async def at_work(kube: Lists, *, rng: float = 0.5, **options: Any) -> AsyncIterator[Contenders]:
+async def at_work(kube: Lists, *, rng: float = 0.5, namespace: str = "ns", **options: Any) -> AsyncIterator[Contenders]:
     room = Contenders(
         tools(kube, clock=asyncio.get_running_loop().time, rng=lambda: rng),
         driver=samples.DRIVER,
-        namespace="ns",
+        namespace=namespace,
         classes=lambda: {"fake-class": samples.class_(), "twin": samples.class_(), "other": samples.class_(parameters={"a": "b"})},
         **options,
     )
@@ -117,7 +117,7 @@ async def test_where_nodes_share_claims_out_those_contend_who_hear_of_the_claim(
 async def test_those_contend_who_hear_of_the_label_that_a_claim_has_although_its_uid_says_another() -> None:
     """A claim that is made open, as by a restore, has no uid while it is labelled."""
     uid, other = "00000000-0000-4000-8000-0000000000a7", "00000000-0000-4000-8000-000000000000"
-    async with at_work(lists(30), by_shards=lambda: True, listeners=2) as room:
+    async with at_work(lists(30), namespace="", by_shards=lambda: True, listeners=2) as room:
         await asyncio.sleep(10.0)
         who = [roster.contenders for label in ("open.00", "", "waiting") if (roster := room.roster("fake-class", uid, label))]
         by_uid = [roster.contenders for each in (uid, other) if (roster := room.roster("fake-class", each))]

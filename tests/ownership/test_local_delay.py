@@ -5,17 +5,6 @@ import pytest
 from sidecar.ownership.local_delay import LocalDelay
 
 
-def test_what_is_under_way_counts_with_the_time_it_has_taken() -> None:
-    local_delay = LocalDelay()
-    local_delay.began("a", 1.0)
-    local_delay.began("b", 4.0)
-    assert local_delay.now(5.0) == 4.0
-    local_delay.ended("a", 5.0)
-    assert local_delay.now(5.0) == 4.0
-    local_delay.ended("b", 6.0)
-    assert local_delay.now(6.0) == pytest.approx(4.0 * 0.5 ** (1 / 5))
-
-
 def test_what_was_slow_is_forgotten_by_and_by() -> None:
     local_delay = LocalDelay()
     local_delay.late(8.0, 10.0)
@@ -55,18 +44,6 @@ def test_while_the_watch_has_not_shown_what_a_request_has_it_is_late() -> None:
     assert local_delay.now(13.0) == 3.0
     watched = "105"
     assert local_delay.now(18.0) == pytest.approx(3.0 * 0.5)
-
-
-def test_the_watch_is_late_since_the_first_thing_it_has_not_shown() -> None:
-    watched = "100"
-    local_delay = LocalDelay(watched=lambda: watched)
-    local_delay.told("105", 10.0)
-    local_delay.told("109", 12.0)
-    assert local_delay.now(12.5) == 2.5
-    watched = "106"
-    local_delay.now(13.0)
-    local_delay.told("109", 13.0)
-    assert local_delay.now(18.0) == 5.0
 
 
 def seen_late(seconds: float) -> LocalDelay:
@@ -132,3 +109,21 @@ def test_a_write_that_is_not_tried_again_does_not_count_for_ever() -> None:
         assert local_delay.now(200.0) == 199.0, "one that is under way is not dropped"
         local_delay.ended("b", 200.0)
         assert local_delay.now(1000.0) < 0.01
+
+
+def test_a_cluster_that_was_restored_from_a_backup_never_comes_to_what_was_told_before() -> None:
+    watched = "100"
+    local_delay = LocalDelay(watched=lambda: watched)
+    local_delay.told("105", 0.0)
+    watched = "40"
+    for hours in range(1, 5):
+        assert local_delay.now(hours * 3600.0) < 0.01
+    local_delay.told("45", 20_000.0)
+    assert local_delay.now(20_003.0) == 3.0, "it is measured again"
+
+
+def test_a_watch_that_has_caught_up_is_believed_at_once() -> None:
+    local_delay = seen_late(30.0)
+    local_delay.now(30.0)
+    local_delay.told("104", 31.0)
+    assert local_delay.now(31.5) == pytest.approx(0.5)

@@ -108,6 +108,7 @@ def test_what_was_promised_when_the_driver_was_asked_counts_too_and_once() -> No
         assert heard.space.promised(FAST, ENOUGH, since=asked) == 3
         heard.promise(a=None)
         assert heard.space.promised(FAST, ENOUGH, since=asked) == 3
+        assert heard.space.promised(FAST, ENOUGH, besides="a", since=asked) == 2
 
 
 def test_C16_a_volume_that_came_or_went() -> None:

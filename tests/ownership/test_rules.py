@@ -260,15 +260,6 @@ def test_the_second_does_not_bid_while_it_cannot_hear_of_a_winner() -> None:
     assert isinstance(watch_down, Wait) and "watch of claims is down" in watch_down.why
 
 
-def test_who_is_not_first_has_the_api_server_asked_before_it_writes() -> None:
-    room = CapacityAnswer(1000)
-    assert decide(behind(free=room)) == Bid("100 bytes needed, 1000 free", out_of_turn=True)
-    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
-    first = view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), race=DUE, free=room)
-    assert decide(first) == Bid("100 bytes needed, 1000 free")
-    assert decide(view(race=DUE, free=room)) == Bid("100 bytes needed, 1000 free"), "by chance nobody is first"
-
-
 def test_the_first_waits_for_nothing() -> None:
     uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
     assert decide(view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), local_delay=9.0, watch_down=True)) == Measure()
@@ -294,14 +285,6 @@ def test_a_turn_drawn_before_the_contenders_were_known_is_drawn_again_by_the_ord
     uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
     first = view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), race=replace(blind.race, told=True))
     assert decide(first) == Measure()
-
-
-def test_a_long_delay_for_lack_of_room_is_drawn_anew_too() -> None:
-    hindered = decide(view(placement=RANKED, race=Race(0, 100.0, blind=True), free=CapacityAnswer(1)))
-    assert isinstance(hindered, Wait) and hindered.race.blind and hindered.until > 110.0
-    known = decide(replace(behind(), race=hindered.race))
-    assert isinstance(known, Wait) and known.until < 101.0
-    assert known.race.hindered_since == 100.0
 
 
 THREE = Roster.of(["foo", "bar", "baz"], {})

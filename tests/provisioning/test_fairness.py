@@ -3,12 +3,44 @@
 Without turns in the queue the first of these took a minute, and without groups the second one 135 s.
 """
 
+import asyncio
+import random
+
 import pytest
 
+from hack.sim.clock import run_virtual
+from sidecar.engine.grouped_line import CURRENT, Group, Whose
+from sidecar.engine.limiter import TokenBucket
+from sidecar.kube.transport import Limiter
 from tests.harness.tenants import Crowd, seconds_of_the_quiet
 
 _SECRET = "csi.storage.k8s.io/provisioner-secret-"
 _MISSING_SECRET = {f"{_SECRET}name": "none", f"{_SECRET}namespace": "${pvc.namespace}"}
+
+
+def _seconds_at_the_limit(whose: Whose, *, beside: Group) -> float:
+    """One request beside those of a hundred namespaces, each of which always has another, at five a second."""
+
+    async def story() -> float:
+        now = asyncio.get_running_loop().time
+        bucket = TokenBucket(5.0, 10)
+        limiter = Limiter(bucket, clock=now, sleep=asyncio.sleep, rng=random.Random(1).random, on_throttled=lambda _: None)
+
+        async def busy(number: int) -> None:
+            CURRENT.set(Whose(f"namespace-{number}", beside))
+            while True:
+                await limiter.admit()
+
+        tasks = [asyncio.create_task(busy(number)) for number in range(100)]
+        await asyncio.sleep(30.0)
+        CURRENT.set(whose)
+        begun = now()
+        await limiter.admit()
+        for task in tasks:
+            task.cancel()
+        return now() - begun
+
+    return run_virtual(story())
 
 
 @pytest.mark.parametrize(
@@ -23,3 +55,8 @@ def test_claims_that_can_never_be_made_delay_those_of_others_by_turns_at_the_rat
     """Their Secret is missing, or the driver hangs at them. A turn is two requests at the most, and a claim needs two turns."""
     alone, *later = seconds_of_the_quiet(crowd, after=after)
     assert max(later) <= 2 * alone + 2 * 2 / crowd.qps
+
+
+def test_the_program_itself_waits_for_less_than_a_second_beside_a_hundred_namespaces():
+    """Life signs, Leases and capacity: without a group of its own, twenty seconds."""
+    assert _seconds_at_the_limit(Whose(), beside=Group.NEW) < 1.0

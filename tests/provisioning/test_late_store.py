@@ -51,16 +51,3 @@ def test_of_this_process_which_got_no_answer(monkeypatch: pytest.MonkeyPatch) ->
     room.now += 60.0
     settle(room)
     assert room.driver.count("delete") == 1
-
-
-def test_where_the_claim_has_gone_elsewhere_meanwhile() -> None:
-    """What arrives is bound to it all the same."""
-    kube, paper = KeepingKube(), JournalInMemory()
-    begun(rpc(Code.DEADLINE_EXCEEDED), kube=kube, paper=paper).claim()
-    room = Room(driver=OpenDriver(creates=[USABLE]), kube=kube, paper=paper)
-    room.show(samples.claim_json(annotations={SELECTED_NODE: "bar"})).see(class_=samples.class_())
-    run(room.room.take_over())
-    assert settle(room) == room.now + 60.0 and room.driver.count("delete") == 0
-    room.now += 60.0
-    settle(room)
-    assert room.driver.count("delete") == 1

@@ -10,7 +10,6 @@ from sidecar.provisioning.view import VolumeView
 from sidecar.provisioning.volume_rules import (
     Empty,
     Finalize,
-    Hold,
     Rest,
     Unfinalize,
     VolumeDecision,
@@ -94,11 +93,6 @@ def test_without_affinity_the_identity_is_the_proof() -> None:
         ("", False),
     ]:
         assert isinstance(look(volume=with_identity(identity)), Empty if ours else Rest)
-
-
-def test_D8_an_attached_volume_waits() -> None:
-    decision = look(attached_to=("foo",))
-    assert isinstance(decision, Hold) and "foo" in decision.why
 
 
 def test_what_was_asked_for_is_not_asked_again_before_the_watch_shows_it() -> None:

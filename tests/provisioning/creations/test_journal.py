@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.model.topology import Segment
 from sidecar.provisioning.creations import journal as journals
 from sidecar.provisioning.creations import leftovers_io
-from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord, from_line, to_line
+from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
 from tests.harness import planted
@@ -92,45 +90,6 @@ def open_files() -> int:
 def delete_files(folder: Path) -> None:
     for path in folder.iterdir():
         path.unlink()
-
-
-texts = st.text(max_size=12)
-mappings = st.dictionaries(texts, texts, max_size=3)
-segments = st.lists(mappings.map(Segment.of), max_size=2).map(tuple)
-requests = st.builds(
-    CreateRequest,
-    name=texts,
-    required_bytes=st.integers(0, 2**63 - 1),
-    capabilities=st.lists(st.builds(Capability, texts, st.booleans(), texts, st.lists(texts, max_size=2).map(tuple)), max_size=2).map(
-        tuple
-    ),
-    parameters=mappings,
-    requisite=segments,
-    preferred=segments,
-    mutable_parameters=mappings,
-    source_snapshot=texts,
-    source_volume=texts,
-)
-secrets = st.none() | st.tuples(texts, texts)
-
-
-deletions = st.none() | st.builds(BegunDeletion, texts, st.booleans())
-records = st.builds(
-    CreationRecord,
-    *[texts] * 4,
-    requests,
-    secret=secrets,
-    denials=st.integers(0, 9),
-    reclaim_policy=texts,
-    deletion=deletions,
-)
-
-
-@given(records)
-def test_a_line_says_all_of_it(begun: CreationRecord) -> None:
-    line = to_line(begun)
-    assert b"\n" not in line
-    assert from_line(line) == begun
 
 
 def test_what_was_begun_by_a_process_that_died_is_found_and_what_ended_is_not(tmp_path: Path) -> None:

@@ -54,7 +54,6 @@ from tests.harness.provisioning.sources import (
 
 UNABLE = samples.here()
 OTHER_KEY = "kubernetes.io/hostname"
-NAMED_NODE = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["bar"]}]}
 
 
 _GRANT: Json = {
@@ -229,21 +228,6 @@ def test_a_clone_of_a_volume_of_another_node_is_not_tried() -> None:
         assert isinstance(answer, Elsewhere), answer
         assert f"lies on {place}, not on this node (foo)" in answer.why
         assert "schedule the pod" in answer.why
-
-
-def test_a_source_that_may_lie_here_is_tried() -> None:
-    for node_affinity in [
-        affinity({samples.KEY: ["foo"]}),
-        affinity({samples.KEY: ["bar"]}, {samples.KEY: ["foo"]}),
-        affinity({OTHER_KEY: ["another"]}),
-        affinity({samples.KEY: ["foo"], OTHER_KEY: ["another"]}),
-        affinity({}),
-        affinity(),
-        {"required": {"nodeSelectorTerms": [NAMED_NODE]}},
-        {"required": {"nodeSelectorTerms": [NAMED_NODE, *affinity({samples.KEY: ["bar"]})["required"]["nodeSelectorTerms"]]}},
-        {},
-    ]:
-        assert isinstance(content(from_claim(), world(THE_VOLUME, spec__nodeAffinity=node_affinity)), Content)
 
 
 def test_a_snapshot_taken_by_another_node_is_not_tried_even_before_it_is_ready() -> None:
