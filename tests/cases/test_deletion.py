@@ -110,12 +110,6 @@ def test_D6_without_notes_the_class_tells_the_secret() -> None:
     assert deleted(room) == {"key": "of the class"}
 
 
-def test_D6_the_class_of_the_beta_annotation_is_the_class() -> None:
-    room = released(without_notes(annotations={"volume.beta.kubernetes.io/storage-class": "beta"}), parameters={})
-    room.see(class_=samples.class_(metadata={"name": "beta", "uid": "beta-uid"}, parameters=WITH_SECRET))
-    assert deleted(room.add("secrets", secret("of-fake-pvc", "b", key="beta"))) == {"key": "beta"}
-
-
 def test_D6_a_class_that_makes_no_sense_keeps_the_volume_and_is_told_of() -> None:
     room = released(without_notes(), parameters={NAME: "a"})
     assert room.volume() == 101.0

@@ -179,18 +179,6 @@ def with_another(room: Room) -> Room:
     return room.show(samples.claim_json(meta=meta, dataSource=FROM_SNAPSHOT, annotations={SELECTED_NODE: samples.NODE}))
 
 
-def test_who_is_done_leaves_the_snapshot_to_a_claim_whose_creation_may_still_run() -> None:
-    answers = [rpc(Code.DEADLINE_EXCEEDED), CreatedVolume("made", 100, has_source=True)]
-    room = with_another(filled_from(FROM_SNAPSHOT, driver=able(creates=answers)))
-    settle(room)
-    room.snapshots_protected.clear()
-    assert run(room.room.handle_claim("uid-two")) is None
-    assert finalizers(room, "volumesnapshots", "snap") == [SNAPSHOT_FINALIZER]
-    assert room.snapshots_protected, "the sweep comes back should the other claim be given up"
-    assert settle(room) is None
-    assert finalizers(room, "volumesnapshots", "snap") == []
-
-
 @dataclass
 class InterruptedKube(KeepingKube):
     """Lets something happen after the next PUT has landed and before it is answered."""
@@ -336,15 +324,6 @@ def test_R51_a_volume_of_which_the_driver_does_not_say_that_it_was_filled_is_del
         assert ("delete", "empty") in room.driver.asked
         assert room.kube.wrote("create") == [] and not room.paper.lines
         assert "may be empty" in room.said() and "deleted again" in room.said()
-
-
-def test_R51_one_that_cannot_be_deleted_is_in_progress_until_it_is() -> None:
-    room = filled_from(FROM_SNAPSHOT, driver=able(creates=[CreatedVolume("empty", 100)], deletes=[rpc(Code.INTERNAL), None]))
-    settle(room)
-    assert room.table.in_progress() == 1 and room.paper.lines
-    settle(room)
-    assert room.table.in_progress() == 0 and not room.paper.lines
-    assert room.kube.wrote("create") == []
 
 
 # ---- VolumeAttributesClass -----------------------------------------------------------------------------------------

@@ -178,24 +178,6 @@ def test_E7_when_the_next_process_cleans_up(
     silent(ears)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        pytest.param({"password": base64.b64encode(CANARY.encode() + b"\xff").decode()}, id="E7-not-text"),
-        pytest.param({"password": CANARY + "!"}, id="E7-not-base64"),
-    ],
-)
-def test_E7_a_secret_that_cannot_be_given_to_a_driver_is_named_by_its_key_only(
-    data: dict[str, str], listening: Callable[[Room], Ears]
-) -> None:
-    room = room_with_canaries()
-    room.add("secrets", secret("provisioner-name", "provisioner-namespace") | {"data": data})
-    ears = listening(room)
-    ears.look(room.claim, 2)
-    assert "'password'" in room.said() and room.driver.asked == []
-    assert ears.heard() == set()
-
-
 def test_E7_passwords_that_people_put_into_a_class_are_shown_to_nobody(listening: Callable[[Room], Ears]) -> None:
     """They are in the class, and so in what is asked of the driver, in the journal and in the PersistentVolume, and nowhere else."""
     able = replace(samples.info(), controller=samples.info().controller | {MODIFY_VOLUME})

@@ -166,25 +166,6 @@ def test_a_time_that_never_comes_is_refused():
             WorkQueue[str]().add("a", at)
 
 
-def test_a_party_with_many_keys_makes_another_wait_for_one():
-    queue = WorkQueue[str](lambda key: key[0])
-    for number in range(10_000):
-        queue.add(f"loud {number}", 0.0)
-    assert queue.take(0.0) == "loud 0"
-    queue.add("quiet", 1.0)
-    assert [queue.take(1.0) for _ in range(3)] == ["loud 1", "quiet", "loud 2"]
-
-
-def test_a_party_whose_work_hangs_leaves_room_for_others():
-    queue = WorkQueue[str](lambda key: key[0], most_held=2)
-    for key in ("loud 1", "loud 2", "loud 3", "quiet"):
-        queue.add(key, 0.0)
-    assert [queue.take(0.0) for _ in range(4)] == ["loud 1", "quiet", "loud 2", None]
-    assert queue.next_at() is None
-    queue.done("loud 1", 1.0)
-    assert (queue.next_at(), queue.take(1.0)) == (0.0, "loud 3")
-
-
 def test_keys_that_have_failed_in_many_parties_make_a_new_one_wait_for_none_of_them():
     queue = WorkQueue[str](lambda key: key, has_failed=lambda key: key != "quiet")
     for number in range(10_000):

@@ -180,14 +180,6 @@ def test_N5_the_race_waits_measures_and_bids_without_creating() -> None:
     assert bench.kube.wrote("create") == []
 
 
-def test_N11_a_node_whose_driver_is_away_leaves_the_claim_to_others() -> None:
-    bench = immediate(driver=ScriptedDriver(capacities=[rpc(Code.UNAVAILABLE)]))
-    bench.claim()
-    bench.now = 110.0
-    assert bench.claim() == 110.0 + 30.0
-    assert bench.kube.wrote("replace") == []
-
-
 def test_a_volume_that_goes_before_it_is_bound_is_made_anew_if_the_claim_is_still_there() -> None:
     bench = late()
     bench.claim()
@@ -235,12 +227,6 @@ def test_a_dry_run_decides_and_writes_nothing() -> None:
         assert bench.kube.asked == [] and bench.told.events == []
         assert not {"create", "delete"} & {method for method, _ in bench.driver.asked}
         assert bench.decisions.rows()
-
-
-def test_C16_a_failed_attempt_may_have_changed_its_class_and_no_other() -> None:
-    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL)]))
-    bench.claim()
-    assert bench.changes == [("fake-class", False)]
 
 
 def test_of_two_claims_that_fit_alone_and_not_together_one_is_bid_for() -> None:

@@ -97,22 +97,6 @@ def test_a_list_that_fails_fails_all_who_asked_before_it_began() -> None:
     assert not users._open and not users._answers
 
 
-def test_who_no_longer_waits_leaves_nothing_behind() -> None:
-    kube = SlowKube()
-    users = users_of(kube)
-
-    async def main() -> None:
-        kube.goes_on.clear()
-        asking = [asyncio.create_task(users.of("h")) for _ in range(3)]
-        await asyncio.sleep(0)
-        for task in asking:
-            task.cancel()
-        await asyncio.gather(*asking, return_exceptions=True)
-
-    asyncio.run(main())
-    assert not users._open and not users._answers and not users._turn.locked()
-
-
 async def no_secrets() -> Mapping[str, str]:
     return {}
 

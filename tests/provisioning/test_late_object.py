@@ -67,13 +67,6 @@ def test_the_next_process_goes_on_with_that() -> None:
     assert room.driver.asked[-1] == ("delete", "made-late") and not room.paper.lines
 
 
-def test_its_own_volume_is_left_alone() -> None:
-    room = arrives(looks(ITS_OWN))
-    to_the_end(room)
-    assert room.driver.count("create") == 2 and not room.driver.count("delete") and not room.paper.lines
-    assert room.value("csi_node_sidecar_suspected_leaks_total") == 0
-
-
 def test_its_own_volume_is_left_to_people_when_the_object_has_come_and_gone() -> None:
     """Somebody may have set it to Retain and deleted it, to keep the data."""
     room = arrives(looks(NO_ROOM, ITS_OWN))

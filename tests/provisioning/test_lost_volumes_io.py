@@ -61,12 +61,6 @@ def test_what_is_not_as_it_was_judged_is_left_to_the_next_look() -> None:
         assert driver.count("delete") == 0
 
 
-def test_the_last_look_has_the_last_word() -> None:
-    why, driver = ask(still=False)
-    assert why is None
-    assert driver.count("delete") == 0
-
-
 def test_what_the_driver_has_on_this_node_alone_may_be_another_volume() -> None:
     for listed, kept in [({"h": True}, True), ({"h": False}, False), ({"x": True}, False)]:
         why, driver = ask(driver=ScriptedDriver(info=LISTING, lists=[listed]))

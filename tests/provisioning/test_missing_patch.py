@@ -48,15 +48,6 @@ def test_a_released_volume_is_emptied_and_then_removed_with_or_without_the_final
         assert isinstance(look(volume, progress=RemovalStep.EMPTIED), Remove)
 
 
-def test_one_that_the_finalizer_holds_is_told_with_the_right_that_lets_it_go() -> None:
-    for step in [RemovalStep.EMPTIED, RemovalStep.REMOVED]:
-        volume = samples.volume(meta=GOING | {"finalizers": [OURS]})
-        decision = look(volume, progress=step)
-        assert isinstance(decision, Unpermitted) and "grant patch on persistentvolumes" in decision.why
-        for writes in (BY_UPDATE, BY_PATCH):
-            assert isinstance(look(volume, progress=step, finalizers=writes), Unfinalize)
-
-
 # --- what is done -----------------------------------------------------------------------------------------------------
 
 

@@ -131,21 +131,6 @@ def test_a_claim_that_is_moved_to_and_fro_is_tried_no_more_often_than_one_that_s
     play(story, args=())
 
 
-def test_the_first_move_back_counts_at_once() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        fail(bench, "CreateVolume", Code.INTERNAL)
-        await claim(bench, "n0")
-        await wait(bench, 200)
-        await move(bench, "n1")
-        await wait(bench, 5)
-        fail(bench, "CreateVolume", None)
-        await move(bench, "n0")
-        await wait(bench, 1)
-        assert (await volume(bench))["status"]["phase"] == "Bound"
-
-    play(story, args=())
-
-
 def test_an_open_claim_that_comes_and_goes_is_measured_and_written_at_a_pace() -> None:
     """Each node begins its race anew, and one whose driver does not say how much is free leaves the claim to the others each time."""
     for says in (None, Code.UNAVAILABLE, Code.INTERNAL):

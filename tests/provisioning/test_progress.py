@@ -15,11 +15,9 @@ from sidecar.provisioning.progress import (
     Stored,
     Unsaved,
     after_unanswered_hand_back,
-    competes,
     created_for,
     mark,
     race_of,
-    with_race,
     without_bid,
 )
 from sidecar.provisioning.progress_table import ProgressTable
@@ -88,12 +86,6 @@ def test_the_end_of_a_bid_ends_nothing_else() -> None:
         after = without_bid(progress)
         assert race_of(after) == race_of(progress) and created_for(after) == created_for(progress)
         assert not isinstance(after, Bidding) and (after == progress or isinstance(progress, Bidding))
-
-
-def test_a_race_changes_while_the_bid_is_on_its_way() -> None:
-    assert with_race(Bidding(CLAIM, RACE), LEFT_OUT) == Bidding(CLAIM, LEFT_OUT)
-    assert with_race(Racing(RACE), LEFT_OUT) == Racing(LEFT_OUT)
-    assert competes(Racing(RACE)) and competes(Bidding(CLAIM, RACE)) and not competes(Racing(LEFT_OUT)) and not competes(NOT_BEGUN)
 
 
 def test_what_a_claim_is_filled_from_is_known_until_it_is_forgotten() -> None:

@@ -161,24 +161,18 @@ def test_a_driver_that_does_not_survive_the_old_name_does_not_keep_the_claim_for
 
 
 def test_a_volume_that_somebody_else_made_under_another_name_does_not_end_what_is_begun_here() -> None:
-    """Another process with other flags runs here for a moment. The one that is begun is seen to when the claim is bound to the other."""
-    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
-    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
-    room.claim()
-    show(room, of_the_old_name())
-    room.now += 60.0
-    settle(room)
-    assert calls(room) == [f"create {NEW}"] and [line.request.name for line in room.paper.lines.values()] == [NEW]
-    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE}, volumeName=OLD))
-    settle(room)
-    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and stored(room) == [OLD] and not room.paper.lines
-
-
-def test_nor_does_it_when_the_claim_is_gone() -> None:
-    room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
-    room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
-    room.claim()
-    show(room, of_the_old_name()).delete_claim()
-    room.now += 60.0
-    settle(room)
-    assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and not room.paper.lines
+    """Another process with other flags runs here for a moment. What is begun is seen to when the claim is bound to the other, or gone."""
+    for is_gone in (False, True):
+        room = Room(driver=OpenDriver(creates=[rpc(Code.DEADLINE_EXCEEDED), MADE], own_handles=True), options=CHANGED)
+        room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE})).see(class_=samples.class_())
+        room.claim()
+        show(room, of_the_old_name())
+        if is_gone:
+            room.delete_claim()
+        room.now += 60.0
+        settle(room)
+        if not is_gone:
+            assert calls(room) == [f"create {NEW}"] and [line.request.name for line in room.paper.lines.values()] == [NEW]
+            room.show(samples.claim_json(annotations={SELECTED_NODE: samples.NODE}, volumeName=OLD))
+            settle(room)
+        assert calls(room)[1:] == [f"create {NEW}", f"delete id-{NEW}"] and stored(room) == [OLD] and not room.paper.lines

@@ -20,18 +20,6 @@ def stored(**doors: Any) -> Bench:
     return bench
 
 
-def reads(bench: Bench) -> list[str]:
-    return [plural for verb, plural, _, _ in bench.kube.asked if verb == "get"]
-
-
-def test_until_then_it_is_believed_and_nobody_is_asked() -> None:
-    bench = stored()
-    bench.now = AT + BELIEVED - 1
-    assert bench.room.doubtful() == []
-    assert bench.claim() is None
-    assert (reads(bench), bench.driver.count("create")) == ([], 1)
-
-
 def test_then_it_is_made_anew_as_one_volume_and_one_object() -> None:
     bench = stored()
     bench.now = AT + BELIEVED

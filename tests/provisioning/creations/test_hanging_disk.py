@@ -112,15 +112,6 @@ def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, 
     run(tmp_path, doing, states=states)
 
 
-def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, hang: threading.Event):
-    async def doing(journal: FileJournal) -> None:
-        await journal.begin(FIRST)
-        async with asyncio.timeout(1.0):
-            await journal.close()
-
-    run(tmp_path, doing)
-
-
 def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Path, hang: threading.Event):
     suspect, states = replace(FIRST, suspect="somebody may want it"), list[str]()
 

@@ -122,26 +122,6 @@ def test_a_driver_that_denies_without_a_reason_is_believed_the_tenth_time_and_a_
     assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
 
 
-def test_a_driver_that_gives_a_reason_is_believed_once_an_earlier_call_must_be_over() -> None:
-    bench, paper = after_a_death(creates=[rpc(Code.NOT_FOUND)])
-    assert [bench.claim(), bench.claim()] == [110.0, 110.0] and bench.driver.count("create") == 1
-    bench.now = 110.0
-    assert bench.claim() == 120.0 and paper.lines
-    bench.now = 120.0
-    assert bench.claim() is None and not paper.lines
-    assert bench.value("csi_node_sidecar_suspected_leaks_total") == 0
-
-
-def test_in_one_life_a_denial_without_reason_is_looked_into_when_the_claim_goes() -> None:
-    bench = late(driver=ScriptedDriver(creates=[rpc(Code.INTERNAL), CreatedVolume("test-volume-id", 100)]))
-    paper = with_journal(bench)
-    bench.claim()
-    bench.forget_claim()
-    assert bench.claim() is None
-    assert [method for method, _ in bench.driver.asked] == ["create", "create", "delete"]
-    assert not paper.lines
-
-
 def test_the_first_request_is_the_one_that_is_asked_again() -> None:
     """The class may be another by now; a volume that exists was made as it was asked for then."""
     first = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED)]))

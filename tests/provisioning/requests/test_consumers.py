@@ -65,12 +65,6 @@ def test_a_pod_that_is_on_the_node_already_stays_there() -> None:
     assert why(known(pod_json(nodeName="bar"))) == ""
 
 
-def test_pods_that_may_not_be_listed_are_no_reason_to_hand_it_back() -> None:
-    said = why({REF: Absent("pods is forbidden")})
-    assert isinstance(said, str) and said.startswith("which pods use it is not known") and "pods is forbidden" in said
-    assert "grant this program list on pods" in said and said.endswith("so it is provisioned")
-
-
 def test_the_claim_of_an_ephemeral_volume_is_its_owners_and_not_a_namesakes() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "db-0", "uid": "uid-of-db-0", "controller": True}
     claim = samples.claim(meta={"name": "db-0-data", "ownerReferences": [owner]})
@@ -79,3 +73,9 @@ def test_the_claim_of_an_ephemeral_volume_is_its_owners_and_not_a_namesakes() ->
     guest = pod_json("guest", claim="db-0-data")
     assert [pod.uid for pod in consumers(claim, [Pod.of(namesake), Pod.of(ephemeral)])] == ["uid-of-db-0"]
     assert [pod.name for pod in consumers(claim, [Pod.of(guest)])] == ["guest"]
+
+
+def test_pods_that_may_not_be_listed_are_no_reason_to_hand_it_back() -> None:
+    said = why({REF: Absent("pods is forbidden")})
+    assert isinstance(said, str) and said.startswith("which pods use it is not known") and "pods is forbidden" in said
+    assert "grant this program list on pods" in said and said.endswith("so it is provisioned")

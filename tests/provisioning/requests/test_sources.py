@@ -296,10 +296,6 @@ def test_R46_a_new_claim_without_a_class() -> None:
     assert "the new claim has no StorageClass" in unfit(from_claim(storageClassName=None), world())
 
 
-def test_R46_a_block_claim_of_a_file_system() -> None:
-    assert "volumeMode Filesystem" in unfit(from_claim(volumeMode="Block"), world())
-
-
 def test_R47_no_mode_means_a_file_system() -> None:
     for source in [None, "Filesystem"]:
         for target in [None, "Filesystem"]:
@@ -455,12 +451,6 @@ def test_K2_a_finalizer_comes_last_and_goes_alone() -> None:
     back = without_finalizer(json.loads(body), CLONE_FINALIZER)
     assert back is not None
     assert json.loads(back) == changed(_SOURCE, {"metadata.finalizers": ["a", "b"]})
-
-
-def test_K5_what_is_as_it_should_be_is_not_written() -> None:
-    assert with_finalizer(changed(_SOURCE, {"metadata.finalizers": [CLONE_FINALIZER]}), CLONE_FINALIZER) is None
-    assert without_finalizer(_SOURCE, CLONE_FINALIZER) is None
-    assert with_finalizer(_SOURCE, CLONE_FINALIZER) is not None
 
 
 # ---- whatever the server holds -------------------------------------------------------------------------------------

@@ -121,13 +121,8 @@ def test_a_place_that_no_affinity_can_name_is_undone_wherever_it_stands() -> Non
     """The API server refuses such an object for ever."""
     for key, value, flaw in [
         ("zone", "a" * 300, "which has more than 63 characters"),
-        ("zone", "rack 1", "which no label may have"),
-        ("zone", "-a", "which no label may have"),
         ("zone", "ä", "which no label may have"),
-        ("rack of this", "1", "is no key of a label"),
         ("z" * 300, "1", "is no key of a label"),
-        ("Example.com/zone", "1", "is no key of a label"),
-        ("a/b/c", "1", "is no key of a label"),
         ("", "1", "is no key of a label"),
     ]:
         for topologies in ([{"rack": "2", key: value}], [{"rack": "2"}, {key: value}]):
