@@ -96,7 +96,7 @@ def test_M29_an_event_during_the_longest_back_off_is_acted_upon_at_once() -> Non
         await until(lambda: driver.count("create") == 1)
         await idle(program)
         (row,) = program.provisioning.claims.snapshot()
-        assert row.due_in is not None and row.due_in > 290, "it is held back"
+        assert row.due_in is not None and row.due_in > 100, "it is held back"
         kube.tell("persistentvolumeclaims", "MODIFIED", touched(1))
         await until(lambda: driver.count("create") == 2)
 

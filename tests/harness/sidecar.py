@@ -59,7 +59,7 @@ def running(
     then: Callable[[Sidecar], Any],
     *,
     play: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run,
-    limit: float = 10.0,
+    limit: float = 100.0,
 ) -> Any:
     """Runs it until `then` is done."""
 

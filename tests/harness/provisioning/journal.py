@@ -1,8 +1,11 @@
 """A journal in memory that several processes use, one after the other."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.journal import FileJournal
 from tests.harness.provisioning.bench import Bench
 
 
@@ -44,3 +47,14 @@ def with_journal(bench: Bench, paper: JournalInMemory | None = None) -> JournalI
     paper = paper or JournalInMemory()
     bench.room.creations.journal = paper
     return paper
+
+
+async def becomes(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def written(journal: FileJournal) -> None:
+    """All that waits, and was to be written without anybody's asking."""
+    await becomes(lambda: journal._due is None and not journal._batch.lines and (not journal._flushing or journal._flushing.done()))

@@ -18,7 +18,7 @@ from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
 
 T = TypeVar("T")
-LONG = 10.0
+LONG = 60.0
 FIRST = CreationRecord("uid-1", "ns", "claim-1", "fast", CreateRequest("pvc-1", 2**30, (Capability("SINGLE_NODE_WRITER"),)))
 SECOND = replace(FIRST, uid="uid-2", name="claim-2")
 
@@ -37,11 +37,26 @@ def run(folder: Path, doing: Callable[[FileJournal], Awaitable[T]], *, states: l
     return asyncio.run(main())
 
 
+class Disk:
+    """It hangs until it answers, and only while it hangs nobody has much patience with it."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self._patch, self.free = patch, threading.Event()
+        self.hangs()
+
+    def hangs(self, *, patience: float = 0.05) -> None:
+        self.free.clear()
+        self._patch.setattr(journals, "_PATIENCE", patience)
+
+    def answers(self) -> None:
+        self._patch.setattr(journals, "_PATIENCE", LONG)
+        self.free.set()
+
+
 @pytest.fixture
-def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Set it, and what was asked of the disk is done."""
-    monkeypatch.setattr(journals, "_PATIENCE", 0.05)
-    free = threading.Event()
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    disk = Disk(monkeypatch)
+    free = disk.free
     flush, append, read = os.fsync, os.fdatasync, os.open
 
     def slow_flush(handle: int) -> None:
@@ -60,7 +75,7 @@ def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(os, "fsync", slow_flush)
     monkeypatch.setattr(os, "fdatasync", slow_append)
     monkeypatch.setattr(os, "open", slow_open)
-    yield free
+    yield disk
     free.set()
 
 
@@ -70,7 +85,7 @@ async def works_again(journal: FileJournal, states: list[str]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_nothing_is_begun_while_the_disk_hangs_and_all_hear_why(tmp_path: Path, hang: threading.Event):
+def test_nothing_is_begun_while_the_disk_hangs_and_all_hear_why(tmp_path: Path, disk: Disk):
     states: list[str] = []
 
     async def doing(journal: FileJournal) -> None:
@@ -79,10 +94,11 @@ def test_nothing_is_begun_while_the_disk_hangs_and_all_hear_why(tmp_path: Path, 
         assert states == [first]
         journal.end(FIRST.uid)
         journal.end(SECOND.uid)
-        async with asyncio.timeout(0.04):  # nobody waits again for what is known to hang
+        disk.hangs(patience=2 * LONG)
+        async with asyncio.timeout(LONG):  # nobody waits again for what is known to hang
             assert await journal.begin(FIRST) == first
         journal.end(FIRST.uid)
-        hang.set()
+        disk.answers()
         await works_again(journal, states)
         assert await journal.begin(SECOND) == ""
 
@@ -90,7 +106,7 @@ def test_nothing_is_begun_while_the_disk_hangs_and_all_hear_why(tmp_path: Path, 
     assert [record.uid for record in run(tmp_path, lambda journal: journal.take_over())] == [SECOND.uid]
 
 
-def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, hang: threading.Event):
+def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, disk: Disk):
     """A deletion may have been begun, of the very volume that the driver would answer with."""
     old = replace(FIRST, deletion=BegunDeletion("handle"))
     (tmp_path / ".csi-node-sidecar.driver.0123456789abcdef.journal").write_bytes(begin_line(old) + b"\n")
@@ -101,8 +117,7 @@ def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, 
         assert "has not answered" in states[-1]
         assert await journal.begin(FIRST) == states[-1]
         journal.end(FIRST.uid)
-        hang.set()
-        await asyncio.sleep(0.1)
+        disk.answers()
         assert await journal.begin(SECOND) != ""
         journal.end(SECOND.uid)
         assert [record.deletion for record in await journal.take_over()] == [old.deletion]
@@ -112,17 +127,17 @@ def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, 
     run(tmp_path, doing, states=states)
 
 
-def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Path, hang: threading.Event):
+def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Path, disk: Disk):
     suspect, states = replace(FIRST, suspect="somebody may want it"), list[str]()
 
     async def doing(journal: FileJournal) -> None:
-        hang.set()
+        disk.answers()
         assert await journal.begin(FIRST) == ""
-        hang.clear()
+        disk.hangs()
         assert await journal.begin(SECOND) != ""
         journal.end(SECOND.uid)
         assert await journal.begin(suspect) == states[-1]
-        hang.set()
+        disk.answers()
         await works_again(journal, states)
         await journal.close()
 

@@ -23,6 +23,7 @@ from sidecar.provisioning.creations.creation_record import CreationRecord, from_
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
 from tests.harness import planted
+from tests.harness.provisioning.journal import becomes, written
 
 T = TypeVar("T")
 DAMAGED = journals._DAMAGED
@@ -119,13 +120,6 @@ def test_it_is_on_the_disk_before_the_driver_is_called(tmp_path: Path, monkeypat
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journals, "_ENDS_WAIT", 0.05)
     monkeypatch.setattr(journals, "_RETRY", 0.05)
-
-
-async def written(journal: FileJournal) -> None:
-    """All that waits, and was to be written without anybody's asking."""
-    async with asyncio.timeout(5):
-        while journal._due is not None or journal._batch.lines or (journal._flushing and not journal._flushing.done()):
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -280,7 +274,7 @@ def test_what_only_has_the_name_of_a_journal_is_told_once_and_left(
 
     async def doing(journal: FileJournal) -> list[CreationRecord]:
         before = open_files()
-        found = await asyncio.wait_for(journal.take_over(), 5)
+        found = await asyncio.wait_for(journal.take_over(), 60)
         assert await journal.take_over() == []
         assert open_files() <= before + 1, "its own"
         return found
@@ -439,7 +433,7 @@ def test_an_end_for_which_there_was_no_room_is_written_when_there_is(
         await begin(journal, FIRST, *([SECOND] if still_open else []))
         with full_disk(monkeypatch):
             journal.end("uid-1")
-            await asyncio.sleep(0.3)
+            await becomes(lambda: bool(states))
             assert len(states) == 1 and "No space left" in states[0]
         await written(journal)
         assert states[1:] == ([""] if still_open else [])
