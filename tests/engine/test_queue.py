@@ -149,7 +149,7 @@ class QueueAgainstModel(RuleBasedStateMachine):
         assert sorted(given) == sorted(self.wishes)
 
 
-QueueAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+QueueAgainstModel.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestQueueAgainstModel = QueueAgainstModel.TestCase
 
 

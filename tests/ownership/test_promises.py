@@ -27,7 +27,7 @@ def by_walk(owed: Iterable[Promise], free: int, waiting: Collection[str]) -> int
     return taken
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(PROMISES, max_size=14), st.integers(-2, 80), WAITING)
 def test_equal_promises_are_held_together_as_one_after_another(owed: list[Promise], free: int, waiting: set[str]) -> None:
     assert held(owed, free, waiting=waiting) == by_walk(owed, free, waiting)
@@ -93,5 +93,5 @@ class BookBesideWalk(RuleBasedStateMachine):
             assert not self.book._shelves
 
 
-BookBesideWalk.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+BookBesideWalk.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 TestBookBesideWalk = BookBesideWalk.TestCase

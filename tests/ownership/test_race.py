@@ -157,7 +157,7 @@ def rosters(draw: st.DrawFn, names: list[str]) -> Roster | None:
 
 
 @pytest.mark.parametrize("placement", [UPSTREAM, Ranked(UPSTREAM)], ids=["random", "ranked"])
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_N22_never_two_owners_and_always_one_while_somebody_has_room(placement: Placement, data: st.DataObject) -> None:
     answers = data.draw(st.lists(st.sampled_from([ROOM, FULL, FULL, SILENT]), min_size=1, max_size=12))
@@ -182,7 +182,7 @@ def test_N22_never_two_owners_and_always_one_while_somebody_has_room(placement: 
 
 
 @pytest.mark.parametrize("placement", [UPSTREAM, Ranked(UPSTREAM)], ids=["random", "ranked"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_D9_while_nodes_are_closed_the_others_take_it_and_once_they_open_they_take_part(placement: Placement, data: st.DataObject) -> None:
     opening = data.draw(st.lists(st.sampled_from([0.0, 300.0]), min_size=1, max_size=8))
