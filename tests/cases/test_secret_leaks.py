@@ -195,3 +195,21 @@ def test_E7_passwords_that_people_put_into_a_class_are_shown_to_nobody(listening
     asked = room.driver.asked[0][1]
     assert (asked.parameters, asked.mutable_parameters) == ({"adminPassword": CANARY}, {"iops": CANARY})
     assert "adminPassword" in to_json(room.decisions.rows())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param({"password": base64.b64encode(CANARY.encode() + b"\xff").decode()}, id="E7-not-text"),
+        pytest.param({"password": CANARY + "!"}, id="E7-not-base64"),
+    ],
+)
+def test_E7_a_secret_that_cannot_be_given_to_a_driver_is_named_by_its_key_only(
+    data: dict[str, str], listening: Callable[[Room], Ears]
+) -> None:
+    room = room_with_canaries()
+    room.add("secrets", secret("provisioner-name", "provisioner-namespace") | {"data": data})
+    ears = listening(room)
+    ears.look(room.claim, 2)
+    assert "'password'" in room.said() and room.driver.asked == []
+    assert ears.heard() == set()

@@ -194,3 +194,27 @@ def test_what_is_never_shown_is_bounded() -> None:
     for number in range(3 * MOST_UNSEEN):
         table.stored(f"pvc-{number}", f"handle-{number}")
     assert len(table.unseen()) == MOST_UNSEEN and table.unseen()[f"pvc-{3 * MOST_UNSEEN - 1}"] == f"handle-{3 * MOST_UNSEEN - 1}"
+
+
+def test_one_that_came_and_went_before_the_cache_showed_it_counts_no_longer() -> None:
+    room = bound_before_its_volume_is_shown(ONE)
+    room.kube.objects.pop(("persistentvolumes", "test-testi"))
+    second(room)
+    assert stored(room) == ["one", "one"] and room.value(FAULTS) == 0
+    assert "one" in room.table.unseen().values() and "test-testi" not in room.table.unseen()
+
+
+def test_without_the_api_server_all_claims_together_ask_for_it_as_often_as_one() -> None:
+    """Each has a back-off of its own for the driver; the object that is asked for is the same."""
+    others = [f"uid-{number}" for number in range(10)]
+    room = begun_by_a_dead_process(ANOTHER, kube=KeepingKube(failures={"get": [Unavailable("away")] * 100}))
+    for uid in others:
+        obj = samples.claim_json(annotations={SELECTED_NODE: samples.NODE}, meta={"name": uid, "uid": uid})
+        room.add("persistentvolumeclaims", obj).see(claim=Claim.of(obj, keep_whole=True))
+    due = dict.fromkeys(others, room.now)
+    while room.now < 130.0:
+        for uid in [uid for uid, at in due.items() if at <= room.now]:
+            due[uid] = run(room.room.handle_claim(uid)) or room.now
+        room.now += 0.5
+    asked = [name for verb, _, name, _ in room.kube.asked if verb == "get" and name == "test-testi"]
+    assert room.driver.count("create") > 30 and len(asked) == 5 and stored(room) == []

@@ -117,3 +117,15 @@ def test_a_call_that_is_not_sent_says_neither() -> None:
     assert room.paper.lines
     look_later(room)
     assert not room.paper.lines
+
+
+def test_denials_that_come_quickly_count_once() -> None:
+    """A claim that stays is tried again sooner than the driver's timeout."""
+    room = denied(denial=rpc(Code.FAILED_PRECONDITION))
+    for _ in range(5):
+        room.claim()
+    assert room.paper.lines
+    for _ in range(2):
+        room.now += TIMEOUT
+        room.claim()
+    assert not room.paper.lines

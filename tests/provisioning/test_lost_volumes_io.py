@@ -100,3 +100,9 @@ def test_nothing_is_deleted_while_the_api_server_is_away() -> None:
     with pytest.raises(Unavailable):
         ask(driver=driver, kube=ScriptedKube(failures={"list": [Unavailable("no answer")]}))
     assert driver.count("delete") == 0
+
+
+def test_the_last_look_has_the_last_word() -> None:
+    why, driver = ask(still=False)
+    assert why is None
+    assert driver.count("delete") == 0

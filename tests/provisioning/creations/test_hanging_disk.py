@@ -143,3 +143,12 @@ def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Pat
 
     run(tmp_path, doing, states=states)
     assert [record.suspect for record in leftovers_io.read_all(tmp_path, "driver").values()] == [suspect.suspect]
+
+
+def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, disk: Disk):
+    async def doing(journal: FileJournal) -> None:
+        await journal.begin(FIRST)
+        async with asyncio.timeout(LONG / 2):
+            await journal.close()
+
+    run(tmp_path, doing)
