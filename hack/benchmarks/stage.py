@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import math
+import asyncio
+import json
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 from types import MappingProxyType
+from typing import Any
 
 import sidecar
+from hack.benchmarks.pod import compile_bytecode
 from hack.lib.control_plane import REPOSITORY, ControlPlane, binaries
 from hack.lib.programs import GoDriver, Json, OurDriver, Process, Sidecar, storage_class
+from hack.lib.progress import say
 
 NODE = "bench-node"
 CLASS = "late"
@@ -32,7 +36,14 @@ ENVIRONMENT = {"NODE_NAME": NODE, "NAMESPACE": "default"}
 START_LIMIT = 120.0
 POLL = 0.02
 
-Say = Callable[[str], None]
+WRITES_AT_ONCE = 48
+# What the programs ask for, and when: others' requests are none of their business.
+AUDIT_POLICY: Json = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived", "ResponseStarted"],
+    "rules": [{"level": "Metadata", "users": [f"system:serviceaccount:default:{SERVICE_ACCOUNT}"]}, {"level": "None"}],
+}
 
 
 @dataclass(frozen=True)
@@ -99,56 +110,12 @@ def wait(condition: Callable[[], bool], process: Process, complaint: str) -> Non
         time.sleep(POLL)
 
 
-def new_file(word: str) -> Path:
-    """For argparse: where a result is to be written, said before the hours in which it is measured."""
-    file = Path(word)
-    if file.is_dir() or not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"{word} cannot be written")
-    return file
-
-
-def new_folder(word: str) -> Path:
-    """For argparse: a folder that is to be made."""
-    folder = Path(word).absolute()
-    if folder.exists() or not os.access(folder.parent, os.W_OK):
-        raise argparse.ArgumentTypeError(f"{word} exists already, or cannot be made")
-    return folder
-
-
 def count(word: str) -> int:
     """For argparse."""
     number = int(word)
     if number < 1:
         raise argparse.ArgumentTypeError("must be at least 1")
     return number
-
-
-def positive(word: str) -> float:
-    """For argparse."""
-    number = float(word)
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError("must be more than 0")
-    return number
-
-
-def not_negative(word: str) -> float:
-    """For argparse."""
-    number = float(word)
-    if not 0 <= number < math.inf:
-        raise argparse.ArgumentTypeError("must be at least 0")
-    return number
-
-
-def words_of(known: Sequence[str]) -> Callable[[str], list[str]]:
-    """For argparse: some of these, divided by commas."""
-
-    def read(word: str) -> list[str]:
-        unknown = [part for part in word.split(",") if part not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)}, only {', '.join(known)}")
-        return word.split(",")
-
-    return read
 
 
 @contextmanager
@@ -160,12 +127,12 @@ def a_ground(
     with ControlPlane(bin_dir, work / "plane", components=components, extra_args=extra_args) as plane:
         plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
         role = plane.kubeconfig_for(namespace="default", service_account=SERVICE_ACCOUNT)
-        _compile_bytecode()
+        compile_bytecode()
         yield Ground(plane, role, bin_dir)
 
 
 @contextmanager
-def a_stage(work: Path, *, say: Say) -> Iterator[Stage]:
+def a_stage(work: Path) -> Iterator[Stage]:
     """Everything is started, nothing of what is to be measured."""
     say("starting etcd, kube-apiserver and the CSI driver")
     with a_ground(work, "mock-driver") as ground, GoDriver(work, node=NODE, binary=ground.bin_dir / "mock-driver") as driver:
@@ -177,6 +144,84 @@ def new_class(plane: ControlPlane, driver: str) -> None:
     plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, driver, "WaitForFirstConsumer"))
 
 
-def _compile_bytecode() -> None:
-    """An image carries it; without, the first start would be measured with the compiler in it."""
-    subprocess.run([sys.executable, "-c", "import sidecar.process, sidecar.cli"], cwd=REPOSITORY, check=True)
+def told(broken: Iterable[str], arguments: argparse.Namespace) -> int:
+    """The status of the command, after all that went beyond a limit has been said."""
+    lines = list(broken)
+    for line in lines:
+        say(f"{'error' if arguments.gate else 'warning'}: {line}")
+    return 1 if arguments.gate and lines else 0
+
+
+async def in_parallel(items: Iterable[Any], work: Callable[[Any], Awaitable[object]]) -> None:
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for item in waiting:
+            await work(item)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WRITES_AT_ONCE):
+            group.create_task(worker())
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """MiB and seconds, as the kernel counts them: shared libraries and kernel time included."""
+
+    resident: float
+    peak: float
+    cpu: float
+
+
+def cost_of(pid: int) -> Cost:
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    resident, peak = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
+    return Cost(resident, peak, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The API server's log of what the programs have asked for."""
+
+    file: Path
+
+    def flags(self) -> list[str]:
+        policy = self.file.with_suffix(".policy")
+        policy.write_text(json.dumps(AUDIT_POLICY))
+        return [f"--audit-policy-file={policy}", f"--audit-log-path={self.file}", "--audit-log-maxsize=10000"]
+
+    def size(self) -> int:
+        return self.file.stat().st_size if self.file.exists() else 0
+
+    def since(self, already: int) -> list[Json]:
+        """All but watches, after so many bytes."""
+        if not self.file.exists():
+            return []
+        with self.file.open("rb") as file:
+            file.seek(already)
+            events: list[Json] = [json.loads(line) for line in file]
+        return [event for event in events if event["verb"] != "watch" and "objectRef" in event]
+
+    def wait_for_quiet(self, *, quiet: float = 3.0, limit: float = 60.0) -> None:
+        """Until nothing has been asked for a while: events come after the volumes that they tell of."""
+        end = time.monotonic() + limit
+        size, since = -1, time.monotonic()
+        while time.monotonic() < min(since + quiet, end):
+            if (now := self.size()) != size:
+                size, since = now, time.monotonic()
+            time.sleep(0.1)
+
+
+def kind_of(event: Json) -> str:
+    """Such as `create persistentvolumes 201`."""
+    about = event["objectRef"]
+    resource = "/".join(filter(None, (about["resource"], about.get("subresource", ""))))
+    return f"{event['verb']} {resource} {event['responseStatus']['code']}"
+
+
+def time_of(event: Json) -> float:
+    return datetime.fromisoformat(event["stageTimestamp"]).timestamp()

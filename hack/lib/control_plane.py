@@ -34,7 +34,6 @@ from typing import Any, Self, TypeVar
 
 from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
 from hack.lib.patience import deadline, patient
-from hack.lib.progress import silent
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -72,8 +71,7 @@ def binaries(*parts: str) -> Path:
     """The folder with these parts. They are built first if necessary, which takes minutes once (see hack/control-plane --help)."""
     command = [sys.executable, str(REPOSITORY / "hack" / "control-plane"), *parts]
     # Its progress goes to our stderr, so that a first run is seen to work.
-    with silent():
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise ControlPlaneError(f"hack/control-plane {' '.join(parts)} failed (exit {done.returncode}); what it said is in stderr")
     return Path(done.stdout.strip())

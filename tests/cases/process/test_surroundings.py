@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from hack.benchmarks.hostile.objects import DRIVER, NODE
 from hack.lib.control_plane import until
 from hack.lib.programs import OurDriver, Process, Sidecar
+from tests.harness.hostile import DRIVER, NODE, SELECTED
 
 # A driver's words, with letters whose small and large forms a Turkish locale tells apart, and none of which are in ASCII.
 WORDS = "Gerät İıŞ – voll"
@@ -27,7 +27,7 @@ ASCII_ALONE = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder of an API server in which a claim waits, which the driver of these tests does not make."""
     work = tmp_path_factory.mktemp("api")
-    with Process("api", [sys.executable, "-m", "hack.benchmarks.hostile.api_server", str(work), "selected", "1"], work) as server:
+    with Process("api", [sys.executable, "-m", "tests.harness.hostile", "api", str(work), SELECTED, "1"], work) as server:
         until((work / "kubeconfig").exists, f"it serves:\n{server.output()}", seconds=30)
         yield work
 

@@ -1,1 +1,0 @@
-"""`hack/bench memory`: how much memory an instance takes on an empty and on a full cluster."""

@@ -1,1 +1,0 @@
-"""`hack/bench report`: the last results as one page."""

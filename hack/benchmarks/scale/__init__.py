@@ -1,1 +1,0 @@
-"""`hack/bench scale`: the same race with a hundred nodes, and one central program beside it."""
