@@ -4,8 +4,6 @@ import asyncio
 import random
 from collections import Counter
 
-import pytest
-
 from hack.sim.clock import run_virtual
 from hack.sim.stand_ins import Binder, StandInBase
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
@@ -24,6 +22,8 @@ BOUNDED = {
     "ProgressTable._failed": 1000,
     "Sightings._gone": 1000,
 }
+
+COUNT = 30
 
 
 async def come_and_go(api: KubeApi, stage: Stage, first: int, count: int) -> None:
@@ -63,8 +63,7 @@ def growth(count: int) -> tuple[Counter[str], Counter[str]]:
     return run_virtual(story(), limit=1_000_000.0, seed=1)
 
 
-@pytest.mark.parametrize("count", [30, pytest.param(300, marks=pytest.mark.slow)])
-def test_of_what_has_come_and_gone_no_container_holds_anything(count: int) -> None:
-    more, held = growth(count)
-    assert {where: left for where, left in more.items() if left >= count // 3 and where not in BOUNDED} == {}
+def test_of_what_has_come_and_gone_no_container_holds_anything() -> None:
+    more, held = growth(COUNT)
+    assert {where: left for where, left in more.items() if left >= COUNT // 3 and where not in BOUNDED} == {}
     assert {where: held[where] for where, most in BOUNDED.items() if held[where] > most} == {}

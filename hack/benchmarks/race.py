@@ -1,7 +1,7 @@
 """`hack/bench race`: who takes a claim that binds immediately, how soon, and how much work is done in vain, when many nodes could.
 
-Instances of ours, ranked and random, and of the peer, one for each node, on servers of their own for each turn. A turn has claims at a steady
-rate, then a burst of claims. Work in vain is a write of a claim that another node has taken first (a conflict).
+Instances of ours, ranked and random, and of the peer, one for each node, on servers of their own for each turn. A turn has claims at a
+steady rate, then a burst of claims. Work in vain is a write of a claim that another node has taken first (a conflict).
 """
 
 from __future__ import annotations
