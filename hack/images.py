@@ -103,7 +103,7 @@ def _built(name: str, dockerfile: str, copied: Mapping[str, Path], *, base: str 
     """The archive of the image. `copied`: what the Dockerfile copies, by its name there; `base`: what it builds on, of those made here."""
     below = {"base": _base, SIDECAR: sidecar}[base]() if base else None
     key = _key([platform.machine(), dockerfile, str(below), json.dumps(arguments)], copied)
-    short = name.partition(":")[0]
+    short = name.rpartition("/")[2].partition(":")[0]
     archive = _folder() / f"{short}-{key}.tar"
     with cache.only_one_at_a_time(_folder()):
         if not archive.exists():
@@ -159,7 +159,7 @@ def _build(
     words += [word for mount in _lent(work) for word in ("--volume", mount)]
     buildah("build", *words, "--pull-never", "--tag", "built", str(context))
     draft = work / "image.tar"
-    buildah("push", "built", f"docker-archive:{draft}:docker.io/library/{name}")
+    buildah("push", "built", f"docker-archive:{draft}:{name if '/' in name else f'docker.io/library/{name}'}")
     draft.rename(archive)
 
 

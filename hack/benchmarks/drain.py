@@ -4,9 +4,9 @@ First memory of an instance with and without them, and one look at any node from
 (100 on ours, with a pod each), 5,000 attachments and 200 disruption budgets.
 
 Then a node with 50 pods is emptied, by its sidecar with --evacuation-evict and by kubectl drain, in turn. Each pod has an ephemeral volume
-of the driver, and is made again on another node. Two ways in which both may take pods equally fast: one workload of 50 replicas whose budget
-lets one be away at a time; and 50 workloads of one pod, without a budget, where one kubectl drain for each pod is begun at the rate at
-which the sidecar evicts.
+of the driver, and is made again on another node. Two ways in which both may take pods equally fast: one workload of 50 replicas whose
+budget lets one be away at a time; and 50 workloads of one pod, without a budget, where one kubectl drain for each pod is begun at the rate
+at which the sidecar evicts.
 """
 
 from __future__ import annotations

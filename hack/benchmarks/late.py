@@ -111,11 +111,10 @@ def run(arguments: argparse.Namespace) -> int:
     halted = "created while the program was halted; time runs from its going on"
     how = f"created one after another while the program works and {BINDER} binds; time runs from the first" if arguments.live else halted
     print(f"\n{arguments.claims} claims with their node chosen, {how} to the last PersistentVolume, by the API server's clock.")
-    print(
-        f"Requests: all but watches, by the audit log. Medians of {arguments.runs} runs, both with {' '.join((*FLAGS, *LIMITERS))}, beside the"
-    )
-    print(f"mock driver of Kubernetes' own tests; {os.cpu_count()} CPUs are shared with etcd, kube-apiserver and the driver, load average")
-    print(f"{os.getloadavg()[0]:.1f} at the end. Versions: {', '.join(f'{name} {word}' for name, word in versions.items())}.")
+    print(f"Requests: all but watches, by the audit log. Medians of {arguments.runs} runs beside the mock driver of Kubernetes' own tests,")
+    print(f"both with {' '.join((*FLAGS, *LIMITERS))}. {os.cpu_count()} CPUs are")
+    print(f"shared with etcd, kube-apiserver and the driver, load average {os.getloadavg()[0]:.1f} at the end.")
+    print(f"Versions: {', '.join(f'{name} {word}' for name, word in versions.items())}.")
     return told(_broken(groups, live=arguments.live), arguments)
 
 

@@ -97,7 +97,7 @@ class Cluster:
             self._leash = _leash(self.place, holder)
         plane = Servers(self.place, holder)
         plane.start_storage_and_api()
-        archive = programs.pause_archive(self.place.programs, self.place.folder)
+        archive = programs.pause_archive(self.place.programs)
         self._on_all(Node.power_on)  # while the API server starts
         self._on_all(lambda node: node.load(archive))
         plane.await_api()

@@ -69,7 +69,7 @@ def check(folder: Path) -> None:
 
 def lacks_of(machine: Machine) -> Iterator[str]:
     if machine.system != "linux":
-        yield f"this is {machine.system}, and namespaces are Linux': use hack/kind, or a Linux machine"
+        yield f"this is {machine.system}, and namespaces are Linux': use a Linux machine"
         return
     if not machine.is_root:
         yield "it is not run as root: run it with sudo, or as root in a virtual machine"

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hack.images import oci
+from hack import images
 from hack.kubelets.errors import ClusterError
 from hack.kubelets.place import REPOSITORY
 from hack.kubelets.servers import PROGRAMS as SERVERS
@@ -49,21 +49,9 @@ def build_kubernetes() -> Path:
     return Path(done.stdout.strip())
 
 
-def pause_archive(programs: Path, folder: Path) -> Path:
+def pause_archive(programs: Path) -> Path:
     """The image of every pod's sandbox container."""
-    root, archive = folder / "pause", folder / "pause.tar"
-    root.mkdir()
-    _link_or_copy(programs / "pause", root / "pause")
-    oci.write_archive(archive, name=PAUSE_IMAGE, root=root, entrypoint=["/pause"])
-    return archive
-
-
-def installed() -> list[Path] | None:
-    """The machine's own programs, if all are installed."""
-    runtime = [shutil.which(name) for name in RUNTIME]
-    network = [next((folder / name for folder in PLUGIN_FOLDERS if (folder / name).exists()), None) for name in NETWORK]
-    found = [*(Path(path) for path in runtime if path), *(path for path in network if path)]
-    return found if len(found) == len(RUNTIME) + len(NETWORK) else None
+    return images.single(programs / "pause", name=PAUSE_IMAGE)
 
 
 def unpacked() -> list[Path]:

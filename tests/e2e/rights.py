@@ -190,6 +190,6 @@ def in_force(request: Request, who: Person, says: str) -> None:
 
 def told(abuse: str) -> int:
     """How many abuses of that kind the figures of attacks say are tried."""
-    page = (Path(__file__).parents[2] / "hack/benchmarks/hostile/README.md").read_text()
+    page = (Path(__file__).parents[2] / "hack/benchmarks/README.md").read_text()
     (count,) = re.findall(rf"^\| {re.escape(abuse)} \| (\d+) \|$", page, re.MULTILINE)
     return int(count)
