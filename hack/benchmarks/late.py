@@ -133,7 +133,7 @@ def _broken(groups: Mapping[str, list[Measurement]], *, live: bool) -> Iterator[
 
 
 def _median(group: Iterable[Measurement], name: str) -> float:
-    return statistics.median(getattr(item, name) for item in group)
+    return float(statistics.median(getattr(item, name) for item in group))
 
 
 # --- one turn ---------------------------------------------------------------------------------------------------------

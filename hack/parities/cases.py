@@ -1,8 +1,7 @@
-"""The cases for both programs: named ones, each for one rule, and generated ones, which mix the rules by a seed."""
+"""The cases for both programs, each for one rule."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -150,16 +149,7 @@ SMOKE = (
 )  # fmt: skip
 
 
-def all_cases(*, seed: int, generated: int) -> list[Case]:
-    cases = [*_named(), *_generated(seed, generated)]
-    assert len({case.id for case in cases}) == len(cases), "two cases have one name"
-    return cases
-
-
-# --- one rule each --------------------------------------------------------------------------------------------------
-
-
-def _named() -> Iterator[Case]:
+def all_cases() -> Iterator[Case]:
     yield from Case("plainest").in_settings(PLAIN, STRICT, FLAT)
     yield from _modes()
     yield from _file_systems()
@@ -480,43 +470,3 @@ def _interventions() -> Iterator[Case]:
     yield Case("attached", STRICT, between=("attached",))
     yield Case("attached-retain", STRICT, class_=kept, between=("attached",))
     yield Case("attached-to-plain", between=("attached",))
-
-
-# --- mixed ----------------------------------------------------------------------------------------------------------
-
-
-def _generated(seed: int, count: int) -> Iterator[Case]:
-    dice = random.Random(seed)
-    for number in range(count):
-        yield _drawn(dice, f"drawn-{number:03}")
-
-
-def _drawn(dice: random.Random, name: str) -> Case:
-    fs_type = dice.choice([NOTHING, NOTHING, *FS_TYPES.values()])
-    kinds = dice.sample(SECRET_KINDS, dice.choice([0, 0, 1, 2, 7]))
-    secrets = [secret(kind, name=dice.choice(["secret-a", "secret-b"])) for kind in kinds]
-    answer = dice.choice(
-        [
-            {},
-            {},
-            {"answer-bytes": dice.choice(["zero", "more"])},
-            {"answer-context": "a=b"},
-            {"answer-topology": dice.choice(["two", "wider", "none"])},
-            {"answer-create-code": dice.choice(OPEN_CODES), "answer-create-times": "1"},
-            {"answer-delete-code": "INTERNAL", "answer-delete-times": "1"},
-        ]
-    )
-    class_: Json = {"reclaimPolicy": dice.choice(["Delete", "Delete", "Retain"])}
-    if dice.random() < 0.4:
-        class_["mountOptions"] = dice.sample(["noatime", "discard", "ro", "nodev"], 2)
-    if dice.random() < 0.4:
-        class_["allowedTopologies"] = dice.choice(list(TOPOLOGIES.values()))
-    spec: Json = {
-        "accessModes": dice.choice(list(MODES.values())),
-        "volumeMode": dice.choice(["Filesystem", "Block"]),
-        **_size(dice.choice([*SIZES.values(), "1Gi"])),
-    }
-    parameters: dict[str, str] = {"kind": dice.choice(["fast", "slow"]), **fs_type, **answer}
-    for given in secrets:
-        parameters |= given
-    return Case(name, dice.choice([PLAIN, STRICT, FLAT]), parameters=parameters, class_=class_, spec=spec)

@@ -59,50 +59,23 @@ def pairs(cases: Iterable[Case], *, peer: Play, ours: Play) -> Iterator[Pair]:
 
 
 def created(play: Play, case: Case) -> Json:
-    return _plain(
-        play,
-        case,
-        {
-            "came of it": case.id not in play.unsettled,
-            **_objects(play.created, case, with_claim=not case.leaves_early),
-            "events": _events(play.created, play, case),
-            "calls": _calls(play.created, play, case, ("CreateVolume", "GetCapacity")),
-        },
-    )
+    came = {"came of it": case.id not in play.unsettled}
+    calls = _calls(play.created, play, case, ("CreateVolume", "GetCapacity"))
+    objects = _objects(play.created, case, with_claim=not case.leaves_early)
+    return _plain(play, case, {**came, **objects, "events": _events(play.created, play, case), "calls": calls})
 
 
 def changed(play: Play, case: Case) -> Json:
-    return _plain(
-        play,
-        case,
-        {
-            **_objects(play.changed, case, with_claim=True),
-            "events": _events_of_volumes(play.changed, play, case),
-            "calls": _calls(play.changed, play, case, ("DeleteVolume",)),
-        },
-    )
+    return _plain(play, case, _since(play.changed, play, case))
 
 
 def deleted(play: Play, case: Case) -> Json:
-    return _plain(
-        play,
-        case,
-        {
-            **_objects(play.deleted, case, with_claim=True),
-            "events": _events_of_volumes(play.deleted, play, case),
-            "calls": _calls(play.deleted, play, case, ("DeleteVolume",)),
-            "left in the driver": _left(play, case),
-        },
-    )
+    return _plain(play, case, {**_since(play.deleted, play, case), "left in the driver": _left(play, case)})
 
 
-def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf with its path; what is empty is a leaf."""
-    children = _children(value)
-    if not children:
-        yield path, value
-    for key, item in children.items():
-        yield from flat(item, f"{path}/{key}")
+def _since(seen: Seen, play: Play, case: Case) -> Json:
+    events = {key: told for key, told in _events(seen, play, case).items() if key.startswith("volume ")}
+    return {**_objects(seen, case, with_claim=True), "events": events, "calls": _calls(seen, play, case, ("DeleteVolume",))}
 
 
 def apart(peer: Any, ours: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -164,10 +137,6 @@ def _events(seen: Seen, play: Play, case: Case) -> Json:
         for key, value in fields.items():
             group.setdefault(key, set()).add(_COMPONENT.sub("_(host)_(uuid)", value))
     return {key: {field: sorted(words) for field, words in group.items()} for key, group in told.items()}
-
-
-def _events_of_volumes(seen: Seen, play: Play, case: Case) -> Json:
-    return {key: told for key, told in _events(seen, play, case).items() if key.startswith("volume ")}
 
 
 def _calls(seen: Seen, play: Play, case: Case, methods: tuple[str, ...]) -> Json:

@@ -15,10 +15,10 @@ import signal
 import sys
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict
@@ -32,22 +32,6 @@ FREE = 2**60
 THREADS = 32
 
 
-class Book:
-    """What was asked, a line each, in the order it came in."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
-        self._lock = threading.Lock()
-
-    def note(self, method: str, message: Message, code: str) -> None:
-        request = MessageToDict(message, preserving_proto_field_name=True)
-        if "secrets" in request:
-            request["secrets"] = {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in request["secrets"].items()}
-        with self._lock:
-            self._file.write(json.dumps({"method": method, "request": request, "code": code}) + "\n")
-            self._file.flush()
-
-
 class Refusal(Exception):
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -57,11 +41,21 @@ class Refusal(Exception):
 class Driver:
     """One node's. What was made is remembered only to say how its deletion is answered."""
 
-    def __init__(self, *, name: str, segments: Mapping[str, str], capabilities: frozenset[str], book: Book) -> None:
-        self.name, self.segments, self.capabilities, self.book = name, dict(segments), capabilities, book
+    def __init__(self, *, name: str, segments: Mapping[str, str], capabilities: Sequence[str], calls: Path) -> None:
+        self.name, self.segments, self.capabilities = name, dict(segments), sorted(capabilities)
+        self._calls = calls.open("a", encoding="utf-8")
         self._attempts: Counter[tuple[str, str]] = Counter()
         self._parameters: dict[str, Mapping[str, str]] = {}
         self._lock = threading.Lock()
+
+    def note(self, method: str, message: Message, code: str) -> None:
+        """What was asked, a line each, in the order it came in."""
+        request = MessageToDict(message, preserving_proto_field_name=True)
+        if "secrets" in request:
+            request["secrets"] = {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in request["secrets"].items()}
+        with self._lock:
+            self._calls.write(json.dumps({"method": method, "request": request, "code": code}) + "\n")
+            self._calls.flush()
 
     def create_volume(self, request: Any) -> Message:
         wish = dict(request.parameters)
@@ -102,8 +96,7 @@ class Driver:
         return pb.GetPluginCapabilitiesResponse(capabilities=capabilities)
 
     def controller_capabilities(self, _: Any) -> Message:
-        kinds = sorted(self.capabilities)
-        capabilities = [pb.ControllerServiceCapability(rpc=pb.ControllerServiceCapability.RPC(type=kind)) for kind in kinds]
+        capabilities = [pb.ControllerServiceCapability(rpc=pb.ControllerServiceCapability.RPC(type=kind)) for kind in self.capabilities]
         return pb.ControllerGetCapabilitiesResponse(capabilities=capabilities)
 
     def node_info(self, _: Any) -> Message:
@@ -133,55 +126,41 @@ class Driver:
             raise Refusal(code, f"told to answer {what} with {code}")
 
 
-METHODS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
-    "csi.v1.Identity": {
-        "GetPluginInfo": (pb.GetPluginInfoRequest, Driver.plugin_info),
-        "GetPluginCapabilities": (pb.GetPluginCapabilitiesRequest, Driver.plugin_capabilities),
-        "Probe": (pb.ProbeRequest, Driver.probe),
-    },
-    "csi.v1.Controller": {
-        "ControllerGetCapabilities": (pb.ControllerGetCapabilitiesRequest, Driver.controller_capabilities),
-        "CreateVolume": (pb.CreateVolumeRequest, Driver.create_volume),
-        "DeleteVolume": (pb.DeleteVolumeRequest, Driver.delete_volume),
-        "GetCapacity": (pb.GetCapacityRequest, Driver.get_capacity),
-    },
-    "csi.v1.Node": {"NodeGetInfo": (pb.NodeGetInfoRequest, Driver.node_info)},
+METHODS: Mapping[str, Callable[[Driver, Any], Message]] = {
+    "GetPluginInfo": Driver.plugin_info,
+    "GetPluginCapabilities": Driver.plugin_capabilities,
+    "Probe": Driver.probe,
+    "ControllerGetCapabilities": Driver.controller_capabilities,
+    "CreateVolume": Driver.create_volume,
+    "DeleteVolume": Driver.delete_volume,
+    "GetCapacity": Driver.get_capacity,
+    "NodeGetInfo": Driver.node_info,
 }
 
 
-def handlers(driver: Driver) -> list[grpc.GenericRpcHandler]:
-    return [
-        grpc.method_handlers_generic_handler(
-            service,
-            {
-                name: grpc.unary_unary_rpc_method_handler(
-                    _served(driver, name, act),
-                    request_deserializer=takes.FromString,
-                    response_serializer=lambda answer: answer.SerializeToString(),
-                )
-                for name, (takes, act) in methods.items()
-            },
+class Served(grpc.GenericRpcHandler):
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def service(self, details: Any) -> Any:
+        name = details.method.rpartition("/")[2]
+        if name not in METHODS:
+            return None
+        return grpc.unary_unary_rpc_method_handler(
+            lambda message, context: self._answer(name, message, context),
+            request_deserializer=getattr(pb, f"{name}Request").FromString,
+            response_serializer=lambda answer: answer.SerializeToString(),
         )
-        for service, methods in METHODS.items()
-    ]
 
-
-def _served(driver: Driver, name: str, act: Any) -> Any:
-    def serve(message: Any, context: Any) -> Message:
+    def _answer(self, name: str, message: Message, context: Any) -> Message:
         try:
-            answer: Message = act(driver, message)
+            answer = METHODS[name](self._driver, message)
         except Refusal as refusal:
-            driver.book.note(name, message, refusal.code)
-            _abort(context, refusal)
-        driver.book.note(name, message, "OK")
+            self._driver.note(name, message, refusal.code)
+            context.abort(grpc.StatusCode[refusal.code], refusal.message)
+            raise
+        self._driver.note(name, message, "OK")
         return answer
-
-    return serve
-
-
-def _abort(context: Any, refusal: Refusal) -> NoReturn:
-    context.abort(grpc.StatusCode[refusal.code], refusal.message)
-    raise AssertionError("abort raises")
 
 
 def main() -> int:
@@ -196,10 +175,10 @@ def main() -> int:
     driver = Driver(
         name=arguments.name,
         segments=dict(pair.split("=", 1) for pair in arguments.topology),
-        capabilities=frozenset(arguments.capability),
-        book=Book(arguments.calls),
+        capabilities=arguments.capability,
+        calls=arguments.calls,
     )
-    server = grpc.server(ThreadPoolExecutor(THREADS), handlers=handlers(driver))
+    server = grpc.server(ThreadPoolExecutor(THREADS), handlers=[Served(driver)])
     server.add_insecure_port(f"unix:{arguments.endpoint}")
     server.start()
     stop = threading.Event()

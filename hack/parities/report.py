@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from hack.parities.compare import Gap, Pair
-from hack.parities.differences import TABLE, Intended, intended_for
+from hack.parities.differences import TABLE, intended_for
 
 _LONGEST, _MOST_NAMED, _MOST_SHOWN = 700, 40, 3
 
@@ -18,30 +18,14 @@ class Verdict:
     cases: set[str] = field(default_factory=set)
     differing: set[str] = field(default_factory=set)
     """Cases with at least one intended difference that is not met everywhere."""
-    fields: int = 0
-    """That were compared, in all cases and at both moments."""
     explained: dict[str, list[Gap]] = field(default_factory=dict)
     unexplained: list[Gap] = field(default_factory=list)
 
-    @property
-    def broken(self) -> set[str]:
-        return {gap.case for gap in self.unexplained}
 
-    @property
-    def equal(self) -> int:
-        return len(self.cases - self.differing - self.broken)
-
-    @property
-    def unused(self) -> list[Intended]:
-        return [item for item in TABLE if item.name not in self.explained]
-
-
-def judge(pairs: Iterable[tuple[Pair, int]]) -> Verdict:
-    """Each pair with the number of fields that were held against each other."""
+def judge(pairs: Iterable[Pair]) -> Verdict:
     verdict = Verdict()
-    for pair, fields in pairs:
+    for pair in pairs:
         verdict.cases.add(pair.case.id)
-        verdict.fields += fields
         for gap in pair.gaps():
             found = intended_for(pair, gap)
             if found is None:
@@ -53,40 +37,27 @@ def judge(pairs: Iterable[tuple[Pair, int]]) -> Verdict:
 
 
 def table(verdict: Verdict) -> str:
-    lines = [
-        "| | cases |",
-        "|---|--:|",
-        f"| compared (fields: {verdict.fields:,}) | {len(verdict.cases)} |",
-        f"| equal, but for {_everywhere()} | {verdict.equal} |",
-        f"| with other intended differences only | {len(verdict.differing - verdict.broken)} |",
-        f"| with differences that nobody has explained | {len(verdict.broken)} |",
-        "",
-        "| intended difference | cases | fields | reason |",
-        "|---|--:|--:|---|",
-    ]
+    broken = {gap.case for gap in verdict.unexplained}
+    everywhere = " and ".join(f"“{item.name}”" for item in TABLE if item.everywhere)
+    lines = ["| | cases |", "|---|--:|", f"| compared | {len(verdict.cases)} |"]
+    lines += [f"| equal, but for {everywhere} | {len(verdict.cases - verdict.differing - broken)} |"]
+    lines += [f"| with other intended differences only | {len(verdict.differing - broken)} |"]
+    lines += [f"| with differences that nobody has explained | {len(broken)} |"]
+    lines += ["", "| intended difference | cases | fields | reason |", "|---|--:|--:|---|"]
     for item in TABLE:
-        gaps = verdict.explained.get(item.name, [])
-        if gaps:
+        if gaps := verdict.explained.get(item.name, []):
             lines.append(f"| {item.name} | {len({gap.case for gap in gaps})} | {len(gaps)} | {item.reason} |")
-    if verdict.unused:
-        lines += ["", "not met in this run: " + ", ".join(item.name for item in verdict.unused)]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_complaints(verdict)])
 
 
-def _everywhere() -> str:
-    return " and ".join(f"“{item.name}”" for item in TABLE if item.everywhere)
-
-
-def complaints(verdict: Verdict) -> str:
-    """One paragraph for each field, with the first case in which it differs and the names of the others."""
+def _complaints(verdict: Verdict) -> Iterator[str]:
+    """One paragraph for each field, with the first cases in which it differs and the names of the others."""
     by_field: dict[tuple[str, str], list[Gap]] = {}
     for gap in verdict.unexplained:
         by_field.setdefault((gap.moment, gap.path), []).append(gap)
-    lines = [f"{len(verdict.unexplained)} unexplained differences in {len(verdict.broken)} cases:"]
     for (moment, path), gaps in sorted(by_field.items(), key=lambda item: -len(item[1])):
-        lines += ["", f"{path}, {moment}, in {len(gaps)} cases: {' '.join(gap.case for gap in gaps[:_MOST_NAMED])}"]
-        lines += [f"    {gap.case}\n      peer: {_short(gap.peer)}\n      ours: {_short(gap.ours)}" for gap in gaps[:_MOST_SHOWN]]
-    return "\n".join(lines)
+        yield f"\nUnexplained: {path}, {moment}, in {len(gaps)} cases: {' '.join(gap.case for gap in gaps[:_MOST_NAMED])}"
+        yield from (f"    {gap.case}\n      peer: {_short(gap.peer)}\n      ours: {_short(gap.ours)}" for gap in gaps[:_MOST_SHOWN])
 
 
 def _short(value: Any) -> str:

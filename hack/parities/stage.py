@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hack.lib.control_plane import REPOSITORY, ApiError, ControlPlane, binaries, until
 from hack.lib.programs import Peer, Process, Sidecar, connects
-from hack.lib.progress import say as progress
+from hack.lib.progress import say
 from hack.parities import crds
 from hack.parities.cases import (
     CLASS_BETA,
@@ -74,8 +75,6 @@ QUIET, QUIET_AFTER_DELETION = 3.5, 4.5
 SETTLE_LIMIT, START_LIMIT = 60.0, 60.0
 POLL, SECONDS_TO_BE_HEARD = 0.4, 1.0
 
-Say = Callable[[str], None]
-
 
 @dataclass(slots=True)
 class Seen:
@@ -109,17 +108,17 @@ class Play:
     """Of claims and snapshots, by kind and name."""
     unsettled: frozenset[str]
     """Cases of which nothing came in time."""
-    versions: dict[str, str] = field(default_factory=dict)
 
 
-def play(program: str, cases: Sequence[Case], work: Path, *, say: Say) -> Play:
+def play(program: str, cases: Sequence[Case], work: Path) -> Play:
+    work.mkdir()
     with _plane(cases, work) as (plane, bin_dir):
         role = plane.kubeconfig_for(namespace=NAMESPACE, service_account=SERVICE_ACCOUNT)
         used = [setting for setting in SETTINGS if any(case.setting == setting.name for case in cases)]
         with _running(program, used, work, bin_dir=bin_dir, role=role):
             stage = Stage(plane, work, cases)
             say(f"{program}: {len(cases)} cases in {len(used)} settings")
-            return stage.run(say)
+            return stage.run()
 
 
 @contextmanager
@@ -131,7 +130,7 @@ def _plane(cases: Sequence[Case], work: Path) -> Iterator[tuple[ControlPlane, Pa
         for manifest in crds.manifests():
             plane.apply(manifest.read_text())
         for path in (SNAPSHOTS, CONTENTS):
-            until(lambda path=path: plane.serves(path), f"the API server serves {path}", seconds=START_LIMIT)  # type: ignore[misc]
+            until(partial(plane.serves, path), f"the API server serves {path}", seconds=START_LIMIT)
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": OTHER_NAMESPACE}})
         yield plane, bin_dir
 
@@ -144,26 +143,28 @@ def _running(program: str, settings: Iterable[Setting], work: Path, *, bin_dir: 
         for setting in settings:
             folder = work / setting.name
             folder.mkdir()
-            stack.enter_context(RecordingDriver(setting, folder))
-            flags, socket = (*FLAGS, *setting.flags), folder / "csi.sock"
-            made: Process = (
-                Sidecar(folder, node=OWN_NODE, address=socket, kubeconfig=role, args=flags)
-                if program == OURS
-                else Peer(folder, binary=bin_dir / PEER, node=OWN_NODE, address=socket, kubeconfig=role, args=flags)
-            )
-            started.append(stack.enter_context(made))
+            driver = stack.enter_context(RecordingDriver(setting, folder))
+            flags = (*FLAGS, *setting.flags)
+            if program == OURS:
+                started.append(Sidecar(folder, node=OWN_NODE, address=driver.socket, kubeconfig=role, args=flags))
+            else:
+                started.append(Peer(folder, binary=bin_dir / PEER, node=OWN_NODE, address=driver.socket, kubeconfig=role, args=flags))
+            stack.enter_context(started[-1])
         for process in started:
-            until(lambda process=process: _is_at_work(process), f"{process.log} tells that it works", seconds=START_LIMIT)  # type: ignore[misc]
+            until(partial(_is_at_work, process), f"{process.log} tells that it works", seconds=START_LIMIT)
         yield
         for process in started:
-            if process.child.poll() is not None:
-                raise SystemExit(f"hack/parity: {process.log} ended by itself; the end of it:\n{process.output()[-3000:]}")
+            _check(process)
 
 
 def _is_at_work(process: Process) -> bool:
-    if process.child.poll() is not None:
-        raise SystemExit(f"hack/parity: {process.log} did not start:\n{process.output()[-3000:]}")
+    _check(process)
     return process.ready() if isinstance(process, Sidecar) else "Started provisioner controller" in process.output()
+
+
+def _check(process: Process) -> None:
+    if process.child.poll() is not None:
+        raise SystemExit(f"hack/parity: {process.log} has ended; the end of it:\n{process.output()[-3000:]}")
 
 
 class RecordingDriver(Process):
@@ -196,9 +197,8 @@ class Stage:
         self.plane, self.work, self.cases = plane, work, cases
         self._uids: dict[str, str] = {}
         self._left: set[str] = set()
-        self._nameless: set[str] = set()
 
-    def run(self, say: Say) -> Play:
+    def run(self) -> Play:
         self._prepare()
         self._wait_for_sources()
         for case in self.cases:
@@ -220,12 +220,7 @@ class Stage:
             path = calls_of(self.work / setting.name)
             lines = path.read_text().splitlines() if path.exists() else []
             calls[setting.name] = [json.loads(line) for line in lines]
-        events = self._items(ALL_EVENTS)
-        for event in events:
-            if not name_of(event) and event["metadata"]["name"] not in self._nameless:
-                self._nameless.add(event["metadata"]["name"])
-                progress(f"an event names nobody: {json.dumps(event)}")
-        return Seen(self._items(CLAIMS), self._items(VOLUMES), events, self._items(SNAPSHOTS), calls)
+        return Seen(self._items(CLAIMS), self._items(VOLUMES), self._items(ALL_EVENTS), self._items(SNAPSHOTS), calls)
 
     # --- before the claims --------------------------------------------------------------------------------------------
 
@@ -296,10 +291,11 @@ class Stage:
 
     def _wait_for_sources(self) -> None:
         wanted = {source_of(case) for case in self.cases if case.source is not None and case.source.bound}
-        until(lambda: wanted <= self._bound(), "the sources of the clones are bound", seconds=SETTLE_LIMIT)
 
-    def _bound(self) -> set[str]:
-        return {item["metadata"]["name"] for item in self._items(CLAIMS) if item["status"].get("phase") == "Bound"}
+        def are_bound() -> bool:
+            return wanted <= {item["metadata"]["name"] for item in self._items(CLAIMS) if item["status"].get("phase") == "Bound"}
+
+        until(are_bound, "the sources of the clones are bound", seconds=SETTLE_LIMIT)
 
     # --- the claims ---------------------------------------------------------------------------------------------------
 
@@ -336,61 +332,43 @@ class Stage:
 
     def _open(self, seen: Seen) -> set[str]:
         bound = {item["metadata"]["name"] for item in seen.claims if item["status"].get("phase") == "Bound"}
-        told: dict[str, set[str]] = {}
-        for event in seen.events:
-            if is_of_the_program(event):
-                told.setdefault(name_of(event), set()).add(event["reason"])
-        ends = {"ProvisioningSucceeded", "ProvisioningFailed"}
-        return {
-            case.id
-            for case in self.cases
-            if not (case.silent or case.id in bound or told.get(case.id, set()) & ends or "populator" in json.dumps(self._said(seen, case)))
+        told = {
+            name_of(event)
+            for event in seen.events
+            if is_of_the_program(event)
+            and (event["reason"] in ("ProvisioningSucceeded", "ProvisioningFailed") or "populator" in event["message"])
         }
-
-    def _said(self, seen: Seen, case: Case) -> list[str]:
-        return [event["message"] for event in seen.events if name_of(event) == case.id and is_of_the_program(event)]
+        return {case.id for case in self.cases if not case.silent} - bound - told
 
     def _send_away_who_leaves_early(self, seen: Seen) -> None:
+        failed = {name_of(event) for event in seen.events if event["reason"] == "ProvisioningFailed"}
         for case in self.cases:
-            if case.leaves_early and case.id not in self._left and self._said_of_failure(seen, case):
+            if case.leaves_early and case.id not in self._left and case.id in failed:
                 self._left.add(case.id)
                 self._delete_one(CLAIMS, case.id)
-
-    def _said_of_failure(self, seen: Seen, case: Case) -> bool:
-        return any(name_of(event) == case.id and event["reason"] == "ProvisioningFailed" for event in seen.events)
 
     # --- in between -----------------------------------------------------------------------------------------------------
 
     def _intervene(self, case: Case, word: str) -> None:
         volume = self.plane.request("GET", f"{CLAIMS}/{case.id}")["spec"]["volumeName"]
-        match word:
-            case "delete" | "retain":
-                self._patch(VOLUMES, volume, {"spec": {"persistentVolumeReclaimPolicy": word.capitalize()}})
-            case "volume goes":
-                self._delete_one(VOLUMES, volume)
-            case "finalizer goes":
-                self._patch(VOLUMES, volume, {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}})
-            case "provisioned-by goes":
-                self._note(volume, {"pv.kubernetes.io/provisioned-by": None})
-            case "notes go":
-                self._note(volume, dict.fromkeys(DELETION_NOTES))
-            case "one note goes":
-                self._note(volume, {DELETION_NOTES[0]: None})
-            case "one note emptied":
-                self._note(volume, {DELETION_NOTES[0]: ""})
-            case "class goes":
-                self._delete_one(CLASSES, case.id)
-            case "secret goes":
-                self._delete_one(SECRETS, case.id)
-            case "attached":
-                source = {"persistentVolumeName": volume}
-                spec = {"attacher": case.driver, "nodeName": OWN_NODE, "source": source}
-                self._post(ATTACHMENTS, {"metadata": {"name": case.id}, "spec": spec})
-            case _:
-                raise ValueError(f"{case.id}: nobody knows what {word!r} is")
-
-    def _note(self, volume: str, notes: Mapping[str, str | None]) -> None:
-        self._patch(VOLUMES, volume, {"metadata": {"annotations": dict(notes)}})
+        notes: dict[str, Json] = {
+            "provisioned-by goes": {"pv.kubernetes.io/provisioned-by": None},
+            "notes go": dict.fromkeys(DELETION_NOTES),
+            "one note goes": {DELETION_NOTES[0]: None},
+            "one note emptied": {DELETION_NOTES[0]: ""},
+        }
+        goes = {"volume goes": (VOLUMES, volume), "class goes": (CLASSES, case.id), "secret goes": (SECRETS, case.id)}
+        if word in ("delete", "retain"):
+            self._patch(VOLUMES, volume, {"spec": {"persistentVolumeReclaimPolicy": word.capitalize()}})
+        elif word == "finalizer goes":
+            self._patch(VOLUMES, volume, {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}})
+        elif word == "attached":
+            spec = {"attacher": case.driver, "nodeName": OWN_NODE, "source": {"persistentVolumeName": volume}}
+            self._post(ATTACHMENTS, {"metadata": {"name": case.id}, "spec": spec})
+        elif word in goes:
+            self._delete_one(*goes[word])
+        else:
+            self._patch(VOLUMES, volume, {"metadata": {"annotations": notes[word]}})
 
     # --- deletion ---------------------------------------------------------------------------------------------
 
@@ -402,17 +380,13 @@ class Stage:
         for case in self.cases:
             self._delete_one(CLAIMS, case.id)
             if case.deleting:
-                self._let_go(case.id)
+                rest = self.plane.request("GET", f"{CLAIMS}/{case.id}")["metadata"].get("finalizers", [])
+                self._patch(CLAIMS, case.id, {"metadata": {"finalizers": [item for item in rest if item != HOLD]}})
         self._until_quiet(QUIET_AFTER_DELETION, lambda _: True)
         for case in self.cases:
             if case.source is not None and not case.source.goes_first:
                 self._delete_one(CLAIMS, source_of(case))
         self._until_quiet(QUIET_AFTER_DELETION, lambda _: True)
-
-    def _let_go(self, name: str) -> None:
-        found = self.plane.request("GET", f"{CLAIMS}/{name}")
-        rest = [item for item in found["metadata"].get("finalizers", []) if item != HOLD]
-        self._patch(CLAIMS, name, {"metadata": {"finalizers": rest}})
 
     # --- texts ----------------------------------------------------------------------------------------------------------
 
