@@ -102,11 +102,7 @@ def _unpack(home: Path) -> None:
         step(f"fetching {', '.join(PACKAGES)}", about=20),
         tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch,
     ):
-        root = Path(scratch, "root")
-        packages = debian.fetch(PACKAGES, Path(scratch, "packages"), debian.With.NOTHING, instead=f"install {', '.join(PACKAGES)}")
-        debian.unpack(packages, root)
-        (root / "packages").write_text("".join(f"{package.name}\n" for package in packages))
-        root.rename(home)
+        debian.unpacked(PACKAGES, Path(scratch, "root")).rename(home)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
