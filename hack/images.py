@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hack.lib import cache
 from hack.lib.failure import Failure
-from hack.lib.progress import say, step
+from hack.lib.progress import step
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NEEDED = ("buildah", "debootstrap")
@@ -223,14 +223,3 @@ def _key(words: Iterable[str], copied: Mapping[str, Path]) -> str:
                 digest.update(f"{place} {file.relative_to(source)} {os.access(file, os.X_OK)}\n".encode())
                 digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:12]
-
-
-def written(names: Iterable[str], folder: Path | None) -> Iterable[Path]:
-    """The archives of these images, or their copies in a folder."""
-    for name in names:
-        archive = IMAGES[name]()
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            say(f"copying to {folder / name}.tar")
-            archive = Path(shutil.copyfile(archive, folder.absolute() / f"{name}.tar"))
-        yield archive

@@ -1,6 +1,6 @@
 """The CSI driver of the comparison: it records every request completely, and answers as the parameters of the class say.
 
-    python hack/parities/driver.py --endpoint SOCKET --name NAME --calls FILE --topology KEY=VALUE --capability CLONE_VOLUME
+    python hack/parities/driver.py '{"endpoint": SOCKET, "name": NAME, "calls": FILE, "segments": {}, "capabilities": ["CLONE_VOLUME"]}'
 
 Of secrets it writes the keys and a digest of each value, so that they can be compared and not be read.
 Parameters of a class that speak to it begin with `answer-`; without any, it makes what was asked for, for its own node.
@@ -8,7 +8,6 @@ Parameters of a class that speak to it begin with `answer-`; without any, it mak
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import signal
@@ -41,9 +40,9 @@ class Refusal(Exception):
 class Driver:
     """One node's. What was made is remembered only to say how its deletion is answered."""
 
-    def __init__(self, *, name: str, segments: Mapping[str, str], capabilities: Sequence[str], calls: Path) -> None:
+    def __init__(self, *, name: str, segments: Mapping[str, str], capabilities: Sequence[str], calls: str) -> None:
         self.name, self.segments, self.capabilities = name, dict(segments), sorted(capabilities)
-        self._calls = calls.open("a", encoding="utf-8")
+        self._calls = Path(calls)
         self._attempts: Counter[tuple[str, str]] = Counter()
         self._parameters: dict[str, Mapping[str, str]] = {}
         self._lock = threading.Lock()
@@ -53,9 +52,8 @@ class Driver:
         request = MessageToDict(message, preserving_proto_field_name=True)
         if "secrets" in request:
             request["secrets"] = {key: hashlib.sha256(value.encode()).hexdigest()[:16] for key, value in request["secrets"].items()}
-        with self._lock:
-            self._calls.write(json.dumps({"method": method, "request": request, "code": code}) + "\n")
-            self._calls.flush()
+        with self._lock, self._calls.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"method": method, "request": request, "code": code}) + "\n")
 
     def create_volume(self, request: Any) -> Message:
         wish = dict(request.parameters)
@@ -81,12 +79,6 @@ class Driver:
     def get_capacity(self, request: Any) -> Message:
         free = int(request.parameters.get("answer-free", str(FREE)))
         return pb.GetCapacityResponse(available_capacity=free)
-
-    def plugin_info(self, _: Any) -> Message:
-        return pb.GetPluginInfoResponse(name=self.name, vendor_version="1")
-
-    def probe(self, _: Any) -> Message:
-        return pb.ProbeResponse()
 
     def plugin_capabilities(self, _: Any) -> Message:
         kinds = [pb.PluginCapability.Service.CONTROLLER_SERVICE]
@@ -127,9 +119,9 @@ class Driver:
 
 
 METHODS: Mapping[str, Callable[[Driver, Any], Message]] = {
-    "GetPluginInfo": Driver.plugin_info,
+    "GetPluginInfo": lambda driver, _: pb.GetPluginInfoResponse(name=driver.name, vendor_version="1"),
     "GetPluginCapabilities": Driver.plugin_capabilities,
-    "Probe": Driver.probe,
+    "Probe": lambda *_: pb.ProbeResponse(),
     "ControllerGetCapabilities": Driver.controller_capabilities,
     "CreateVolume": Driver.create_volume,
     "DeleteVolume": Driver.delete_volume,
@@ -163,31 +155,18 @@ class Served(grpc.GenericRpcHandler):
         return answer
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--endpoint", type=Path, required=True)
-    add("--name", required=True)
-    add("--calls", type=Path, required=True)
-    add("--topology", action="append", default=[], metavar="KEY=VALUE")
-    add("--capability", action="append", default=[])
-    arguments = parser.parse_args()
-    driver = Driver(
-        name=arguments.name,
-        segments=dict(pair.split("=", 1) for pair in arguments.topology),
-        capabilities=arguments.capability,
-        calls=arguments.calls,
-    )
-    server = grpc.server(ThreadPoolExecutor(THREADS), handlers=[Served(driver)])
-    server.add_insecure_port(f"unix:{arguments.endpoint}")
+def main(told: str) -> None:
+    arguments = json.loads(told)
+    endpoint = arguments.pop("endpoint")
+    server = grpc.server(ThreadPoolExecutor(THREADS), [Served(Driver(**arguments))])
+    server.add_insecure_port(f"unix:{endpoint}")
     server.start()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     stop.wait()
     server.stop(1.0).wait()
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1])

@@ -1,6 +1,6 @@
 """What the tests of several rooms share. What one room's tests alone use lies beside them.
 
-No test module imports another one: what two of them need is moved here (tests/test_house.py guards it).
+No test module imports another one: what two of them need is moved here.
 
     samples, doors    objects as the API server has them, and scripted doors to the server and to the driver
     sidecar           the wired sidecar on scripted doors

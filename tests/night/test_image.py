@@ -24,7 +24,8 @@ from sidecar.kube.credentials import SERVICE_ACCOUNT
 
 PROGRAM = "/opt/csi-node-sidecar/bin/csi-node-sidecar"
 UPSTREAMS, BY_NAME = "/csi-provisioner", "csi-node-sidecar"
-# Its own files only, and of the machine the devices; then what a kubelet adds. All of it is gone with the process.
+# Its own files only, and of the machine the devices; then what a kubelet adds. All of it is gone with the process. What is written goes to the
+# folder below /run by that name alone: by the image's link at /var/run, which is absolute, it would go to the machine's.
 IN_A_POD = (
     'mount --bind "$0" "$0" && mount --rbind /dev "$0/dev" && mount -t tmpfs none "$0/run" && mkdir -p "$0$ACCOUNT" "$0/run/csi" '
     '&& cp "$OF_THE_POD"/* "$0$ACCOUNT" && mount --bind "$SOCKETS" "$0/run/csi" && mount -o remount,bind,ro "$0" '
@@ -88,7 +89,7 @@ def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]
         server = urlsplit(entry["cluster"]["server"])
         found_by = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
         names = {"NODE_NAME": "n1", "NAMESPACE": "csi", "POD_NAME": "p"}
-        places = {"ACCOUNT": str(SERVICE_ACCOUNT), "OF_THE_POD": str(account), "SOCKETS": str(work)}
+        places = {"ACCOUNT": str(SERVICE_ACCOUNT).removeprefix("/var"), "OF_THE_POD": str(account), "SOCKETS": str(work)}
         yield Pod(image, driver, {"PATH": os.environ["PATH"], **image.environment, **found_by, **names, **places})
 
 
