@@ -64,7 +64,7 @@ subjects: [{kind: ServiceAccount, name: csi-provisioner, namespace: default}]
 """
 # A retry comes after one second, or two after that: what has not moved for longer has settled.
 QUIET, QUIET_AFTER_DELETION = 3.5, 4.5
-SETTLE_LIMIT, START_LIMIT = 120.0, 60.0
+SETTLE_LIMIT, START_LIMIT = 240.0, 120.0
 POLL, SECONDS_TO_BE_HEARD = 0.4, 1.0
 
 

@@ -24,8 +24,8 @@ from sidecar.kube.credentials import SERVICE_ACCOUNT
 
 PROGRAM = "/opt/csi-node-sidecar/bin/csi-node-sidecar"
 UPSTREAMS, BY_NAME = "/csi-provisioner", "csi-node-sidecar"
-# Its own files only, and of the machine the devices; then what a kubelet adds. All of it is gone with the process. What is written goes to the
-# folder below /run by that name alone: by the image's link at /var/run, which is absolute, it would go to the machine's.
+# Its own files only, and of the machine the devices; then what a kubelet adds. All of it is gone with the process. What is written goes to
+# the folder below /run by that name alone: by the image's link at /var/run, which is absolute, it would go to the machine's.
 IN_A_POD = (
     'mount --bind "$0" "$0" && mount --rbind /dev "$0/dev" && mount -t tmpfs none "$0/run" && mkdir -p "$0$ACCOUNT" "$0/run/csi" '
     '&& cp "$OF_THE_POD"/* "$0$ACCOUNT" && mount --bind "$SOCKETS" "$0/run/csi" && mount -o remount,bind,ro "$0" '
