@@ -84,8 +84,8 @@ def _tells_of_the_class(told: Any) -> bool:
 
 def _unusable(gap: Gap) -> bool:
     """Both have had the volume deleted: that is among the calls, which are compared."""
-    first, again = gap.path.endswith("/0"), gap.path.endswith("/1") and gap.peer == ABSENT
-    return (first and "created volume '" in str(gap.ours)) or (again and "the deletion of volume '" in str(gap.ours))
+    told = any(words in str(gap.ours) for words in ("created volume '", "the deletion of volume '"))
+    return told and (gap.path.endswith("/0") or gap.peer == ABSENT)
 
 
 def _clone_of_beta_class(gap: Gap) -> bool:
