@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import ctypes
 import http.client
 import json
 import os
 import random
 import secrets
 import shutil
-import signal
 import socket
 import ssl
 import subprocess
@@ -33,7 +31,8 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
-from hack.lib.patience import deadline, patient
+from hack.lib.patience import LIMIT, deadline, patient
+from hack.lib.signals import die_with_parent
 
 T = TypeVar("T")
 Json = dict[str, Any]
@@ -47,8 +46,6 @@ PROGRAM_OF = {
     "kwok": "kwok",
 }
 ALL_COMPONENTS = tuple(PROGRAM_OF)
-SECONDS_TO_START = 60.0
-SECONDS_TO_STOP = 10.0
 
 
 class ControlPlaneError(Exception):
@@ -77,8 +74,12 @@ def binaries(*parts: str) -> Path:
     return Path(done.stdout.strip())
 
 
-def until(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
-    """Polls until the condition answers something true; an object that is missing counts as not yet."""
+def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 0.0) -> T:
+    """Polls until the condition answers something true; an object that is missing counts as not yet.
+
+    It gives up where `patience` says, and tells what it waited for and what it saw last. `seconds`: how long it takes on a quiet machine,
+    where that is long.
+    """
     end = deadline(seconds)
     while True:
         last: object = None
@@ -91,7 +92,8 @@ def until(condition: Callable[[], T], what: str, *, seconds: float = 15.0) -> T:
                 raise
             last = error
         if time.monotonic() > end:
-            raise TimeoutError(f"waited {patient(seconds):.0f} s in vain: {what} (last answer: {last})")
+            awaited = what if isinstance(what, str) else what()
+            raise TimeoutError(f"waited {patient(seconds):.0f} s in vain: {awaited} (last answer: {last})")
         time.sleep(0.05)
 
 
@@ -225,7 +227,7 @@ class ControlPlane:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C in pytest is for pytest, which then stops us in order
-                preexec_fn=_die_with_parent,  # noqa: PLW1509 - one system call, looked up beforehand: nothing to deadlock on
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - few system calls, looked up beforehand: nothing to deadlock on
             )
 
     def _arguments(self, component: str) -> list[str]:
@@ -300,7 +302,7 @@ class ControlPlane:
     # --- readiness ------------------------------------------------------------------------------------------------
 
     def _await_ready(self) -> None:
-        end = deadline(SECONDS_TO_START)
+        end = deadline()
         while True:
             self._complain_about_the_dead()
             try:
@@ -310,13 +312,13 @@ class ControlPlane:
             except (OSError, http.client.HTTPException, ApiError) as error:
                 if time.monotonic() > end:
                     raise ControlPlaneError(
-                        f"the API server was not ready after {patient(SECONDS_TO_START):.0f} s ({error}); {self._tail('apiserver')}"
+                        f"the API server was not ready after {LIMIT:.0f} s ({error}); {self._tail('apiserver')}"
                     ) from error
             time.sleep(0.05)
 
     def _await_components(self) -> None:
         """The controllers show that they work by an object each namespace gets; scheduler and kwok only by being alive."""
-        end = deadline(SECONDS_TO_START)
+        end = deadline()
         while "controller-manager" in self._components:
             self._complain_about_the_dead()
             try:
@@ -324,9 +326,7 @@ class ControlPlane:
                 break
             except ApiError as error:
                 if time.monotonic() > end:
-                    raise ControlPlaneError(
-                        f"no controller was at work after {patient(SECONDS_TO_START):.0f} s; {self._tail('controller-manager')}"
-                    ) from error
+                    raise ControlPlaneError(f"no controller was at work after {LIMIT:.0f} s; {self._tail('controller-manager')}") from error
             time.sleep(0.05)
         self._complain_about_the_dead()
 
@@ -461,7 +461,7 @@ class ControlPlane:
             # Without the empty ProxyHandler a proxy from the environment would be asked for 127.0.0.1.
             self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=certificates))
         try:
-            with self._opener.open(wire, timeout=30) as response:
+            with self._opener.open(wire, timeout=LIMIT) as response:
                 content: bytes = response.read()
                 return content
         except urllib.error.HTTPError as refusal:
@@ -505,20 +505,11 @@ def free_ports(count: int) -> list[int]:
     raise OSError(f"of a thousand ports between 10000 and 30000 fewer than {count} are free")
 
 
-# Looked up here because loading a library between fork and exec is not safe.
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent() -> None:
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Sends SIGTERM to all at once, then SIGKILL to those that are left."""
     for process in processes:
         process.terminate()
-    end = deadline(SECONDS_TO_STOP)
+    end = deadline()
     for process in processes:
         try:
             process.wait(timeout=max(0.0, end - time.monotonic()))

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from hack.lib.control_plane import REPOSITORY, free_ports, until
+from hack.lib.patience import LIMIT
+from hack.lib.signals import heard
 
 Json = dict[str, Any]
 LATE, IMMEDIATE = "WaitForFirstConsumer", "Immediate"
@@ -47,6 +49,7 @@ class Process:
                 env=self._environ,
                 start_new_session=True,
                 cwd=self.log.parent,
+                preexec_fn=heard,  # noqa: PLW1509 - few system calls: nothing to deadlock on
             )
         return self
 
@@ -63,18 +66,18 @@ class Process:
         self.child.kill()
         self.child.wait()
 
-    def wait(self, seconds: float) -> int:
+    def wait(self) -> int:
         """The exit code."""
         try:
-            return self.child.wait(seconds)
+            return self.child.wait(LIMIT)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end within {seconds:.0f} s:\n{self.output()}") from None
+            raise AssertionError(f"{self.name} did not end within {LIMIT:.0f} s:\n{self.output()}") from None
 
     def stop(self) -> None:
         if self._child is not None and self._child.poll() is None:
             self._child.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(10)
+                self._child.wait(LIMIT)
             if self._child.poll() is None:
                 self.kill()
 
@@ -124,7 +127,7 @@ class Sidecar(Process):
     def page(self, path: str) -> tuple[int, str]:
         """Status and body; status 0 when nobody listens."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=LIMIT) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
@@ -135,8 +138,8 @@ class Sidecar(Process):
     def ready(self) -> bool:
         return self.page("/readyz")[0] == 200
 
-    def until_ready(self, *, seconds: float = 30.0) -> Self:
-        until(lambda: self._alive() and self.ready(), f"{self.name} ready; it says {self.page('/readyz')}", seconds=seconds)
+    def until_ready(self) -> Self:
+        until(lambda: self._alive() and self.ready(), lambda: f"{self.name} ready; it says {self.page('/readyz')}")
         return self
 
     def metric(self, name: str, **labels: str) -> float:
@@ -207,7 +210,7 @@ class OurDriver(Process):
 
     def start(self) -> Self:
         super().start()
-        until(lambda: connects(self.socket), f"{self.name} serves:\n{self.output()}", seconds=30)
+        until(lambda: connects(self.socket), lambda: f"{self.name} serves:\n{self.output()}")
         return self
 
     def recorded(self, method: str) -> list[Json]:
@@ -235,7 +238,7 @@ class GoDriver(Process):
 
     def start(self) -> Self:
         super().start()
-        until(lambda: connects(self.socket), f"{self.name} serves:\n{self.output()}", seconds=30)
+        until(lambda: connects(self.socket), lambda: f"{self.name} serves:\n{self.output()}")
         return self
 
 
@@ -263,7 +266,7 @@ def all_of(processes: Sequence[Process]) -> Iterator[None]:
         for process in started:
             # A second signal would end it at once, whatever it is doing.
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.child.wait(10)
+                process.child.wait(LIMIT)
             process.stop()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hack.lib.patience import deadline, patient
+from hack.lib.patience import deadline
 from hack.lib.programs import OurDriver, Process, Sidecar
 from sidecar.rights.rights import Right
 from tests.e2e.accounts import Rules
@@ -115,7 +115,7 @@ class Lacking:
         healthy, told = self.lives and self.sidecar.page("/healthz")[0] == 200, self.told(*about)
         if self.lives:
             self.sidecar.signal(signal.SIGTERM)
-        code = self.sidecar.wait(patient(40))
+        code = self.sidecar.wait()
         log = "\n".join(line for line in self.sidecar.records() if '"Decided"' not in line)
         return Outcome(frozenset(every) - self.seen, healthy, spent, told, code, log)
 

@@ -59,7 +59,7 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(content: str | None, reason: 
     elif content is not None:
         file.write_text(content)
     with Sidecar(tmp_path, node="n1", address=tmp_path / "none.sock", kubeconfig=file) as sidecar:
-        assert sidecar.wait(30) == 1
+        assert sidecar.wait() == 1
     (line,) = sidecar.records("WEF")
     assert f"kubeconfig {file}" in line
     assert reason in line
@@ -71,7 +71,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         sidecar = Sidecar(tmp_path, node="n1", address=tmp_path / "none.sock", kubeconfig="", args=["--master=http://127.0.0.1:1"])
         sidecar.command.append(f"--http-endpoint=127.0.0.1:{taken.getsockname()[1]}")
         with sidecar:
-            assert sidecar.wait(30) == 1
+            assert sidecar.wait() == 1
         (line,) = sidecar.records("WEF")
         assert f"cannot listen on 127.0.0.1:{taken.getsockname()[1]}" in line
         assert "Address already in use" in line
@@ -141,7 +141,7 @@ def test_a_rejected_token_is_told_and_a_new_one_is_taken_up(cluster: Cluster, tm
         says_why(sidecar, "caches/persistentvolumeclaims: Degraded: ", "Unauthorized")
         stays_calm(sidecar)
         file.write_text(json.dumps(good))
-        sidecar.until_ready(seconds=90)
+        sidecar.until_ready()
         assert sidecar.records("EF") == []
         assert "a-token-of-yesterday" not in sidecar.output()
 
@@ -157,7 +157,7 @@ def test_a_missing_right_is_named_and_taken_up_when_granted(cluster: Cluster, tm
             until(lambda: "persistentvolumes" not in sidecar.page("/readyz")[1], "the other lists to arrive")
             stays_calm(sidecar)
             grant(cluster, "too-little", upstream_rules())
-            sidecar.until_ready(seconds=90)
+            sidecar.until_ready()
             assert sidecar.records("EF") == []
 
 
@@ -231,7 +231,7 @@ def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster
 def test_S1_without_a_driver_it_gives_up_after_the_start_limit(which: str, reason: str, without_driver: Mapping[str, Sidecar]) -> None:
     """One line names the path, what is there instead, and what to check; on the way there it was calm."""
     sidecar = without_driver[which]
-    assert sidecar.wait(60) == 1
+    assert sidecar.wait() == 1
     (line,) = sidecar.records("EF")
     assert f"no CSI driver within 30 s: {sidecar.log.parent / which}.sock {reason}. Check that" in line
     assert len(sidecar.records()) < 12

@@ -250,7 +250,7 @@ def test_the_object_is_owned_by_what_the_level_says_and_goes_with_it(
 
 def ends_for_want_of_an_owner(driver: OurDriver, cluster: Cluster, *words: str, level: int, pod: str, namespace: str = "default") -> None:
     with publisher(driver, cluster, level=level, pod=pod, namespace=namespace) as sidecar:
-        assert sidecar.wait(30) == 1
+        assert sidecar.wait() == 1
         (line,) = sidecar.records("EF")
         for word in (f"--capacity-ownerref-level={level}", *words):
             assert word in line.replace('\\"', '"')

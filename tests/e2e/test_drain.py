@@ -138,7 +138,7 @@ def pair(ground: Ground) -> Iterator[Pair]:
         for node in ("n1", "n2"):
             ground.node(node, drivers[ALPHA, node], drivers[BETA, node])
         for sidecar in sidecars.values():
-            sidecar.until_ready(seconds=60)
+            sidecar.until_ready()
         found = Pair(ground, drivers, sidecars)
         for name, of in (("a", ALPHA), ("b", BETA)):
             ground.use(name, drivers[of, "n1"])

@@ -123,7 +123,7 @@ def _live(plane: ControlPlane, sidecar: Sidecar, made: list[tuple[str, str]]) ->
     """From the first list to a change of all of them."""
     sidecar.log.unlink(missing_ok=True)
     with sidecar:
-        sidecar.until_ready(seconds=PATIENCE)
+        sidecar.until_ready()
         for path, name in made:
             kind = path.rpartition("/")[2]
             assert any("An object is large" in line and kind in line and name in line for line in sidecar.records("W")), name

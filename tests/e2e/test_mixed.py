@@ -63,7 +63,7 @@ class Node:
     def swap(self) -> None:
         """As a DaemonSet that is updated: the old one goes, by a signal or with its machine, before the new one comes."""
         self.process.signal(self.dice.choice((signal.SIGTERM, signal.SIGKILL)))
-        self.process.wait(40)
+        self.process.wait()
         self.start(PEER if self.runs == OURS else OURS)
 
     def held(self) -> dict[str, str]:

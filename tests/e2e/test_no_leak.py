@@ -255,7 +255,7 @@ def sure_of(sidecar: Sidecar) -> None:
     time.sleep(1.0)
     until(lambda: not json.loads(sidecar.page("/debug/queue")[1])["claims"], "all that was begun is settled", seconds=30)
     sidecar.signal(signal.SIGTERM)
-    assert sidecar.wait(30) == 0
+    assert sidecar.wait() == 0
     assert [line for line in sidecar.records("EF") if "leak" in line] == []
 
 

@@ -83,7 +83,7 @@ class Provisioning(Lacking):
         began = time.monotonic()
         if alive:
             self.sidecar.signal(signal.SIGTERM)
-        code = self.sidecar.wait(40)
+        code = self.sidecar.wait()
         return Outcome(works, healthy, after.since(before), told, time.monotonic() - began, code)
 
 

@@ -121,7 +121,7 @@ def test_an_api_server_that_is_killed_and_comes_back_costs_no_event(
             names = ("slow", "just-before", "just-after")
             until(lambda: all(stored(cluster, name) for name in names), "every claim has its volume", seconds=90)
             until(lambda: driver.recorded("DeleteVolume"), "the released volume is deleted", seconds=90)
-            sidecar.until_ready(seconds=90)
+            sidecar.until_ready()
             assert sidecar.records("EF") == []
     created = [call["name"] for call in driver.recorded("CreateVolume")]
     assert len(created) == len(set(created)) == 4
@@ -175,7 +175,7 @@ def test_X3_a_stop_lets_the_call_in_flight_end_and_takes_no_new_work(cluster: Cl
         sidecar.signal(signal.SIGTERM)
         until(lambda: "Stopping" in sidecar.output(), "it has heard")
         cluster.create(CLAIMS, selected("too-late"))
-        assert sidecar.wait(30) == 0
+        assert sidecar.wait() == 0
     bound(cluster, "data")
     assert len(driver.recorded("CreateVolume")) == 1
     assert sidecar.records("WEF") == []
@@ -191,7 +191,7 @@ def test_X3_a_hung_call_is_cut_at_the_shutdown_timeout_and_the_next_start_ends_i
         begun(driver)
         asked = time.monotonic()
         sidecar.signal(signal.SIGTERM)
-        assert sidecar.wait(50) == 0
+        assert sidecar.wait() == 0
         assert time.monotonic() - asked < 60 / 4
         (line,) = sidecar.records("WEF")
         assert "--shutdown-timeout" in line
@@ -211,7 +211,7 @@ def test_a_second_signal_ends_it_at_once(cluster: Cluster, driver: OurDriver) ->
         sidecar.signal(signal.SIGTERM)
         assert not within(2, lambda: sidecar.child.poll() is not None)
         sidecar.signal(signal.SIGTERM)
-        assert sidecar.wait(10) == 1
+        assert sidecar.wait() == 1
 
 
 # ---- starting ----

@@ -80,7 +80,7 @@ def test_ten_instances_own_and_create_each_of_a_hundred_claims_exactly_once(clus
     cluster.create(CLASSES, storage_class("now", drivers[0].driver, IMMEDIATE))
     with all_of(drivers), all_of(sidecars):
         for sidecar in sidecars:
-            sidecar.until_ready(seconds=60)
+            sidecar.until_ready()
         for number in range(100):
             cluster.create(CLAIMS, claim(f"data-{number}", "now", size="1Gi"))
         until(lambda: all(item["status"]["phase"] == "Bound" for item in cluster.items(CLAIMS)), "all claims are bound", seconds=90)

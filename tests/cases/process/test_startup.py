@@ -70,7 +70,7 @@ def test_a_driver_that_is_not_available_is_told_with_since_when_and_until_when(t
 )
 def test_a_driver_that_cannot_say_its_name_ends_the_start(args: Sequence[str], reason: str, tmp_path: Path) -> None:
     with OurDriver(tmp_path, node="n1", args=args) as driver, sidecar_at(driver.socket, tmp_path) as sidecar:
-        assert sidecar.wait(30) == 1
+        assert sidecar.wait() == 1
         (line,) = sidecar.records("EF")
         assert reason in line
         assert str(driver.socket) in line
@@ -91,7 +91,7 @@ def test_a_driver_that_comes_back_as_another_one_ends_the_process(changed: dict[
         first.kill()
         second = OurDriver(tmp_path, node="n1", **changed)  # type: ignore[arg-type]
         with second:
-            assert sidecar.wait(30) == 1
+            assert sidecar.wait() == 1
     (line,) = sidecar.records("EF")
     assert reason in line
 
@@ -122,5 +122,5 @@ def test_SIGTERM_while_it_waits_for_the_socket_ends_it_well(tmp_path: Path) -> N
     with sidecar_at(tmp_path / "none.sock", tmp_path) as sidecar:
         says(sidecar, "does not exist")
         sidecar.signal(signal.SIGTERM)
-        assert sidecar.wait(10) == 0
+        assert sidecar.wait() == 0
     assert sidecar.records("WEF") == []
