@@ -7,8 +7,6 @@ A listening socket stays in the network namespace in which it was opened, whiche
 uses only the standard library.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import sys

@@ -1,12 +1,11 @@
 """The programs nodes and control plane run, gathered in one folder; whatever is not there yet is built or fetched into the cache, once.
 
-Kubernetes' come from hack/control-plane. containerd, runc and the network plugins come from PATH where all of them are installed, and
-otherwise from this distribution's packages, which are unpacked and not installed.
+Kubernetes' come from hack/control-plane; containerd, runc and the network plugins from packages of Debian or Ubuntu, which are unpacked and
+not installed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shutil
@@ -22,19 +21,17 @@ from hack.kubelets.servers import PROGRAMS as SERVERS
 from hack.kubelets.settings import PAUSE_IMAGE
 from hack.lib import cache, debian
 from hack.lib.cache import only_one_at_a_time
-from hack.lib.progress import silent, step
 
 RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 NETWORK = ("bridge", "host-local", "loopback")
 PACKAGES = ("containerd", "runc", "containernetworking-plugins")
-PLUGIN_FOLDERS = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
 
 
 def gather(folder: Path) -> None:
     """Links or copies all programs into a folder of the cluster's own, so that a running cluster does not notice a new build."""
     built = build_kubernetes()
     wanted = [built / name for name in (*SERVERS, "kubelet", "pause")]
-    wanted += installed() or unpacked()
+    wanted += unpacked()
     folder.mkdir()
     for program in wanted:
         _link_or_copy(program.resolve(), folder / program.name)
@@ -42,8 +39,7 @@ def gather(folder: Path) -> None:
 
 def build_kubernetes() -> Path:
     command = [sys.executable, str(REPOSITORY / "hack" / "control-plane"), "core", "kubelet", "pause"]
-    with silent():
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # its progress is ours
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise ClusterError(f"hack/control-plane failed (exit {done.returncode}); what it said is above")
     return Path(done.stdout.strip())
@@ -72,36 +68,22 @@ def unpacked() -> list[Path]:
         path.name: path for path in home.rglob("*") if path.name in (*RUNTIME, *NETWORK) and os.access(path, os.X_OK) and path.is_file()
     }
     if missing := [name for name in (*RUNTIME, *NETWORK) if name not in found]:
-        raise ClusterError(
-            f"the packages {', '.join(PACKAGES)} of this distribution lack {', '.join(missing)}: install these, and see PATH"
-        )
+        raise ClusterError(f"the packages {', '.join(PACKAGES)} of this distribution lack {', '.join(missing)}")
     return list(found.values())
 
 
-def is_unpacked() -> bool:
+def are_here() -> bool:
     return _unpacked_home().exists()
 
 
-def is_built() -> bool:
-    """Whether Kubernetes has been built here, perhaps from other pins: then Go's cache already has most of it."""
-    return any(cache.root().glob("control-plane-*/kubelet"))
-
-
 def _unpacked_home() -> Path:
-    return cache.root() / f"containers-{_distribution()}"
-
-
-def _distribution() -> str:
     release = platform.freedesktop_os_release()
-    facts = (PACKAGES, release.get("ID"), release.get("VERSION_ID"), platform.machine())
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:12]
+    return cache.root() / f"containers-{release.get('ID')}-{release.get('VERSION_ID')}-{platform.machine()}"
 
 
 def _unpack(home: Path) -> None:
-    with (
-        step(f"fetching {', '.join(PACKAGES)}", about=20),
-        tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch,
-    ):
+    print(f"cluster: fetching {', '.join(PACKAGES)}", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch:
         debian.unpacked(PACKAGES, Path(scratch, "root")).rename(home)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -91,19 +90,6 @@ def pod_network(node: NodePlace) -> str:
     }
     bridge = {"type": "bridge", "bridge": "pods", "isGateway": True, "hairpinMode": True, "ipam": addresses}
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [bridge]}, indent=1)
-
-
-def kubeconfig(*, server: str, server_name: str, certificate: bytes, token: str) -> str:
-    cluster = {"server": server, "tls-server-name": server_name, "certificate-authority-data": base64.b64encode(certificate).decode()}
-    config: Json = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "cluster", "cluster": cluster}],
-        "users": [{"name": "user", "user": {"token": token}}],
-        "contexts": [{"name": "context", "context": {"cluster": "cluster", "user": "user"}}],
-        "current-context": "context",
-    }
-    return json.dumps(config, indent=1)
 
 
 def files_of(node: NodePlace, *, snapshotter: str) -> Mapping[str, str]:

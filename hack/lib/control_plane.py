@@ -16,7 +16,6 @@ import http.client
 import json
 import os
 import random
-import secrets
 import shutil
 import socket
 import ssl
@@ -30,6 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
+from hack.lib import servers
 from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
 from hack.lib.patience import LIMIT, deadline, patient
 from hack.lib.signals import die_with_parent
@@ -46,6 +46,14 @@ PROGRAM_OF = {
     "kwok": "kwok",
 }
 ALL_COMPONENTS = tuple(PROGRAM_OF)
+_OWN = {
+    "apiserver": [
+        "--etcd-compaction-interval=0",  # history ends when a test says so: compact()
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount",  # pods need no token, as nothing runs in them
+    ],
+    "controller-manager": ["--pvclaimbinder-sync-period=1s", "--attach-detach-reconcile-sync-period=1s"],
+}
 
 
 class ControlPlaneError(Exception):
@@ -120,7 +128,7 @@ class ControlPlane:
         self._work_dir = work_dir
         self._extra_args = extra_args
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._admin_token = secrets.token_hex(16)
+        self._admin_token = servers.new_token()
         self._opener: urllib.request.OpenerDirector | None = None
         self.url = ""
         self.etcd_url = ""
@@ -231,73 +239,23 @@ class ControlPlane:
             )
 
     def _arguments(self, component: str) -> list[str]:
-        work, port = self._work_dir, self.url.rpartition(":")[2]
-        # Not much traffic comes from tests, but what comes should not wait for a client-side limiter made for production.
-        client = [
-            f"--kubeconfig={self.kubeconfig}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            "--kube-api-qps=500",
-            "--kube-api-burst=1000",
-        ]
-        match component:
-            case "etcd":
-                return [
-                    f"--data-dir={work / 'etcd'}",
-                    f"--listen-client-urls={self.etcd_url}",
-                    f"--advertise-client-urls={self.etcd_url}",
-                    "--listen-peer-urls=http://127.0.0.1:0",
-                    "--unsafe-no-fsync",
-                    "--log-level=warn",
-                ]
-            case "apiserver":
-                return [
-                    f"--etcd-servers={self.etcd_url}",
-                    "--etcd-compaction-interval=0",  # history ends when a test says so: compact()
-                    "--bind-address=127.0.0.1",
-                    "--advertise-address=127.0.0.1",
-                    "--endpoint-reconciler-type=none",  # otherwise it logs an error every few seconds: loopback is no valid endpoint
-                    f"--secure-port={port}",
-                    f"--cert-dir={work / 'apiserver'}",
-                    "--authorization-mode=RBAC",
-                    f"--token-auth-file={work / 'tokens.csv'}",
-                    "--service-account-issuer=https://kubernetes.default.svc",
-                    f"--service-account-key-file={work / 'service-account.key'}",
-                    f"--service-account-signing-key-file={work / 'service-account.key'}",
-                    "--service-cluster-ip-range=10.0.0.0/24",
-                    "--disable-admission-plugins=ServiceAccount",  # pods need no token, as nothing runs in them
-                    "--allow-privileged=true",
-                    "--shutdown-watch-termination-grace-period=1s",  # otherwise an orderly stop waits a minute for open watches
-                ]
-            case "controller-manager":
-                return [
-                    *client,
-                    f"--root-ca-file={work / 'apiserver' / 'apiserver.crt'}",
-                    "--pvclaimbinder-sync-period=1s",
-                    "--attach-detach-reconcile-sync-period=1s",
-                    f"--flex-volume-plugin-dir={work / 'flexvolume'}",  # it makes this folder, by default below /usr
-                ]
-            case "scheduler":
-                return client
-            case "kwok":
-                return [
-                    f"--kubeconfig={self.kubeconfig}",
-                    f"--config={work / 'kwok-stages.yaml'}",
-                    f"--manage-nodes-with-label-selector={KWOK_LABEL}=fake",
-                    "--node-port=0",  # no kubelet API: it would listen on all interfaces
-                    "--node-lease-duration-seconds=40",
-                ]
-            case _:
-                raise AssertionError(f"no arguments are known for {component}")
+        work = self._work_dir
+        if component == "kwok":
+            return [
+                f"--kubeconfig={self.kubeconfig}",
+                f"--config={work / 'kwok-stages.yaml'}",
+                f"--manage-nodes-with-label-selector={KWOK_LABEL}=fake",
+                "--node-port=0",  # no kubelet API: it would listen on all interfaces
+                "--node-lease-duration-seconds=40",
+            ]
+        program, port = PROGRAM_OF[component], self.url.rpartition(":")[2]
+        common = servers.arguments_of(program, work, etcd=self.etcd_url, host="127.0.0.1", port=port, kubeconfig=self.kubeconfig)
+        return [*common, *_OWN.get(component, ())]
 
     def _write_files(self) -> None:
         self._work_dir.mkdir(parents=True, exist_ok=True)
-        (self._work_dir / "tokens.csv").write_text(f"{self._admin_token},admin,admin,system:masters\n")
         (self._work_dir / "kwok-stages.yaml").write_text(KWOK_STAGES)
-        key = self._work_dir / "service-account.key"
-        if not key.exists():
-            command = ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", str(key)]
-            subprocess.run(command, check=True, capture_output=True)
+        servers.write_secrets(self._work_dir, [(self._admin_token, "admin", "system:masters")])
 
     # --- readiness ------------------------------------------------------------------------------------------------
 
@@ -457,7 +415,7 @@ class ControlPlane:
 
     def _call(self, wire: urllib.request.Request) -> bytes:
         if self._opener is None:
-            certificates = ssl.create_default_context(cafile=str(self._certificate()))
+            certificates = ssl.create_default_context(cafile=str(servers.certificate(self._work_dir)))
             # Without the empty ProxyHandler a proxy from the environment would be asked for 127.0.0.1.
             self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=certificates))
         try:
@@ -468,22 +426,9 @@ class ControlPlane:
             with refusal:
                 raise ApiError(refusal.code, _message_of(refusal.read())) from None
 
-    def _certificate(self) -> Path:
-        """The self-signed serving certificate, in a file with the authority that signed it."""
-        return self._work_dir / "apiserver" / "apiserver.crt"
-
     def _write_kubeconfig(self, file: Path, token: str) -> None:
-        authority = base64.b64encode(self._certificate().read_bytes()).decode()
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "test", "cluster": {"server": self.url, "certificate-authority-data": authority}}],
-            "users": [{"name": "test", "user": {"token": token}}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-            "current-context": "test",
-        }
         file.touch(mode=0o600)
-        file.write_text(json.dumps(config, indent=1))
+        file.write_text(servers.kubeconfig(self._work_dir, server=self.url, token=token))
 
 
 _given_out: set[int] = set()
