@@ -5,124 +5,115 @@ What a scenario does to the cluster, and what it expects, is its test's.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from hack.kubelets.cluster import Cluster
+from hack.kubelets.errors import ClusterError
 from hack.lib.control_plane import REPOSITORY, until
-from hack.lib.patience import deadline, patient
-from tests.e2e.conftest import from_hack
+from hack.lib.patience import LIMIT
 
 Json = dict[str, Any]
-ClusterError: Any = from_hack("kubelets.errors").ClusterError
 
 NAMESPACE = "csi-node-sidecar"
 DAEMON_SET = "csi-node-sidecar-driver"
 DRIVER = "local.csi-node-sidecar.io"
-BASE = REPOSITORY / "deploy" / "base"
-STATEFUL_SET = REPOSITORY / "deploy" / "examples" / "statefulset"
-EXAMPLE = "csi-node-sidecar-example"
+DEPLOY = REPOSITORY / "deploy"
+LATE, IMMEDIATE = "local-late", "local-immediate"
 OURS, THEIRS = "csi-node-sidecar:dev", "csi-provisioner:v6.3.0"
 SIDECAR, BESIDE = "csi-provisioner", "driver"
 """The two containers of the pod."""
+BUSYBOX = "busybox:dev"
 IMAGES = ("sidecar", "driver", "peer", "busybox")
-SECONDS_TO_BUILD = 540
-# Of a claim whose node's sidecar, driver or kubelet is replaced meanwhile.
-LONGEST_WAIT = 10.0
 VOLUMES = "/var/lib/csi-node-sidecar-driver/volumes"
-PLUGIN = f"/var/lib/kubelet/plugins/{DRIVER}"
+SICK = "/tmp/sick"
 
 
 def image_archives(*names: str) -> list[Path]:
     """By their names in hack/image; built first if need be, which takes minutes once."""
     command = [sys.executable, str(REPOSITORY / "hack" / "image"), *names]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=SECONDS_TO_BUILD)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [Path(line) for line in done.stdout.splitlines()]
 
 
-def claim(name: str, class_: str = "local-immediate", size: str = "16Mi") -> Json:
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class_, "resources": {"requests": {"storage": size}}},
-    }
+def kustomized(cluster: Cluster, folder: Path) -> list[Json]:
+    return list(yaml.safe_load_all(cluster.kubectl("kustomize", str(folder))))
 
 
-def pod(name: str, of: str, script: str) -> Json:
-    """A pod that runs a shell script with the claim's volume at /data."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                {
-                    "name": "main",
-                    "image": "busybox:dev",
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["/bin/sh", "-c", f"trap 'exit 0' TERM; {script}; while true; do sleep 1 & wait $!; done"],
-                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
-                }
-            ],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": of}}],
-        },
-    }
+def container(workload: Json, name: str) -> Json:
+    found: Json = next(item for item in workload["spec"]["template"]["spec"]["containers"] if item["name"] == name)
+    return found
+
+
+def the_daemon_set(objects: list[Json]) -> Json:
+    return next(item for item in objects if item["kind"] == "DaemonSet")
 
 
 class Installation:
-    """A cluster on which deploy/base, or what a test makes of it, was applied."""
+    """Objects that were applied to a cluster, and a namespace for what uses them."""
 
-    def __init__(self, cluster: Any) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, objects: list[Json]) -> None:
         self.cluster = cluster
+        self.namespace = namespace
+        self.objects = objects
+        self.where = f"--namespace={namespace}"
+
+    @property
+    def nodes(self) -> list[str]:
+        return [node.name for node in self.cluster.nodes]
+
+    def install(self) -> None:
+        """Returns when it runs everywhere."""
+        self.apply(*self.objects)
+        self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+        self.await_rollout()
+
+    def uninstall(self) -> None:
+        """What uses volumes goes first: without the sidecar nobody deletes one. No folder is left on a disk."""
+        self.kubectl("delete", "namespace", self.namespace, "--wait=true", f"--timeout={LIMIT:.0f}s")
+        until(lambda: not self.volumes(), "all volumes are gone")
+        self.check_books()
+        self.kubectl("delete", "daemonset", DAEMON_SET, f"--namespace={NAMESPACE}", "--cascade=foreground")
+        self.clear_nodes()
+        self.delete(*self.objects)
+
+    def clear_nodes(self) -> None:
+        """What an installation has written on nodes, and nobody writes anew."""
 
     # --- kubectl --------------------------------------------------------------------------------------------------
 
-    def kubectl(self, *arguments: str, input: str | None = None, seconds: float = 60.0) -> str:
-        return str(self.cluster.kubectl(*arguments, input=input, seconds=patient(seconds)))
+    def kubectl(self, *arguments: str, input: str | None = None) -> str:
+        return self.cluster.kubectl(*arguments, input=input)
 
-    def kubectl_waits(self, *arguments: str, seconds: float) -> None:
-        """A command that waits by itself, and may do so for that long."""
-        self.kubectl(*arguments, f"--timeout={patient(seconds):.0f}s", seconds=seconds + 10)
+    def kubectl_waits(self, *arguments: str) -> None:
+        """A command that waits by itself."""
+        self.kubectl(*arguments, f"--timeout={LIMIT:.0f}s")
 
     def items(self, kind: str, *arguments: str) -> list[Json]:
         found: list[Json] = self.cluster.get(kind, *arguments).get("items", [])
         return found
 
     def get(self, kind: str, name: str, *arguments: str) -> Json:
-        found: Json = self.cluster.get(kind, name, *arguments)
-        return found
+        return self.cluster.get(kind, name, *arguments)
 
     def apply(self, *objects: Json) -> None:
-        self.kubectl("apply", "--filename=-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}))
+        self.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(objects))
+
+    def delete(self, *objects: Json) -> None:
+        self.kubectl("delete", "--ignore-not-found", "--wait=true", "--filename=-", input=yaml.safe_dump_all(objects))
 
     # --- the DaemonSet --------------------------------------------------------------------------------------------
 
-    def install(self, *, image: str = OURS, change: Callable[[Json], None] = lambda daemon_set: None) -> None:
-        """`kubectl apply -k deploy/base`, or the same with a changed DaemonSet; returns when it runs everywhere."""
-        objects = list(yaml.safe_load_all(self.kubectl("kustomize", str(BASE))))
-        for found in objects:
-            if found["kind"] == "DaemonSet":
-                container(found, SIDECAR)["image"] = image
-                change(found)
-        self.kubectl("apply", "--filename=-", input=yaml.safe_dump_all(objects))
-        self.await_rollout()
-
-    def await_rollout(self, *, seconds: float = 120.0) -> None:
-        what = ("rollout", "status", f"daemonset/{DAEMON_SET}", f"--namespace={NAMESPACE}", f"--timeout={patient(seconds):.0f}s")
-        self.kubectl(*what, seconds=seconds + 10)
+    def await_rollout(self) -> None:
+        self.kubectl_waits("rollout", "status", f"daemonset/{DAEMON_SET}", f"--namespace={NAMESPACE}")
 
     def pods(self) -> dict[str, Json]:
         """The DaemonSet's, by node; those on their way out are left out."""
@@ -133,68 +124,59 @@ class Installation:
         statuses = self.pods().get(node, {}).get("status", {}).get("containerStatuses", [])
         return next((item for item in statuses if item["name"] == container_name), {})
 
-    def restarts(self, node: str, container_name: str = SIDECAR) -> int:
-        return int(self.status_of(node, container_name).get("restartCount", -1))
+    def restarts(self, node: str) -> int:
+        return int(self.status_of(node).get("restartCount", -1))
 
     def process_of(self, node: str, container_name: str = SIDECAR) -> int:
-        """Its number, as the node sees it."""
-        container_id = str(self.status_of(node, container_name)["containerID"]).rpartition("/")[2]
-        listing = self.cluster.node(node).run(
-            "sh", "-c", f"cat /run/containerd/io.containerd.runtime.v2.task/k8s.io/{container_id}/init.pid"
-        )
-        return int(listing)
+        """Its number, as the node sees it. Zero: it does not run, or the kubelet has not said yet which one does."""
+        container_id = str(self.status_of(node, container_name).get("containerID", "")).rpartition("/")[2]
+        file = f"/run/containerd/io.containerd.runtime.v2.task/k8s.io/{container_id}/init.pid"
+        return int(self.cluster.node(node).run("sh", "-c", f"cat {file} 2>/dev/null || echo 0"))
 
-    def logs(self, node: str, container_name: str = SIDECAR, *arguments: str) -> str:
+    def kill_sidecar(self, node: str) -> None:
+        """SIGKILL. Returns when another one runs in its place, which takes ten seconds the second time."""
+        process = until(lambda: self.process_of(node), f"the sidecar of {node} runs")
+        before = self.restarts(node)
+        self.cluster.node(node).run("kill", "-9", str(process))
+        until(lambda: self.restarts(node) > before and self.process_of(node), "it runs again")
+
+    def logs(self, node: str, *arguments: str) -> str:
         name = self.pods()[node]["metadata"]["name"]
-        return self.kubectl("logs", f"--namespace={NAMESPACE}", name, f"--container={container_name}", *arguments)
+        return self.kubectl("logs", f"--namespace={NAMESPACE}", name, f"--container={SIDECAR}", *arguments)
 
     # --- claims and volumes ---------------------------------------------------------------------------------------
 
-    def claims(self, prefix: str) -> dict[str, Json]:
-        found = self.items("persistentvolumeclaims", "--namespace=default")
-        return {item["metadata"]["name"]: item for item in found if item["metadata"]["name"].startswith(prefix)}
+    def claim(self, name: str, class_: str = IMMEDIATE) -> Json:
+        meta = {"name": name, "namespace": self.namespace}
+        spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": class_, "resources": {"requests": {"storage": "16Mi"}}}
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
 
-    def await_bound(self, prefix: str, count: int, *, seconds: float = 60.0) -> dict[str, Json]:
-        def unbound() -> list[str]:
-            return [name for name, item in self.claims(prefix).items() if item["status"].get("phase") != "Bound"]
+    def claims(self) -> dict[str, Json]:
+        return {item["metadata"]["name"]: item for item in self.items("persistentvolumeclaims", self.where)}
 
-        self._await_all(prefix, count, unbound, "be bound", seconds)
-        return self.claims(prefix)
+    def make_claims(self, prefix: str, count: int) -> None:
+        """They bind at once."""
+        self.apply(*(self.claim(f"{prefix}{number}") for number in range(count)))
 
-    def await_volumes(self, prefix: str, count: int, *, seconds: float = 60.0) -> None:
-        """Their PersistentVolumes are there, whether or not the volume controller has bound them."""
+    def await_bound(self, count: int) -> None:
+        """All claims of the namespace, and there are so many."""
 
-        def missing() -> list[str]:
-            have = {item["spec"].get("claimRef", {}).get("name", "") for item in self.items("persistentvolumes")}
-            return [name for name in self.claims(prefix) if name not in have]
+        def bound() -> bool:
+            found = self.claims()
+            return len(found) == count and all(item["status"].get("phase") == "Bound" for item in found.values())
 
-        self._await_all(prefix, count, missing, "have a volume", seconds)
+        until(bound, self._said_of_those_that_wait)
 
-    def _await_all(self, prefix: str, count: int, late: Callable[[], list[str]], what: str, seconds: float) -> None:
-        try:
-            until(lambda: not late() and len(self.claims(prefix)) == count, f"{count} claims {prefix}* to {what}", seconds=seconds)
-        except TimeoutError as error:
-            said = "\n".join(self.said_of(name) for name in late()[:2])
-            raise TimeoutError(f"{error}\n{said}") from None
-
-    def said_of(self, claim: str) -> str:
-        """What is known of a claim that is late: its annotations, its events, and what each sidecar logged of it last."""
-        notes = sorted(self.claims(claim)[claim]["metadata"].get("annotations", {}))
-        events = self.items("events", "--namespace=default", f"--field-selector=involvedObject.name={claim}")
-        lines = [f"claim {claim} has {notes}", *(f"event {item.get('lastTimestamp')} {item.get('message')}" for item in events)]
-        for node in self.pods():
-            logged = [line for line in self.logs(node).splitlines() if f"/{claim}" in line]
-            lines += [f"{node} {line[:400]}" for line in logged[-4:]]
+    def _said_of_those_that_wait(self) -> str:
+        """What is known of claims that are late: their events, and what each sidecar logged of them last."""
+        late = [name for name, item in self.claims().items() if item["status"].get("phase") != "Bound"]
+        lines = [f"all claims are bound, of which {len(late)} are not"]
+        for claim in late[:2]:
+            events = self.items("events", self.where, f"--field-selector=involvedObject.name={claim}")
+            lines += [f"event of {claim} {item.get('lastTimestamp')} {item.get('message')}" for item in events]
+            for node in self.pods():
+                lines += [f"{node} {line[:400]}" for line in self.logs(node).splitlines() if f"/{claim}" in line][-4:]
         return "\n".join(lines)
-
-    def delete_claims(self, prefix: str, *, seconds: float = 60.0) -> None:
-        """Returns when their volumes are gone too."""
-        found = self.claims(prefix)
-        handles = {item["spec"].get("volumeName") for item in found.values()} - {None}
-        if found:
-            self.kubectl("delete", "persistentvolumeclaims", "--namespace=default", "--wait=false", *found)
-        until(lambda: not self.claims(prefix), f"the claims {prefix}* to be gone", seconds=seconds)
-        until(lambda: not handles & {item["metadata"]["name"] for item in self.volumes()}, "their volumes to be gone", seconds=seconds)
 
     def volumes(self) -> list[Json]:
         return [item for item in self.items("persistentvolumes") if item["spec"].get("csi", {}).get("driver") == DRIVER]
@@ -206,98 +188,118 @@ class Installation:
 
     def on_the_books(self) -> dict[str, set[str]]:
         """By node, what PersistentVolumes say should be there."""
-        found: dict[str, set[str]] = {node.name: set() for node in self.cluster.nodes}
+        found: dict[str, set[str]] = {node: set() for node in self.nodes}
         for item in self.volumes():
             (term,) = item["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
             (expression,) = term["matchExpressions"]
             found[expression["values"][0]].add(item["spec"]["csi"]["volumeHandle"])
         return found
 
-    def check_books(self, *, seconds: float = 30.0) -> None:
+    def check_books(self) -> None:
         """Volumes on disk are those of PersistentVolumes, on the same node, and no claim has two."""
-
-        end = deadline(seconds)
-        while self.on_disk() != self.on_the_books() and time.monotonic() < end:
-            time.sleep(0.5)
-        assert self.on_disk() == self.on_the_books()
+        until(lambda: self.on_disk() == self.on_the_books(), lambda: f"{self.on_disk()} on disk, {self.on_the_books()} on the books")
         owners = Counter(item["spec"]["claimRef"]["uid"] for item in self.volumes())
         assert not [uid for uid, count in owners.items() if count > 1]
 
+    # --- what uses them -------------------------------------------------------------------------------------------
 
-def container(workload: Json, name: str) -> Json:
-    found: Json = next(item for item in workload["spec"]["template"]["spec"]["containers"] if item["name"] == name)
-    return found
+    def stateful_set(self, name: str, replicas: int, *, apart: bool = False, node: str = "", ends_in: int = 0) -> None:
+        """Each pod writes once, into a volume of its own, when that was born. It is not ready while it is sick.
+
+        `apart`: no two on one node; `ends_in`: seconds in which a pod can be seen ending. Returns when all are ready.
+        """
+        labels = {"app": name}
+        script = (
+            f"test -e /data/born || cat /proc/sys/kernel/random/uuid > /data/born; trap 'sleep {ends_in}; exit 0' TERM;"
+            " while true; do sleep 1 & wait $!; done"
+        )
+        main = {
+            "name": "main",
+            "image": BUSYBOX,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["/bin/sh", "-c", script],
+            "readinessProbe": {"exec": {"command": ["/bin/sh", "-c", f"test ! -e {SICK}"]}, "periodSeconds": 1, "failureThreshold": 1},
+            "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+        }
+        spec: Json = {"terminationGracePeriodSeconds": 30, "containers": [main]}
+        if apart:
+            alone = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [alone]}}
+        if node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+        body = {
+            "replicas": replicas,
+            "serviceName": name,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+            "volumeClaimTemplates": [{"metadata": {"name": "data", "labels": labels}, "spec": self.claim("data", LATE)["spec"]}],
+        }
+        meta = {"name": name, "namespace": self.namespace}
+        self.apply({"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": meta, "spec": body})
+        self.kubectl_waits("rollout", "status", f"statefulset/{name}", self.where)
+
+    def pod(self, name: str) -> Json:
+        return self.get("pod", name, self.where)
+
+    def born(self, name: str) -> str:
+        return self.kubectl("exec", name, self.where, "--", "cat", "/data/born").strip()
 
 
-@dataclass
-class Load:
-    """Claims that bind at once, one after another, and when each was made and seen bound."""
+def is_ready(pod: Json) -> bool:
+    """One that was asked to end is not, whatever it says; nor is one that is not there."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    ending = "deletionTimestamp" in pod.get("metadata", {})
+    return not ending and any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
-    installation: Installation
-    prefix: str
-    pause: float = 1.0
-    made: dict[str, float] = field(default_factory=dict)
-    bound: dict[str, float] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
-    _all_made: threading.Event = field(default_factory=threading.Event)
 
-    def make(self) -> None:
-        number = 0
-        while not self._stop.wait(self.pause):
-            name = f"{self.prefix}{number}"
-            self._try(partial(self.installation.apply, claim(name)), name)
-            number += 1
-        self._all_made.set()
-
-    def look(self) -> None:
-        while not (self._all_made.is_set() and len(self.bound) == len(self.made)):
-            self._try(self._note, "")
-            time.sleep(0.25)
-
-    def check(self) -> None:
-        """Every claim could be made, and none waited long, whatever happened meanwhile."""
-        assert not self.failed
-        times = {name: round(self.bound[name] - began, 2) for name, began in self.made.items()}
-        assert max(times.values()) < patient(LONGEST_WAIT), times
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def _note(self) -> None:
-        now = time.monotonic()
-        for name, found in self.installation.claims(self.prefix).items():
-            self.made.setdefault(name, now)
-            if found["status"].get("phase") == "Bound":
-                self.bound.setdefault(name, now)
-
-    def _try(self, act: Callable[[], None], name: str) -> None:
-        began = time.monotonic()
-        try:
-            act()
-        except ClusterError as error:
-            self.failed.append(f"{name}: {error}")
-        else:
-            if name:
-                self.made.setdefault(name, began)
+def why_pending(pod: Json) -> str:
+    """Why the scheduler finds no node."""
+    conditions = [item for item in pod["status"].get("conditions", ()) if item["type"] == "PodScheduled" and item["status"] == "False"]
+    return str(conditions[0].get("message", "")) if pod["status"].get("phase") == "Pending" and conditions else ""
 
 
 @contextmanager
-def under_load(installation: Installation, prefix: str, *, pause: float = 1.0, seconds_after: float = 60.0) -> Iterator[Load]:
-    """Claims are made until the block ends; then all of them must become bound."""
-    load = Load(installation, prefix, pause)
-    threads = [threading.Thread(target=act, daemon=True) for act in (load.make, load.look)]
-    for thread in threads:
-        thread.start()
+def under_load(scene: Installation, *, pause: float = 1.0, before: int = 3) -> Iterator[None]:
+    """Claims that bind at once are made, one after the other, until the block ends; then all of them must become bound.
+
+    Some are made before the block and some after it, so that what happens in it happens between claims.
+    """
+    made, stop, failed = threading.Semaphore(0), threading.Event(), list[ClusterError]()
+    count = 0
+
+    def make() -> None:
+        nonlocal count
+        while not stop.wait(pause):
+            try:
+                scene.make_claims(f"load-{count}-", 1)
+            except ClusterError as error:
+                failed.append(error)
+            count += 1
+            made.release()
+
+    def some() -> None:
+        for _ in range(before):
+            assert made.acquire(timeout=LIMIT), "no claims are made"
+
+    maker = threading.Thread(target=make, daemon=True)
+    maker.start()
     try:
-        yield load
+        some()
+        yield
+        while made.acquire(blocking=False):
+            pass
+        some()
     finally:
-        load.stop()
-    threads[0].join(30)
-    threads[1].join(patient(seconds_after))
-    assert not threads[1].is_alive(), f"never bound: {sorted(set(load.made) - set(load.bound))}"
+        stop.set()
+        maker.join()
+    assert not failed
+    scene.await_bound(count)
+    scene.check_books()
 
 
-def lines_of(installation: Installation, pod_name: str, namespace: str = EXAMPLE) -> Sequence[str]:
-    """What the example's pod has written so far."""
-    return installation.kubectl("exec", f"--namespace={namespace}", pod_name, "--", "cat", "/data/log").splitlines()
+def nothing(objects: list[Json]) -> None:
+    """No change."""
+
+
+Change = Callable[[list[Json]], None]

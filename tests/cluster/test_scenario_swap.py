@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
 from hack.lib.control_plane import until
-from tests.cluster.scenes import (
-    DAEMON_SET,
-    EXAMPLE,
-    NAMESPACE,
-    OURS,
-    SIDECAR,
-    STATEFUL_SET,
-    THEIRS,
-    Installation,
-    Json,
-    claim,
-    container,
-    lines_of,
-)
+from tests.cluster.scenes import DAEMON_SET, NAMESPACE, OURS, SIDECAR, THEIRS, Change, Installation, Json, container, the_daemon_set
 
 # What a driver's manifest for nodes has; nothing of it is ours.
 UPSTREAMS = [
@@ -33,52 +20,49 @@ UPSTREAMS = [
 ]
 
 
-def _as_upstream(daemon_set: Json) -> None:
-    found = container(daemon_set, SIDECAR)
-    found["args"] = UPSTREAMS
+def as_upstream(objects: list[Json]) -> None:
+    found = container(the_daemon_set(objects), SIDECAR)
+    found["image"], found["args"] = THEIRS, UPSTREAMS
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
         del found[probe]
 
 
-def test_only_the_image_is_swapped_and_swapped_back(loaded: Installation) -> None:
-    loaded.install(image=THEIRS, change=_as_upstream)
-    _works(loaded, "theirs-")
-    loaded.kubectl("apply", f"--kustomize={STATEFUL_SET}")
-    loaded.kubectl_waits("rollout", "status", "statefulset/writer", f"--namespace={EXAMPLE}", seconds=90)
-    before = len(lines_of(loaded, "writer-0"))
+def test_only_the_image_is_swapped_and_swapped_back(base: Callable[[Change], Installation]) -> None:
+    scene = base(as_upstream)
+    scene.make_claims("theirs-", 6)
+    scene.stateful_set("writer", 2)
+    scene.await_bound(8)
+    born = {name: scene.born(name) for name in ("writer-0", "writer-1")}
 
-    _swap(loaded, OURS)
-    _works(loaded, "ours-")
-    loaded.delete_claims("theirs-")
-    loaded.check_books()
+    swap(scene, OURS)
+    scene.make_claims("ours-", 6)
+    scene.await_bound(14)
+    scene.kubectl("delete", "persistentvolumeclaim", scene.where, *(f"theirs-{number}" for number in range(6)))
+    scene.check_books()
 
-    _swap(loaded, THEIRS)
-    _works(loaded, "again-")
-    loaded.delete_claims("ours-")
-    loaded.delete_claims("again-")
-    loaded.check_books()
-    assert len(lines_of(loaded, "writer-0")) > before
-    assert all(item["status"]["containerStatuses"][0]["restartCount"] == 0 for item in loaded.items("pods", f"--namespace={EXAMPLE}"))
-    loaded.kubectl("delete", f"--kustomize={STATEFUL_SET}", "--wait=true", seconds=120)
-    until(lambda: not loaded.volumes(), "the volumes of the example to be gone", seconds=60)
-    loaded.check_books()
-
-
-def _swap(installation: Installation, image: str) -> None:
-    generation = installation.get("daemonset", DAEMON_SET, f"--namespace={NAMESPACE}")["metadata"]["generation"]
-    installation.kubectl("set", "image", f"daemonset/{DAEMON_SET}", f"--namespace={NAMESPACE}", f"{SIDECAR}={image}")
-    installation.await_rollout()
-    assert installation.get("daemonset", DAEMON_SET, f"--namespace={NAMESPACE}")["metadata"]["generation"] == generation + 1
-    assert {installation.status_of(node.name)["image"].rpartition("/")[2] for node in installation.cluster.nodes} == {image}
+    swap(scene, THEIRS)
+    scene.make_claims("again-", 6)
+    scene.await_bound(14)
+    scene.kubectl("delete", "persistentvolumeclaim", scene.where, *(f"ours-{number}" for number in range(6)))
+    until(lambda: len(scene.volumes()) == 8, "volumes of both are deleted by either")
+    scene.check_books()
+    assert {name: scene.born(name) for name in born} == born
+    assert [scene.pod(name)["status"]["containerStatuses"][0]["restartCount"] for name in born] == [0, 0]
 
 
-def _works(installation: Installation, prefix: str) -> None:
-    installation.apply(*(claim(f"{prefix}{number}") for number in range(6)))
-    installation.await_bound(prefix, 6, seconds=90)
-    installation.check_books()
+def swap(scene: Installation, image: str) -> None:
+    scene.kubectl("set", "image", f"daemonset/{DAEMON_SET}", f"--namespace={NAMESPACE}", f"{SIDECAR}={image}")
+    scene.await_rollout()
+    assert {scene.status_of(node)["image"].rpartition("/")[2] for node in scene.nodes} == {image}
 
 
-@pytest.fixture(autouse=True)
-def _ours_again(loaded: Installation) -> object:
-    yield
-    loaded.install()
+def test_our_image_starts_as_its_own_user_who_is_not_root(base: Callable[[], Installation]) -> None:
+    """The kubelet refuses an image whose user it does not know not to be root."""
+    scene = base()
+    one = {"name": "main", "image": OURS, "imagePullPolicy": "IfNotPresent", "args": ["--version"]}
+    strict = {"runAsNonRoot": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+    spec = {"restartPolicy": "Never", "containers": [{**one, "securityContext": strict}]}
+    meta = {"name": "version", "namespace": scene.namespace}
+    scene.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+    until(lambda: scene.pod("version")["status"].get("phase") == "Succeeded", lambda: f"it ends well: {scene.pod('version')['status']}")
+    assert scene.kubectl("logs", scene.where, "version").startswith("csi-node-sidecar")
