@@ -13,7 +13,7 @@ from hack.kubelets import namespaces, needs, programs, remains, servers, setting
 from hack.kubelets.errors import ClusterError, until
 from hack.kubelets.node import Node
 from hack.kubelets.place import API_ADDRESS, GATEWAY, Place
-from hack.kubelets.servers import Servers
+from hack.lib.servers import API_SERVER, CONTROLLERS, ETCD, SCHEDULER
 
 Json = dict[str, Any]
 
@@ -75,17 +75,17 @@ class Cluster:
         script = Path(__file__).with_name("hold-cluster")
         command = [str(script), str(self.place.programs / "pause"), self.place.ident, API_ADDRESS, GATEWAY]
         namespaces.start_holder(command, self.place.ident, log=self.place.logs / "namespaces.log", leashed=leashed)
-        plane = Servers(self.place, namespaces.holder_of(self.place.ident))
-        plane.start_storage_and_api()
+        holder = namespaces.holder_of(self.place.ident)
+        servers.start(self.place, holder, ETCD, API_SERVER)
         archive = programs.pause_archive(self.place.programs)
         self._on_all(Node.power_on)  # while the API server starts
         self._on_all(lambda node: node.load(archive))
-        plane.open_door()
+        servers.open_door(self.place, holder)
         # The default namespace is made a moment after the server says that it is ready.
         until(lambda: self._answers("/readyz") and self._answers("/api/v1/namespaces/default"), "the API server's readiness")
-        plane.start_the_rest()
+        servers.start(self.place, holder, CONTROLLERS, SCHEDULER)
         for node in self.nodes:
-            (node.place.disk / "etc" / "kubelet.kubeconfig").write_text(plane.kubeconfig_for(node.place))
+            (node.place.disk / "etc" / "kubelet.kubeconfig").write_text(servers.kubeconfig_for(self.place, node.place))
             node.start_kubelet()
         self.await_ready()
 

@@ -66,8 +66,8 @@ def test_the_base_is_installed_with_one_command_and_leaves_no_trace(folder: Path
     for node in cluster.nodes:
         # The kubelet looks for sockets that are gone when it is told so.
         until(lambda node=node: not cluster.get("csinode", node.name)["spec"].get("drivers"), f"{DRIVER} leaves {node.name}")
-        found = node.run("sh", "-c", f"find /var/lib/kubelet/plugins/{DRIVER} {VOLUMES} -mindepth 1 -not -name .journal -not -name '.*.driver'; ls /var/lib/kubelet/plugins_registry")
-        assert found.split() == []
+        found = f"find /var/lib/kubelet/plugins/{DRIVER} {VOLUMES} -mindepth 1 -not -name .journal -not -name '.*.driver'"
+        assert node.run("sh", "-c", f"{found}; ls /var/lib/kubelet/plugins_registry").split() == []
         assert "kubernetes.io~csi" not in node.run("cat", "/proc/self/mountinfo")
     reader.until("hack/cluster down")
     assert reader.ends()
