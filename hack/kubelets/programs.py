@@ -50,14 +50,6 @@ def pause_archive(programs: Path) -> Path:
     return images.single(programs / "pause", name=PAUSE_IMAGE)
 
 
-def installed() -> list[Path] | None:
-    """The machine's own programs, if all are installed."""
-    runtime = [shutil.which(name) for name in RUNTIME]
-    network = [next((folder / name for folder in PLUGIN_FOLDERS if (folder / name).exists()), None) for name in NETWORK]
-    found = [*(Path(path) for path in runtime if path), *(path for path in network if path)]
-    return found if len(found) == len(RUNTIME) + len(NETWORK) else None
-
-
 def unpacked() -> list[Path]:
     home = _unpacked_home()
     if not home.exists():
