@@ -1,9 +1,6 @@
 """The whole program on the embedded API server, in virtual time: a node is cordoned, tainted, emptied, and let be."""
 
-import asyncio
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -12,8 +9,6 @@ from hack.sim.notebook.commands import do
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.network import Latency
 from hack.sim.world.node import DRIVER
-from sidecar.drain.controller import DrainRoom
-from sidecar.drain.duty import Outcome, Picture
 from sidecar.kube.api import (
     BUDGETS,
     CAPACITIES,
@@ -57,12 +52,6 @@ async def reasons(bench: NotebookWorld) -> list[str]:
 
 async def times(bench: NotebookWorld, reason: str) -> int:
     return sum(event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == reason)
-
-
-async def gone(bench: NotebookWorld, name: str) -> None:
-    """The pod and its claim."""
-    await bench.you.delete(PODS, name, namespace="default", grace_period_seconds=0)
-    await bench.you.delete(CLAIMS, name, namespace="default")
 
 
 def standing_of(bench: NotebookWorld) -> Standing:
@@ -154,32 +143,6 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
         assert names.of_driver(DRIVER, names.CLOSED_AT) not in ((await node_of(bench))["metadata"].get("annotations") or {})
 
     play(story, nodes=("n0",), args=(*JUDGING, "--drain-publish-zero-capacity"))
-
-
-def test_a_node_that_an_autoscaler_removes_takes_nothing() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await do(bench, "class immediate")
-        await change(bench, "n0", {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]})
-        await wait(bench, 15)
-        await do(bench, "claim a class=immediate")
-        await wait(bench, 120)
-        assert phase(bench, "a") != "Bound"
-        await change(bench, "n0", {"taints": None})
-        await do(bench, "until bound a")
-
-    play(story, nodes=("n0",))
-
-
-def test_with_the_policy_ignore_a_cordon_changes_nothing() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", {"unschedulable": True})
-        await wait(bench, 30)
-        assert "0" not in [item["capacity"] for item in await all_of(bench, CAPACITIES)]
-        await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "NoSchedule"})
-        await wait(bench, 15)
-        assert [item["capacity"] for item in await all_of(bench, CAPACITIES)] == ["0"]
-
-    play(story, args=("--node-drain-policy=Ignore", "--drain-publish-zero-capacity"), nodes=("n0",))
 
 
 def test_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
@@ -341,46 +304,6 @@ def test_an_override_by_the_deadline_opens_the_gate_and_is_told_once_though_it_c
     play(story, args=args, nodes=("n0",), refuse=refuse)
 
 
-def test_a_policy_that_cannot_be_read_for_a_while_closes_no_gate_and_opens_none() -> None:
-    broken: list[bool] = []
-
-    def refuse(call: Call) -> ApiError | None:
-        return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", NAMESPACES) else None
-
-    async def story(bench: NotebookWorld) -> None:
-        async def say(word: str) -> None:
-            patch = {"metadata": {"annotations": {names.DRAIN_POLICY: word}}}
-            await bench.you.patch(NAMESPACES, "default", patch, content_type=MERGE_PATCH)
-
-        await say("Ignore")
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 90)
-        await change(bench, "n0", {"unschedulable": True})
-        await wait(bench, 10)
-        assert await all_of(bench, BUDGETS) == []
-        broken.append(True)
-        await wait(bench, 200)
-        retire = (await report_of(bench))["verdicts"]["retire"]
-        assert (retire["status"], retire["message"]) == ("Unknown", "namespace default: no answer")
-        assert (await all_of(bench, BUDGETS), await times(bench, "BlocksNodeDrain")) == ([], 0)
-        broken.clear()
-        await say("Block")
-        await wait(bench, 200)
-        (blocker,) = [item for item in (await report_of(bench))["blockers"] if item["reason"] == "VolumeInUse"]
-        assert len(await all_of(bench, BUDGETS)) == 1
-        broken.append(True)
-        await wait(bench, 200)
-        assert (await report_of(bench))["verdicts"]["retire"]["status"] == "Unknown"
-        assert len(await all_of(bench, BUDGETS)) == 1
-        broken.clear()
-        await wait(bench, 200)
-        assert blocker in (await report_of(bench))["blockers"], "with the time since when it blocks"
-        assert await times(bench, "BlocksNodeDrain") == 1
-
-    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
-
-
 def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     theirs = ("nodedrainreports", "pods", "poddisruptionbudgets", "namespaces")
 
@@ -402,30 +325,6 @@ def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_onc
     play(story, nodes=("n0",), refuse=refuse)
     complaints = [record for record in caplog.records if record.getMessage() == "Drain decisions are incomplete"]
     assert len(complaints) == 1
-
-
-def test_what_may_not_be_read_is_told_once_and_keeps_the_pace(caplog: pytest.LogCaptureFixture) -> None:
-    """A lookup is no watch, of whose refusal its reflector tells: the verdict alone would say it, and nobody may be looking."""
-    looks: list[float] = []
-
-    def refuse(call: Call) -> ApiError | None:
-        if call.resource != NAMESPACES:
-            return None
-        looks.append(0.0)
-        return Forbidden(f"cannot {call.verb} {call.resource}", status=403)
-
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 400)
-        assert condition(await node_of(bench), names.RETIRE_READY) == "Unknown"
-        scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
-        assert "cannot get namespaces" in scopes["drain"]
-
-    play(story, nodes=("n0",), refuse=refuse)
-    (complaint,) = [record for record in caplog.records if record.getMessage() == "Drain decisions are incomplete"]
-    assert "namespace default could not be read" in complaint.fields["err"]  # type: ignore[attr-defined]
-    assert len(looks) <= 9, "each is asked for once a minute"
 
 
 def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
@@ -513,34 +412,6 @@ def test_a_volume_that_no_pod_has_ever_used_blocks_nothing_until_one_has() -> No
     play(story, nodes=("n0",))
 
 
-def test_a_volume_that_an_earlier_process_made_may_have_been_used_meanwhile() -> None:
-    """Acceptance case E6."""
-
-    async def story(bench: NotebookWorld) -> None:
-        await do(bench, "class immediate")
-        await do(bench, "claim fresh class=immediate")
-        await do(bench, "until bound fresh")
-        bench.nodes["n0"].kill()
-        await wait(bench, 30)
-        assert (await report_of(bench))["verdicts"]["retire"]["reason"] == "LastCopy"
-
-    play(story, nodes=("n0",))
-
-
-def test_a_gate_that_was_switched_off_is_taken_away() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 5)
-        assert len(await all_of(bench, BUDGETS)) == 1
-        bench.plan = replace(bench.plan, args=JUDGING)
-        bench.nodes["n0"].kill()
-        await wait(bench, 60)
-        assert (await all_of(bench, BUDGETS), await all_of(bench, DEPLOYMENTS)) == ([], [])
-
-    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
-
-
 def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Forbidden("no", status=403) if (call.resource, call.verb) in ((NODES, "patch"), (DRAIN_REPORTS, "create")) else None
@@ -624,28 +495,6 @@ def test_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-# --- faults that a hostile reader has found ---------------------------------------------------------------------------
-
-
-def test_a_used_volume_that_comes_again_under_its_name_is_not_a_new_one() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
-        await wait(bench, 5)
-        (volume,) = await all_of(bench, VOLUMES)
-        await bench.you.patch(VOLUMES, volume["metadata"]["name"], {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
-        bench.cluster.delete(VOLUMES, volume["metadata"]["name"])
-        again = {key: value for key, value in volume["metadata"].items() if key in ("name", "annotations", "finalizers")}
-        await bench.you.create(VOLUMES, {"metadata": again, "spec": volume["spec"]})
-        await bench.you.patch(VOLUMES, again["name"], {"status": volume["status"]}, content_type=MERGE_PATCH, subresource="status")
-        await wait(bench, 30)
-        assert not any("never used" in note for note in (await report_of(bench)).get("notes", ()))
-        assert (await report_of(bench))["verdicts"]["retire"]["status"] != "True"
-
-    play(story, nodes=("n0",))
-
-
 def test_an_optional_watch_that_fails_keeps_no_claim_waiting() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("its conversion webhook is down") if call.resource == BUDGETS else None
@@ -658,33 +507,6 @@ def test_an_optional_watch_that_fails_keeps_no_claim_waiting() -> None:
         assert (await report_of(bench))["verdicts"]["drain"]["status"] == "Unknown"
 
     play(story, nodes=("n0",), refuse=refuse)
-
-
-@pytest.mark.parametrize("anchor", ["0001-01-01T00:00:00+14:00", "0999-01-01T00:00:00Z", "1969-12-31T23:59:59Z"])
-def test_an_anchor_from_before_all_times_is_garbage_like_any_other(anchor: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        own = {names.of_driver(DRIVER, names.CLOSED_AT): anchor, STARTED: anchor}
-        await change(bench, "n0", {"taints": [EVACUATE], "unschedulable": True}, annotations=own)
-        await wait(bench, 60)
-        node = await node_of(bench)
-        assert node["metadata"]["annotations"][STARTED] != anchor and not bench.nodes["n0"].ends
-
-    play(story, args=(*EVACUATING, "--evacuation-deadline=10m"), nodes=("n0",))
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
-
-
-def test_a_label_that_somebody_wrote_opens_no_gate() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 10)
-        mark = len(bench.log.lines)
-        await change(bench, "n0", labels={STATE: "Overridden"})
-        await wait(bench, 30)
-        assert not [line for line in bench.log.lines[mark:] if "delete" in line]
-        assert len(await all_of(bench, BUDGETS)) == 1
-
-    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
 
 def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
@@ -734,59 +556,47 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
 
-def test_changes_of_the_node_have_refused_writes_tried_no_sooner() -> None:
-    def refuse(call: Call) -> ApiError | None:
-        return Forbidden("no", status=403) if (call.resource, call.verb) == (NODES, "patch") else None
-
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", {"unschedulable": True})
-        await wait(bench, 100)
-        mark = len(bench.log.lines)
-        for number in range(30):
-            await change(bench, "n0", annotations={"example.com/number": str(number), names.DRAIN_POLICY: str(number)})
-            await wait(bench, 2)
-        assert len([line for line in bench.log.lines[mark:] if "Forbidden" in line]) <= 2 * 7
-
-    play(story, nodes=("n0",), refuse=refuse)
-
-
-@pytest.mark.parametrize("lost", ["status", "report", "marks"])
-def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds_whatever_else_waits(lost: str) -> None:
+def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds_whatever_else_waits() -> None:
     """For long something else has been refused, so the rest waits for minutes."""
-    broken: list[bool] = []
-    tried: list[None] = []
 
-    def is_lost(call: Call) -> bool:
-        of = "report" if call.resource == DRAIN_REPORTS else "status" if call.subresource else "marks"
-        return call.verb == "patch" and call.resource in (NODES, DRAIN_REPORTS) and of == lost
+    def case(lost: str) -> None:
+        broken: list[bool] = []
+        tried: list[None] = []
 
-    def refuse(call: Call) -> ApiError | None:
-        if broken and call.resource == NAMESPACES:
-            return Unavailable("no answer")
-        if broken and is_lost(call):
-            tried.append(None)
-            return Unavailable("no answer")
-        return None
+        def is_lost(call: Call) -> bool:
+            of = "report" if call.resource == DRAIN_REPORTS else "status" if call.subresource else "marks"
+            return call.verb == "patch" and call.resource in (NODES, DRAIN_REPORTS) and of == lost
 
-    async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 30)
-        assert condition(await node_of(bench), names.RETIRE_READY) == "True"
-        broken.append(True)
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 300)
-        tried.clear()
-        await wait(bench, 300)
-        assert 20 <= len(tried) <= 62
-        await wait(bench, 900)
-        tried.clear()
-        await wait(bench, 300)
-        assert len(tried) <= 6, "past its time it counts for nobody"
-        broken.clear()
-        await wait(bench, 310)
-        assert condition(await node_of(bench), names.RETIRE_READY) == "False"
+        def refuse(call: Call) -> ApiError | None:
+            if broken and call.resource == NAMESPACES:
+                return Unavailable("no answer")
+            if broken and is_lost(call):
+                tried.append(None)
+                return Unavailable("no answer")
+            return None
 
-    play(story, args=("--drain-report",), nodes=("n0",), refuse=refuse)
+        async def story(bench: NotebookWorld) -> None:
+            await wait(bench, 30)
+            assert condition(await node_of(bench), names.RETIRE_READY) == "True"
+            broken.append(True)
+            await with_pod(bench, "a")
+            await do(bench, "until running a")
+            await wait(bench, 300)
+            tried.clear()
+            await wait(bench, 300)
+            assert 20 <= len(tried) <= 62
+            await wait(bench, 900)
+            tried.clear()
+            await wait(bench, 300)
+            assert len(tried) <= 6, "past its time it counts for nobody"
+            broken.clear()
+            await wait(bench, 310)
+            assert condition(await node_of(bench), names.RETIRE_READY) == "False"
+
+        play(story, args=("--drain-report",), nodes=("n0",), refuse=refuse)
+
+    for lost in ["status", "report", "marks"]:
+        case(lost)
 
 
 def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None:
@@ -815,45 +625,6 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
     play(story, nodes=("n0",), refuse=refuse)
 
 
-def test_a_node_that_is_gone_leaves_no_complaint() -> None:
-    broken: list[bool] = []
-
-    def refuse(call: Call) -> ApiError | None:
-        return Unavailable("no answer") if broken and (call.verb, call.resource) == ("patch", NODES) else None
-
-    async def story(bench: NotebookWorld) -> None:
-        def health() -> str:
-            return next(str(row.state) for row in bench.nodes["n0"].tools.health.rows() if row.path == "drain")  # type: ignore[union-attr]
-
-        await wait(bench, 10)
-        broken.append(True)
-        await change(bench, "n0", {"unschedulable": True})
-        await wait(bench, 20)
-        assert "marks on the node" in health()
-        await bench.you.delete(NODES, "n0")
-        await wait(bench, 60)
-        assert "could not be written" not in health()
-
-    play(story, nodes=("n0",), refuse=refuse)
-
-
-def test_a_slot_that_cannot_be_taken_is_said() -> None:
-    def refuse(call: Call) -> ApiError | None:
-        return NotFound("no such namespace", status=404) if (call.verb, call.resource) == ("create", LEASES) else None
-
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Pending"
-        scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
-        assert "the evacuation slot could not be written or read: the Lease" in scopes["drain"]
-        assert "slot" not in await report_of(bench)
-
-    play(story, args=EVACUATING, nodes=("n0",), refuse=refuse)
-
-
 def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
     async def story(bench: NotebookWorld) -> None:
         await with_pod(bench, "a")
@@ -869,27 +640,6 @@ def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
         await wait(bench, 20)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
         assert await all_of(bench, BUDGETS) == []
-
-    play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
-
-
-@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
-def test_a_clock_that_jumps_lets_no_node_go_early_nor_keeps_it_for_ever(jump: float) -> None:
-    """Neither in the life of a process nor between two."""
-
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
-        bench.nodes["n0"].clock_offset = jump
-        await wait(bench, 500)
-        assert len(await all_of(bench, BUDGETS)) == 1
-        bench.nodes["n0"].clock_offset = 0.0
-        bench.nodes["n0"].kill()
-        await wait(bench, 640 if jump < 0 else 120)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
-        assert await times(bench, "EvacuationOverridden") == 1
 
     play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
 
@@ -926,47 +676,28 @@ def test_a_label_that_somebody_wrote_in_the_midst_of_an_evacuation_opens_no_gate
     play(story, args=(*EVACUATING, *GATE), nodes=("n0",))
 
 
-@pytest.mark.parametrize(("policy", "taints"), [("Evacuate", [EVACUATE]), ("Evacuate", []), ("Ignore", [EVACUATE])])
-def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again(policy: str, taints: list[Json]) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await bench.storage_class("now", "Immediate")
-        await change(bench, "n0", {"taints": taints})
-        await wait(bench, 10)
-        await bench.you.delete(NODES, "n0")
-        await wait(bench, 10)
-        closed = standing_of(bench).closed
-        assert closed is (policy != "Ignore"), "a drop-in changes nothing"
-        spec = {"storageClassName": "now", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        await bench.you.create(CLAIMS, {"metadata": {"name": "x"}, "spec": spec}, namespace="default")
-        await wait(bench, 100)
-        assert phase(bench, "x") == ("Pending" if closed else "Bound")
-        await bench.you.create(NODES, {"metadata": {"name": "n0", "labels": {"kubernetes.io/hostname": "n0"}}})
-        await wait(bench, 100)
-        assert standing_of(bench) == OPEN and phase(bench, "x") == "Bound"
-
-    play(story, args=("--drain-report", f"--node-drain-policy={policy}"), nodes=("n0",))
-
-
-@pytest.mark.parametrize("beforehand", [True, False])
-def test_steady_state_writes_nothing_although_the_node_was_let_go_by_hand_and_nothing_blocks(beforehand: bool) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        if beforehand:
-            await gone(bench, "a")
+def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again() -> None:
+    def case(policy: str, taints: list[Json]) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await bench.storage_class("now", "Immediate")
+            await change(bench, "n0", {"taints": taints})
             await wait(bench, 10)
-        await change(bench, "n0", {"taints": [EVACUATE]}, annotations={names.FORCE_DRAIN: "ticket 7"})
-        await wait(bench, 10)
-        if not beforehand:
-            assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
-            await gone(bench, "a")
-        await wait(bench, 30)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
-        mark = len(bench.log.lines)
-        await wait(bench, 60)
-        assert not [line for line in bench.log.lines[mark:] if "patch nodes" in line]
+            await bench.you.delete(NODES, "n0")
+            await wait(bench, 10)
+            closed = standing_of(bench).closed
+            assert closed is (policy != "Ignore"), "a drop-in changes nothing"
+            spec = {"storageClassName": "now", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+            await bench.you.create(CLAIMS, {"metadata": {"name": "x"}, "spec": spec}, namespace="default")
+            await wait(bench, 100)
+            assert phase(bench, "x") == ("Pending" if closed else "Bound")
+            await bench.you.create(NODES, {"metadata": {"name": "n0", "labels": {"kubernetes.io/hostname": "n0"}}})
+            await wait(bench, 100)
+            assert standing_of(bench) == OPEN and phase(bench, "x") == "Bound"
 
-    play(story, args=(*EVACUATING, *GATE), nodes=("n0",))
+        play(story, args=("--drain-report", f"--node-drain-policy={policy}"), nodes=("n0",))
+
+    for policy, taints in [("Evacuate", [EVACUATE]), ("Evacuate", []), ("Ignore", [EVACUATE])]:
+        case(policy, taints)
 
 
 def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_report(caplog: pytest.LogCaptureFixture) -> None:
@@ -990,73 +721,6 @@ def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_re
     play(story, args=EVACUATING, nodes=("n0",))
     said = [record for record in caplog.records if record.getMessage().startswith("Marks on the node")]
     assert len(said) == 3, "once by each process, and once when it changed"
-
-
-def test_a_taint_that_the_policy_ignores_is_told_once_and_begins_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 30)
-        bench.nodes["n0"].kill()
-        await wait(bench, 400)
-        assert any("has no effect, because the node drain policy is Ignore" in note for note in (await report_of(bench))["notes"])
-        assert await times(bench, "NodeMarksWrong") == 1
-        assert STATE not in (await node_of(bench))["metadata"].get("labels", {})
-        assert standing_of(bench) == OPEN
-
-    play(story, args=("--drain-report",), nodes=("n0",))
-    said = [record for record in caplog.records if record.getMessage().startswith("Marks on the node")]
-    assert len(said) == 2, "once by each process"
-
-
-def test_an_override_that_has_had_its_time_is_told_when_it_is_met_again() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await change(bench, "n0", {"taints": [EVACUATE]}, annotations={names.FORCE_DRAIN: "ticket 7"})
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": []})
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
-        assert [event["message"] for event in await all_of(bench, EVENTS) if "not applied again" in event["message"]]
-
-    play(story, args=EVACUATING, nodes=("n0",))
-
-
-def test_a_node_that_waits_for_no_slot_any_more_is_reported_to_wait_behind_nobody() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        for number, name in enumerate(("a", "b", "c")):
-            await with_pod(bench, name, node=f"n{number}")
-            await do(bench, f"until running {name}")
-            await change(bench, f"n{number}", {"taints": [EVACUATE]})
-            await wait(bench, 10)
-        assert (await report_of(bench, "n2"))["slot"] == {"waitingBehind": ["n1"]}
-        await change(bench, "n2", {"taints": []})
-        await wait(bench, 20)
-        assert "slot" not in await report_of(bench, "n2")
-
-    play(story, args=EVACUATING, nodes=("n0", "n1", "n2"))
-
-
-def test_the_report_says_why_there_is_no_gate() -> None:
-    broken = [True]
-
-    def refuse(call: Call) -> ApiError | None:
-        refused = broken and (call.resource, call.verb) == (DEPLOYMENTS, "create")
-        return Forbidden("exceeded quota", status=403) if refused else None
-
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 60)
-        gate = (await report_of(bench))["gate"]
-        assert gate["held"] is False and "exceeded quota" in gate["why"]
-        broken.clear()
-        await wait(bench, 320)
-        assert "quota" not in (await report_of(bench))["gate"]["why"]
-
-    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
 
 
 def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
@@ -1085,41 +749,29 @@ def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-@pytest.mark.parametrize("verb", ["create", "get"])
-def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds_however_long_it_was_refused(verb: str) -> None:
+def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds_however_long_it_was_refused() -> None:
     """Until it stands whoever drains the node takes its volumes along."""
-    broken: list[bool] = []
 
-    def refuse(call: Call) -> ApiError | None:
-        return Unavailable("no answer") if broken and (call.resource, call.verb) == (BUDGETS, verb) else None
+    def case(verb: str) -> None:
+        broken: list[bool] = []
 
-    async def story(bench: NotebookWorld) -> None:
-        broken.append(True)
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 900)
-        assert not await all_of(bench, BUDGETS)
-        broken.clear()
-        await wait(bench, 12)
-        assert await all_of(bench, BUDGETS) and await all_of(bench, DEPLOYMENTS)
+        def refuse(call: Call) -> ApiError | None:
+            return Unavailable("no answer") if broken and (call.resource, call.verb) == (BUDGETS, verb) else None
 
-    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
+        async def story(bench: NotebookWorld) -> None:
+            broken.append(True)
+            await with_pod(bench, "a")
+            await do(bench, "until running a")
+            await wait(bench, 900)
+            assert not await all_of(bench, BUDGETS)
+            broken.clear()
+            await wait(bench, 12)
+            assert await all_of(bench, BUDGETS) and await all_of(bench, DEPLOYMENTS)
 
+        play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
 
-def test_where_no_gate_is_due_what_is_refused_of_it_is_tried_less_and_less() -> None:
-    tried: list[None] = []
-
-    def refuse(call: Call) -> ApiError | None:
-        tried.extend([None] if call.resource == BUDGETS and call.verb == "get" else [])
-        return Unavailable("no answer") if call.resource == BUDGETS and call.verb == "get" else None
-
-    async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 900)
-        tried.clear()
-        await wait(bench, 900)
-        assert len(tried) <= 4
-
-    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
+    for verb in ["create", "get"]:
+        case(verb)
 
 
 def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -1147,36 +799,3 @@ def test_a_true_is_taken_back_before_the_gate_is_made() -> None:
         assert condition(await node_of(bench), names.RETIRE_READY) != "True"
 
     play(story, args=(*JUDGING, *GATE), nodes=("n0",))
-
-
-def test_what_falls_due_while_a_later_duty_waits_for_an_answer_is_done_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the next step of a replica that is made anew, while the report is being written."""
-    looks: list[float] = []
-
-    class Soon:
-        def __init__(self, room: DrainRoom) -> None:
-            self._wall = room._wall
-
-        async def perform(self, picture: Picture) -> Outcome:
-            looks.append(self._wall())
-            return Outcome(picture, until=self._wall() + 0.1)
-
-    class Slow:
-        async def perform(self, picture: Picture) -> Outcome:
-            await asyncio.sleep(3.0)
-            return Outcome(picture)
-
-    made = DrainRoom.__init__
-
-    def with_both(room: DrainRoom, *args: Any, **given: Any) -> None:
-        made(room, *args, **given)
-        room._duties = (*room._duties, Soon(room), Slow())
-
-    monkeypatch.setattr(DrainRoom, "__init__", with_both)
-
-    async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 120)
-        pauses = [later - before for before, later in pairwise(looks)]
-        assert max(pauses) < 10.0
-
-    play(story, args=JUDGING, nodes=("n0",))

@@ -1,10 +1,15 @@
 """What a stored lease says, however it was edited, what one of ours looks like, and what is done with one."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call, InProcessApi
+from sidecar.drain import leases
+from sidecar.drain.lease_io import LeaseWriter, Overtaken, OwnLease, Untouched, Written
 from sidecar.drain.leases import (
     DURATION,
     Hold,
@@ -18,9 +23,10 @@ from sidecar.drain.leases import (
     Terms,
     body,
     decide,
-    identity,
-    renewal,
 )
+from sidecar.kube.api import LEASES
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain.samples import NOW
 
 TERMS = Terms("one", "storage", {"a": "b"}, "n1", "uid-n1", "me")
@@ -36,36 +42,24 @@ def test_a_lease_that_was_made_is_read_back() -> None:
     assert Lease.of(stored) == Lease("one", "u", "7", "me", "n1", "uid-n1", NOW, float(DURATION), {"a": "b"})
 
 
-def test_a_new_lease_is_guarded_by_no_version() -> None:
-    assert "resourceVersion" not in made()["metadata"]
+def test_a_lease_is_fresh_for_five_minutes() -> None:
+    for ago in [0.0, 299.0]:
+        assert Lease.of(made(now=NOW - ago)).is_fresh(NOW)
 
 
-@pytest.mark.parametrize("ago", [0.0, 299.0])
-def test_a_lease_is_fresh_for_five_minutes(ago: float) -> None:
-    assert Lease.of(made(now=NOW - ago)).is_fresh(NOW)
+def test_a_lease_is_not_fresh_later_or_when_renewed_in_the_future() -> None:
+    for ago in [300.0, 1e6, -1.0]:
+        assert not Lease.of(made(now=NOW - ago)).is_fresh(NOW)
 
 
-@pytest.mark.parametrize("ago", [300.0, 1e6, -1.0])
-def test_a_lease_is_not_fresh_later_or_when_renewed_in_the_future(ago: float) -> None:
-    assert not Lease.of(made(now=NOW - ago)).is_fresh(NOW)
-
-
-@pytest.mark.parametrize(
-    "obj",
-    [
+def test_a_lease_that_says_nothing_is_nobodys_and_was_never_renewed() -> None:
+    for obj in [
         {"metadata": {"name": "one"}},
         {"metadata": {"name": "one"}, "spec": None},
         {"metadata": {"name": "one", "ownerReferences": None}, "spec": {"renewTime": "yesterday", "holderIdentity": None}},
         {"metadata": {"name": "one", "ownerReferences": [{"kind": "Pod", "name": "n1", "uid": "u"}]}, "spec": {}},
-    ],
-)
-def test_a_lease_that_says_nothing_is_nobodys_and_was_never_renewed(obj: dict[str, Any]) -> None:
-    assert Lease.of(obj) == Lease("one", "", "", "", "", "", 0.0, float(DURATION))
-
-
-def test_another_machine_under_the_name_is_another_holder() -> None:
-    assert identity("uid-1", "d") != identity("uid-2", "d")
-    assert identity("uid-1", "d") != identity("uid-1", "e")
+    ]:
+        assert Lease.of(obj) == Lease("one", "", "", "", "", "", 0.0, float(DURATION))
 
 
 # --- the rule ---------------------------------------------------------------------------------------------------------
@@ -88,17 +82,117 @@ def test_a_lease_that_is_wanted_is_created_held_renewed_and_released() -> None:
     assert isinstance(decide(view(None, wanted=False)), NotWanted)
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-def test_another_holders_lease_is_taken_only_for_a_reason_and_never_released(wanted: bool) -> None:
-    assert decide(view(THEIRS, wanted=wanted)) == Leave("them has it")
-    for changes in ({"takeable": "it has run out"}, {"own": True}):
-        taken = decide(view(THEIRS, wanted=wanted, **changes))
-        assert isinstance(taken, Take) and taken.replaces and taken.body == made(resource_version="7")
+def test_another_holders_lease_is_taken_only_for_a_reason_and_never_released() -> None:
+    for wanted in [True, False]:
+        assert decide(view(THEIRS, wanted=wanted)) == Leave("them has it")
+        for changes in ({"takeable": "it has run out"}, {"own": True}):
+            taken = decide(view(THEIRS, wanted=wanted, **changes))
+            assert isinstance(taken, Take) and taken.replaces and taken.body == made(resource_version="7")
 
 
 def test_a_nodes_own_lease_is_released_whatever_version_of_it_is_stored() -> None:
     assert decide(view(MINE, wanted=False, own=True)) == Release("one", "u", "", "it is not needed any more")
 
 
-def test_a_renewal_to_make_sure_of_the_lease_is_written_though_it_is_fresh() -> None:
-    assert renewal(TERMS, MINE, now=NOW).body == made(resource_version="7")
+# --- Leases on an API server: two that write one at the same moment, what is refused, and what an earlier process left ---
+
+
+ONES = Terms("one", "default", {"a": "b"}, "n1", "uid-n1", "me")
+
+
+class Scene:
+    """`refuse` says with which error a request is answered."""
+
+    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None, *, dry_run: bool = False) -> None:
+        async def before(call: Call) -> None:
+            self.calls.append(call)
+            if error := refuse(call):
+                raise error
+
+        self.now = 1000.0
+        self.calls: list[Call] = []
+        self.cluster = new_cluster(clock=lambda: NOW)
+        self.writer = LeaseWriter(InProcessApi(self.cluster, before=before), namespace="default", dry_run=dry_run)
+        self.own = OwnLease(self.writer, clock=lambda: self.now, wall=lambda: NOW + self.now)
+
+    def create(self, holder: str = "them") -> Lease:
+        body = leases.body(Terms("one", "default", {}, "n1", "uid-n1", holder), now=NOW)
+        return Lease.of(self.cluster.create(LEASES, body, namespace="default").obj)
+
+    def stored(self) -> Lease | None:
+        return asyncio.run(self.writer.find("one"))
+
+    def perform(self, decision: leases.Decision) -> object:
+        return asyncio.run(self.writer.perform(decision))
+
+    def keep(self, *, wanted: bool, needed: bool = True, later: float = 0.0) -> None:
+        self.now += later
+        asyncio.run(self.own.keep(ONES, wanted=wanted, needed=needed))
+
+
+def free(stored: Lease | None, *, wanted: bool = True) -> LeaseView:
+    return LeaseView(NOW, ONES, wanted=wanted, stored=stored, takeable="it has run out")
+
+
+def test_the_second_of_two_writers_is_overtaken_by_name_and_by_version() -> None:
+    scene = Scene()
+    take = decide(free(None))
+    assert isinstance(scene.perform(take), Written)
+    assert scene.perform(take) == Overtaken(name_taken=True)
+    seen = scene.stored()
+    assert seen is not None and seen.holder == "me"
+    replace, release = leases.renewal(ONES, seen, now=NOW + 1), leases.release(seen, "over")
+    assert isinstance(scene.perform(replace), Written)
+    assert scene.perform(replace) == scene.perform(release) == Overtaken(name_taken=False)
+    newest = scene.stored()
+    assert newest is not None and scene.perform(leases.release(newest, "over")) == Written(None)
+    assert scene.perform(replace) == scene.perform(leases.release(newest, "over")) == Overtaken(name_taken=False)
+
+
+def test_a_decision_without_a_write_and_a_dry_run_ask_nothing() -> None:
+    scene, dry = Scene(), Scene(dry_run=True)
+    assert scene.perform(NotWanted()) == scene.perform(Leave("theirs")) == Untouched()
+    assert dry.perform(decide(free(None))) == dry.perform(Release("one", "u", "7", "over")) == Untouched()
+    assert not scene.calls and not dry.calls
+
+
+def test_another_failure_is_raised() -> None:
+    with pytest.raises(Unavailable):
+        Scene(lambda _: Unavailable("no answer")).perform(decide(free(None)))
+
+
+def test_a_nodes_own_lease_is_taken_back_from_a_neighbour_and_then_deleted() -> None:
+    scene = Scene()
+    scene.create()
+    scene.keep(wanted=True)
+    taken = scene.stored()
+    assert taken is not None and taken.holder == "me" and scene.own.may_be_there
+    other = Scene()
+    other.create()
+    other.keep(wanted=False)
+    assert [call.verb for call in other.calls] == ["get", "update", "delete"]
+    assert other.stored() is None and not other.own.may_be_there
+
+
+def test_a_lease_is_read_again_after_a_minute() -> None:
+    scene = Scene()
+    scene.keep(wanted=True)
+    scene.keep(wanted=True, later=59)
+    assert [call.verb for call in scene.calls] == ["get", "create"]
+    seen = scene.stored()
+    assert seen is not None and isinstance(scene.perform(leases.renewal(ONES, seen, now=NOW)), Written)
+    scene.calls.clear()
+    scene.keep(wanted=True, later=1)
+    assert [call.verb for call in scene.calls] == ["get", "update"]
+
+
+def test_a_failure_is_told_only_where_the_lease_is_needed() -> None:
+    def case(error: ApiError, needed: bool) -> None:
+        scene = Scene(lambda _: error)
+        scene.keep(wanted=needed, needed=needed)
+        assert scene.own.failure == (str(error) if needed else "")
+        assert scene.own.may_be_there is (needed or not isinstance(error, Forbidden))
+
+    for error in [Forbidden("cannot get leases", status=403), Unavailable("no answer", status=503)]:
+        for needed in [True, False]:
+            case(error, needed)

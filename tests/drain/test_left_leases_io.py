@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from hack.sim.cluster import Call
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
@@ -26,23 +24,33 @@ async def left_by(bench: NotebookWorld, holder: str, claim: str, mark: str) -> N
     await bench.you.create(LEASES, {"metadata": meta, "spec": {"holderIdentity": holder}}, namespace="default")
 
 
-@pytest.mark.parametrize("args", [ARGS, simulated.JUDGING], ids=["evicts", "evicts nobody either"])
-@pytest.mark.parametrize("may_patch", [True, False])
-def test_the_own_lease_and_its_marks_go_and_those_of_others_stay(may_patch: bool, args: tuple[str, ...]) -> None:
-    def refuse(call: Call) -> ApiError | None:
-        return None if may_patch or call.resource != CLAIMS or call.verb != "patch" else Forbidden("no such right", status=403)
+def test_the_own_lease_and_its_marks_go_and_those_of_others_stay() -> None:
+    def case(may_patch: bool, args: tuple[str, ...]) -> None:
+        def refuse(call: Call) -> ApiError | None:
+            return None if may_patch or call.resource != CLAIMS or call.verb != "patch" else Forbidden("no such right", status=403)
 
-    async def story(bench: NotebookWorld) -> None:
-        uid = (await node_of(bench))["metadata"]["uid"]
-        await left_by(bench, f"{uid}/{DRIVER}", "mine", f"n0/{uid}")
-        await left_by(bench, f"uid-other/{DRIVER}", "foreign", "n9/uid-other")
-        bench.nodes["n0"].kill()
-        await wait(bench, 60)
-        of_workloads = {lease["metadata"]["name"] for lease in await all_of(bench, LEASES) if lease["metadata"]["name"].startswith("repr")}
-        assert of_workloads == {names.reprovision("w-foreign", DRIVER)}
-        marked = {
-            item["metadata"]["name"] for item in await all_of(bench, CLAIMS) if names.REPROVISIONED_BY in item["metadata"]["annotations"]
-        }
-        assert marked == ({"foreign"} if may_patch else {"foreign", "mine"})
+        async def story(bench: NotebookWorld) -> None:
+            uid = (await node_of(bench))["metadata"]["uid"]
+            await left_by(bench, f"{uid}/{DRIVER}", "mine", f"n0/{uid}")
+            await left_by(bench, f"uid-other/{DRIVER}", "foreign", "n9/uid-other")
+            bench.nodes["n0"].kill()
+            await wait(bench, 60)
+            of_workloads = {
+                lease["metadata"]["name"] for lease in await all_of(bench, LEASES) if lease["metadata"]["name"].startswith("repr")
+            }
+            assert of_workloads == {names.reprovision("w-foreign", DRIVER)}
+            marked = {
+                item["metadata"]["name"]
+                for item in await all_of(bench, CLAIMS)
+                if names.REPROVISIONED_BY in item["metadata"]["annotations"]
+            }
+            assert marked == ({"foreign"} if may_patch else {"foreign", "mine"})
 
-    simulated.play(story, args=args, refuse=refuse)
+        simulated.play(story, args=args, refuse=refuse)
+
+    for may_patch in [True, False]:
+        for args in [
+            ARGS,  # evicts
+            simulated.JUDGING,  # evicts nobody either
+        ]:
+            case(may_patch, args)

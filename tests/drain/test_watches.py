@@ -1,5 +1,6 @@
 """What the room sees of pods and attachments between two looks, and what each change wakes."""
 
+import asyncio
 import json
 from dataclasses import replace
 from typing import Any
@@ -7,9 +8,12 @@ from typing import Any
 import pytest
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
+from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.watches import DrainWatches, is_only_noted
+from sidecar.drain.wording import first_few
 from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, PODS, Change, Resource
+from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.kube.event_prefix import EventPrefix
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here, Options
@@ -61,12 +65,6 @@ def test_a_pod_that_leaves_or_ends_has_used_its_claims_until_now() -> None:
         assert scene.lately() == {"default/a"}
 
 
-def test_a_pod_that_has_ended_long_ago_uses_nothing_when_it_is_deleted() -> None:
-    scene = Scene()
-    scene.change(PODS, pod("Failed"), None)
-    assert not scene.lately()
-
-
 def test_from_the_first_list_of_pods_on_it_is_known_who_leaves() -> None:
     scene = Scene()
     watch = scene.watch(PODS)
@@ -90,11 +88,6 @@ def test_attachments_to_this_node_count_and_wake() -> None:
         assert scene.woken - before == wakes
 
 
-def test_attachments_are_watched_for_a_driver_that_attaches_and_not_for_others() -> None:
-    assert Scene(info=samples.info()).watch(ATTACHMENTS) is None
-    assert Scene(judges=False).watch(ATTACHMENTS) is None
-
-
 def test_attachments_that_cannot_be_read_are_unknown() -> None:
     assert f"{ATTACHMENTS}: no right" in Scene(state=reflector.Denied("no right")).watches.ignorance()
     assert f"{ATTACHMENTS}: no right" not in Scene(state=reflector.Denied("no right"), info=samples.info()).watches.ignorance()
@@ -109,22 +102,68 @@ def test_a_claim_of_this_node_that_has_its_volume_is_read_where_the_node_is_judg
         assert watch.skip(EventPrefix("data", "u", "7"), line) is skipped
 
 
-@pytest.mark.parametrize(
-    ("changes", "only"),
-    [
-        pytest.param({"lies_on": "n1/u", "resource_version": "2"}, True, id="a note"),
-        pytest.param({"leaving": "n1/u", "lies_on": "n1/u", "resource_version": "2"}, True, id="two notes"),
-        pytest.param({"lies_on": "n1/u", "phase": "Released", "resource_version": "2"}, False, id="a note, and something else"),
-        pytest.param({"phase": "Released", "resource_version": "2"}, False, id="something else"),
-        pytest.param({"resource_version": "2"}, False, id="something that is not kept"),
-    ],
-)
-def test_a_note_of_ones_own_has_nothing_judged_anew(changes: dict[str, str], only: bool) -> None:
-    before = volume()
-    assert is_only_noted(Change("pv-0", before, replace(before, **changes))) is only
+def test_a_note_of_ones_own_has_nothing_judged_anew() -> None:
+    for changes, only in [
+        ({"lies_on": "n1/u", "resource_version": "2"}, True),  # a note
+        ({"leaving": "n1/u", "lies_on": "n1/u", "resource_version": "2"}, True),  # two notes
+        ({"lies_on": "n1/u", "phase": "Released", "resource_version": "2"}, False),  # a note, and something else
+        ({"phase": "Released", "resource_version": "2"}, False),  # something else
+        ({"resource_version": "2"}, False),  # something that is not kept
+    ]:
+        before = volume()
+        assert is_only_noted(Change("pv-0", before, replace(before, **changes))) is only
 
 
 def test_a_volume_that_comes_or_goes_with_its_notes_has() -> None:
     noted = replace(volume(), lies_on="n1/u")
     assert not is_only_noted(Change("pv-0", None, noted))
     assert not is_only_noted(Change("pv-0", noted, None))
+
+
+# --- What is refused in one look: it keeps nothing else from being tried, and is told in one sentence ---
+
+
+async def answer() -> str:
+    return "done"
+
+
+async def refused(error: Exception) -> str:
+    raise error
+
+
+def test_what_is_refused_is_remembered_until_the_next_look() -> None:
+    refusals = Refusals()
+    assert not refusals and str(refusals) == ""
+    assert asyncio.run(refusals.attempt("the gate", refused(Forbidden("no right")))) is None
+    assert asyncio.run(refusals.attempt("a report", refused(Unavailable("no answer")))) is None
+    assert asyncio.run(refusals.attempt("marks", answer())) == "done"
+    assert refusals and (refusals.of("the gate"), refusals.of("marks")) == ("no right", "")
+    assert str(refusals) == "a report could not be written or read: no answer; the gate could not be written or read: no right"
+    refusals.begin()
+    assert not refusals and refusals.of("the gate") == ""
+
+
+def test_what_may_not_be_read_is_told_and_has_nothing_tried_again() -> None:
+    refusals = Refusals()
+    refusals.left_unread({"namespace b": "no right", "class a": "no right either"})
+    refusals.note("the gate", "no")
+    assert str(refusals) == (
+        "the gate could not be written or read: no; class a could not be read, so that a verdict may be Unknown: no right either;"
+        " namespace b could not be read, so that a verdict may be Unknown: no right"
+    )
+    refusals.begin()
+    assert str(refusals) == ""
+    refusals.left_unread({"class a": "no right"})
+    assert str(refusals) and not refusals
+
+
+def test_a_fault_of_the_program_is_no_refusal() -> None:
+    with pytest.raises(ValueError, match="a bug"):
+        asyncio.run(Refusals().attempt("the gate", refused(ValueError("a bug"))))
+
+
+# --- Parts of sentences ---
+
+
+def test_of_many_the_first_few_are_named() -> None:
+    assert (first_few(["a"]), first_few(["a", "b", "c"]), first_few(list("abcde"))) == ("a", "a, b, c", "a, b, c and 2 more")

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from sidecar.eviction.answers import BUDGET_PAUSE, NEXT_PASS, Answer, Result
+from sidecar.eviction.answers import BUDGET_PAUSE, LOOK_AGAIN, NEXT_PASS, TABLE, Answer, Result, answer_to
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May
-from sidecar.kube.errors import ApiError, Forbidden, from_status
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable, from_status
 
 POD = May("apps", "db-0", "uid-db-0")
 
@@ -48,18 +48,18 @@ def evict(evictor: Evictor, pod: May = POD) -> Answer:
     return asyncio.run(evictor.evict(pod))
 
 
-@pytest.mark.parametrize("error", [None, budget(), Forbidden("no", status=403), ApiError("broken", status=500)])
-def test_one_post_that_names_the_uid_and_no_grace_period(error: ApiError | None) -> None:
-    server = Server(error)
-    evict(scene(server))
-    [(verb, (resource, name, subresource, sent), named)] = server.calls
-    assert (verb, str(resource), name, subresource, named) == ("create_subresource", "pods", "db-0", "eviction", {"namespace": "apps"})
-    assert sent == {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": "db-0", "namespace": "apps"},
-        "deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "uid-db-0"}},
-    }
+def test_one_post_that_names_the_uid_and_no_grace_period() -> None:
+    for error in [None, budget(), Forbidden("no", status=403), ApiError("broken", status=500)]:
+        server = Server(error)
+        evict(scene(server))
+        [(verb, (resource, name, subresource, sent), named)] = server.calls
+        assert (verb, str(resource), name, subresource, named) == ("create_subresource", "pods", "db-0", "eviction", {"namespace": "apps"})
+        assert sent == {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "db-0", "namespace": "apps"},
+            "deleteOptions": {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "uid-db-0"}},
+        }
 
 
 def test_drain_B6_a_slow_server_ends_the_pass_and_the_next_one_is_jittered() -> None:
@@ -122,3 +122,60 @@ def test_of_a_pod_that_waits_for_a_node_the_version_is_named_too() -> None:
     evict(scene(server), May("apps", "db-0", "uid-db-0", "7"))
     [(_, (_, _, _, sent), _)] = server.calls
     assert sent["deleteOptions"]["preconditions"] == {"uid": "uid-db-0", "resourceVersion": "7"}
+
+
+# --- What an answer means. That servers give these answers: tests/contract/test_eviction.py ---
+
+
+def said(status: int, message: str = "no", *, reason: str = "", cause: str = "", retry_after: float | None = None) -> Any:
+    causes = [{"reason": cause, "message": f"the cause {cause}"}] if cause else []
+    body = {"message": message, "reason": reason, "details": {"causes": causes}}
+    return answer_to(from_status(status, body, what="create pods/eviction apps/db-0", retry_after=retry_after))
+
+
+TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+UID = "the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted and then recreated"
+
+VERSION = (
+    "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (2). The object might have been modified"
+)
+
+
+def test_an_answer() -> None:
+    for answer, result, again in [
+        (said(404), Result.GONE, 0.0),  # gone
+        (said(409, UID), Result.REPLACED, 0.0),  # another-uid
+        (said(409, VERSION), Result.CHANGED, LOOK_AGAIN),  # another-version
+        (said(409, "the object has been modified"), Result.FAILED, NEXT_PASS),  # modified
+        (said(429, cause="DisruptionBudget"), Result.BUDGET, BUDGET_PAUSE),  # budget
+        (said(429, cause="DisruptionBudget", retry_after=10), Result.BUDGET, BUDGET_PAUSE),  # budget-uncounted
+        (said(429, retry_after=30), Result.SERVER_BUSY, 30.0),  # busy
+        (said(429, retry_after=1e9), Result.SERVER_BUSY, 60.0),  # busy-for-ever
+        (said(429), Result.SERVER_BUSY, 1.0),  # busy-without-a-time
+        (said(429, cause="PodDisruption"), Result.SERVER_BUSY, 1.0),  # a-cause-of-others
+        (said(500, TWO), Result.TWO_BUDGETS, NEXT_PASS),  # two-budgets
+        (said(503, TWO), Result.FAILED, NEXT_PASS),  # two-budgets-of-a-proxy
+        (said(500, "broken"), Result.FAILED, NEXT_PASS),  # broken
+        (said(403, cause="NamespaceTerminating"), Result.NAMESPACE_ENDS, BUDGET_PAUSE),  # ending
+        (said(403), Result.FORBIDDEN, NEXT_PASS),  # forbidden
+        (said(401), Result.FAILED, NEXT_PASS),  # unauthorized
+        (said(422), Result.FAILED, NEXT_PASS),  # invalid
+        (answer_to(Unavailable("no connection")), Result.FAILED, NEXT_PASS),  # no-answer
+    ]:
+        assert (answer.result, answer.again) == (result, again)
+        assert answer.why
+
+
+def test_the_cause_comes_first() -> None:
+    answer = said(429, "Cannot evict pod as it would violate the pod's disruption budget.", cause="DisruptionBudget")
+    assert answer.why.startswith("the cause DisruptionBudget (create pods/eviction apps/db-0: Cannot evict")
+
+
+def test_every_result_but_success_is_in_the_table() -> None:
+    assert {row.result for row in TABLE} == {*Result} - {Result.EVICTED}
+
+
+def test_garbage_instead_of_causes_is_no_budget() -> None:
+    for body in [{}, {"details": 1}, {"details": {"causes": 1}}, {"details": {"causes": [1, {"reason": 1, "message": 1}]}}]:
+        assert answer_to(from_status(429, body, what="evict")).result is Result.SERVER_BUSY
+        assert answer_to(from_status(403, body, what="evict")).result is Result.FORBIDDEN

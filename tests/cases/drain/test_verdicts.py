@@ -1,10 +1,7 @@
 """Acceptance cases of drains that a judgement alone decides: verdicts, places, what becomes of pods, and what is said about blockers."""
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
-
-import pytest
 
 from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
 from sidecar.drain.judgement.assess import assess
@@ -13,7 +10,6 @@ from sidecar.drain.publish import report
 from sidecar.drain.publish.stored import since
 from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.model import names
-from sidecar.model.topology import Requirement, Term
 from tests.harness.drain import samples
 from tests.harness.drain.samples import GIB, KEY, NOW
 
@@ -53,20 +49,20 @@ def test_drain_D3_a_budget_that_falls_to_nothing_is_named() -> None:
     assert assess(samples.used(budgets=(samples.budget(allowed=2),))).budgets == ()
 
 
-@pytest.mark.parametrize(("pools", "placed"), [((None, None), 1), (("vg0", "vg0"), 1), (("vg0", "vg1"), 2)])
-def test_drain_D5_two_classes_on_one_pool_are_not_counted_twice(pools: tuple[str | None, str | None], placed: int) -> None:
-    classes = ("fast", "slow")
-    records = tuple(samples.record("n2", 50, of=of, pool=pool) for of, pool in zip(classes, pools, strict=True))
-    volumes = tuple(
-        samples.volume(f"pv-{of}", f"data-{of}", gib=40, policy="Reprovision", class_name=of, reclaim_policy="Retain") for of in classes
-    )
-    found = assess(
-        samples.snapshot(
-            volumes=volumes, classes=[samples.class_(of) for of in classes], surroundings=Surroundings((samples.node("n2"),), records)
+def test_drain_D5_two_classes_on_one_pool_are_not_counted_twice() -> None:
+    for pools, placed in [((None, None), 1), (("vg0", "vg0"), 1), (("vg0", "vg1"), 2)]:
+        classes = ("fast", "slow")
+        records = tuple(samples.record("n2", 50, of=of, pool=pool) for of, pool in zip(classes, pools, strict=True))
+        volumes = tuple(
+            samples.volume(f"pv-{of}", f"data-{of}", gib=40, policy="Reprovision", class_name=of, reclaim_policy="Retain") for of in classes
         )
-    )
-    assert sum(place.node == "n2" for place in found.places) == placed
-    assert sum(place.shortfall for place in found.places) == (30 * GIB if placed == 1 else 0)
+        found = assess(
+            samples.snapshot(
+                volumes=volumes, classes=[samples.class_(of) for of in classes], surroundings=Surroundings((samples.node("n2"),), records)
+            )
+        )
+        assert sum(place.node == "n2" for place in found.places) == placed
+        assert sum(place.shortfall for place in found.places) == (30 * GIB if placed == 1 else 0)
 
 
 def test_drain_D6_nodes_that_do_not_come_into_question_are_named_with_the_reason() -> None:
@@ -155,39 +151,36 @@ def test_drain_D11_every_reason_is_a_blocker_or_the_nodes() -> None:
     assert BY_REASON.keys() | OF_NODES | OF_TRUE == set(Reason)
 
 
-@pytest.mark.parametrize("reason", BY_REASON, ids=[f"D11_{reason}" for reason in BY_REASON])
-def test_drain_D11_a_blocker_says_all_that_is_needed(reason: Reason) -> None:
-    blocker = _of(reason, BY_REASON[reason]())
-    assert blocker.kind in ("PersistentVolumeClaim", "PersistentVolume", "Pod", "VolumeSnapshotContent", "Volume")
-    assert blocker.name and (blocker.uid or blocker.kind == "Volume")
-    assert bool(blocker.namespace) == (blocker.kind in ("PersistentVolumeClaim", "Pod"))
-    assert blocker.blocks and blocker.since == NOW and blocker.message and blocker.class_
-    assert blocker.remedy and "\n" not in blocker.remedy + blocker.message
-    assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
+def test_drain_D11_a_blocker_says_all_that_is_needed() -> None:
+    for reason in BY_REASON:
+        blocker = _of(reason, BY_REASON[reason]())
+        assert blocker.kind in ("PersistentVolumeClaim", "PersistentVolume", "Pod", "VolumeSnapshotContent", "Volume")
+        assert blocker.name and (blocker.uid or blocker.kind == "Volume")
+        assert bool(blocker.namespace) == (blocker.kind in ("PersistentVolumeClaim", "Pod"))
+        assert blocker.blocks and blocker.since == NOW and blocker.message and blocker.class_
+        assert blocker.remedy and "\n" not in blocker.remedy + blocker.message
+        assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
 
 
-@pytest.mark.parametrize("reason", BY_REASON, ids=[f"D11_{reason}" for reason in BY_REASON])
-def test_drain_D11_since_when_is_kept_from_one_judgement_to_the_next(reason: Reason) -> None:
-    snapshot = BY_REASON[reason]()
-    first = _of(reason, snapshot)
-    again = _of(reason, replace(snapshot, now=NOW + 60, since={(first.key, reason): first.since}))
-    assert again == first
+def test_drain_D11_since_when_is_kept_from_one_judgement_to_the_next() -> None:
+    for reason in BY_REASON:
+        snapshot = BY_REASON[reason]()
+        first = _of(reason, snapshot)
+        again = _of(reason, replace(snapshot, now=NOW + 60, since={(first.key, reason): first.since}))
+        assert again == first
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "policy", "source"),
-    [
+def test_drain_D11_the_policy_and_where_it_came_from() -> None:
+    for snapshot, policy, source in [
         (samples.idle(volumes=(samples.volume(policy="Block"),)), Policy.BLOCK, "PersistentVolume"),
         (samples.idle(claims=(samples.claim(policy="Migrate"),)), Policy.MIGRATE, "PersistentVolumeClaim"),
         (samples.idle(classes=[samples.class_(policy="Block")]), Policy.BLOCK, "StorageClass local"),
         (samples.idle(namespace_policies={"apps": samples.notes("Block")}), Policy.BLOCK, "Namespace apps"),
         (samples.idle(default_policy=Policy.BLOCK), Policy.BLOCK, "driver"),
         (samples.idle(), Policy.BLOCK, "default"),
-    ],
-)
-def test_drain_D11_the_policy_and_where_it_came_from(snapshot: Snapshot, policy: Policy, source: str) -> None:
-    (blocker,) = assess(snapshot).blockers
-    assert (blocker.policy, blocker.policy_source) == (policy, source)
+    ]:
+        (blocker,) = assess(snapshot).blockers
+        assert (blocker.policy, blocker.policy_source) == (policy, source)
 
 
 def _of(reason: Reason, snapshot: Snapshot) -> Blocker:
@@ -232,12 +225,12 @@ def test_drain_A14_idle_volumes_and_snapshots_block_retiring_until_they_are_gone
     assert assess(gone).retire.status is Status.TRUE and assess(both).drain.status is Status.TRUE
 
 
-@pytest.mark.parametrize(("ago", "class_", "listed"), [(301, VolumeClass.IDLE, []), (299, VolumeClass.IN_USE, ["db-0"])])
-def test_drain_B9_a_pod_of_a_silent_node_is_given_up_after_a_while(ago: int, class_: VolumeClass, listed: list[str]) -> None:
-    pod = replace(USED_BY_ALL, deleting_since=samples.stamp(ago))
-    found = assess(samples.used(node=samples.node(ready="Unknown"), pods=(pod,), skip_terminating_after=300.0))
-    assert [volume.class_ for volume in found.volumes] == [class_]
-    assert [pod.name for pod in found.pods] == listed
+def test_drain_B9_a_pod_of_a_silent_node_is_given_up_after_a_while() -> None:
+    for ago, class_, listed in [(301, VolumeClass.IDLE, []), (299, VolumeClass.IN_USE, ["db-0"])]:
+        pod = replace(USED_BY_ALL, deleting_since=samples.stamp(ago))
+        found = assess(samples.used(node=samples.node(ready="Unknown"), pods=(pod,), skip_terminating_after=300.0))
+        assert [volume.class_ for volume in found.volumes] == [class_]
+        assert [pod.name for pod in found.pods] == listed
 
 
 # --- E, G: what was never used, two budgets, another machine, speed -------------------------------------------------------------
@@ -260,56 +253,3 @@ def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> No
     key = (found.blockers[0].key, Reason.LAST_COPY)
     assert since(stored, node_uid="uid-n1", now=NOW).keys() == {key}
     assert since(stored, node_uid="uid-of-the-next", now=NOW) == {}
-
-
-POLICIES = (None, "Ignore", "Reprovision", "Migrate", "Foo")
-
-
-def _claims_of(number: int) -> tuple[str, ...]:
-    """Half of the groups may go together, and half have a volume that stays."""
-    alone = number % 10 == 3
-    return (f"data-{number}",) if alone else (f"data-{number}", f"data-{number + 1}")
-
-
-def large(times: int) -> Snapshot:
-    """500 nodes, 2,000 volumes of almost as many sizes, 5,000 pods, 200 budgets: so many times. Most volumes find no room elsewhere."""
-    volumes = tuple(
-        samples.volume(f"pv-{number}", f"data-{number}", gib=10 + number / 100, class_name=f"class-{number % 5}")
-        for number in range(2000 * times)
-    )
-    pods = tuple(
-        samples.pod(
-            f"pod-{number}",
-            *(_claims_of(number) if number < 1000 * times else ()),
-            labels={"app": f"app-{number % (200 * times)}", "tier": "all"},
-            affinity=(Term((Requirement("zone", "In", (f"zone-{number % 3}",)),)),),
-        )
-        for number in range(5000 * times)
-    )
-    names_ = [f"node-{number}" for number in range(500 * times)]
-    nodes = tuple(replace(samples.node(name), labels={KEY: name, "zone": f"zone-{number % 3}"}) for number, name in enumerate(names_))
-    records = tuple(samples.record(name, 15, of=f"class-{number}", maximum=20 * GIB) for name in names_ for number in range(5))
-    return samples.snapshot(
-        volumes=volumes,
-        claims=[samples.claim(f"data-{number}") for number in range(2000 * times)],
-        classes=[samples.class_(f"class-{number}", policy=policy) for number, policy in enumerate(POLICIES)],
-        pods=pods,
-        budgets=tuple(samples.budget(f"budget-{number}", labels={"tier": "all", "app": f"app-{number}"}) for number in range(200 * times)),
-        surroundings=Surroundings(nodes, records),
-    )
-
-
-def _seconds(snapshot: Snapshot) -> float:
-    def once() -> float:
-        start = time.process_time()
-        assess(snapshot)
-        return time.process_time() - start
-
-    return min(once() for _ in range(3))
-
-
-def test_drain_G3_a_judgement_takes_less_than_a_second_and_grows_with_what_there_is_to_judge() -> None:
-    one, four = _seconds(large(1)), _seconds(large(4))
-    print(f"{one:.3f} s of CPU, {four:.3f} s for four times as much")
-    assert one < 1.0
-    assert four < 8.0 * one, "sixteen times would be the square"

@@ -1,12 +1,11 @@
 """Emptying a node, as a process does it: led step by step against a simulated API server."""
 
+from collections.abc import Callable
 from typing import Any, Final
-
-import pytest
 
 from hack.sim.cluster import Call
 from hack.sim.notebook.notebook_world import NotebookWorld
-from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
@@ -45,44 +44,47 @@ def test_what_may_leave_is_evicted_and_told_once_and_then_the_evacuation_succeed
     play(story, seen)
 
 
-@pytest.mark.parametrize(("qps", "seconds"), [("1", 9.0), ("10", 2.0)])
-def test_pods_leave_at_the_rate_that_is_asked_for(qps: str, seconds: float) -> None:
-    seen = Evictions()
+def test_pods_leave_at_the_rate_that_is_asked_for() -> None:
+    def case(qps: str, seconds: float) -> None:
+        seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
-        for number in range(10):
-            await app(bench, f"app-{number}")
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        begun = bench.clock()
-        while await pods(bench):
-            await wait(bench, 0.1)
-        assert seconds - 1.5 < bench.clock() - begun - 2.0 < seconds + 1.5
+        async def story(bench: NotebookWorld) -> None:
+            for number in range(10):
+                await app(bench, f"app-{number}")
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            begun = bench.clock()
+            while await pods(bench):
+                await wait(bench, 0.1)
+            assert seconds - 1.5 < bench.clock() - begun - 2.0 < seconds + 1.5
 
-    play(story, seen, args=(*EVICTING, f"--eviction-qps={qps}"))
+        play(story, seen, args=(*EVICTING, f"--eviction-qps={qps}"))
+
+    for qps, seconds in [("1", 9.0), ("10", 2.0)]:
+        case(qps, seconds)
 
 
-@pytest.mark.parametrize(
-    ("args", "taint"),
-    [
-        pytest.param(ARGS, EVACUATE, id="not asked to evict"),
-        pytest.param((*EVICTING, "--dry-run"), EVACUATE, id="dry run"),
-        pytest.param(EVICTING, REBOOT, id="reboot"),
-        pytest.param((*ARGS, "--evacuation-evict", "--node-drain-policy=Ignore"), EVACUATE, id="the node is not drained by us"),
-    ],
-)
-def test_nobody_is_evicted_otherwise(args: tuple[str, ...], taint: dict[str, str]) -> None:
-    seen = Evictions()
+def test_nobody_is_evicted_otherwise() -> None:
+    def case(args: tuple[str, ...], taint: dict[str, str]) -> None:
+        seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench, "app-0")
-        await app(bench, "kept-0", policy="Block")  # so that nothing is over at once
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [taint], "unschedulable": True})
-        await wait(bench, 120)
+        async def story(bench: NotebookWorld) -> None:
+            await app(bench, "app-0")
+            await app(bench, "kept-0", policy="Block")  # so that nothing is over at once
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [taint], "unschedulable": True})
+            await wait(bench, 120)
 
-    play(story, seen, args=args)
-    assert seen.calls == []
+        play(story, seen, args=args)
+        assert seen.calls == []
+
+    for args, taint in [
+        (ARGS, EVACUATE),  # not asked to evict
+        ((*EVICTING, "--dry-run"), EVACUATE),  # dry run
+        (EVICTING, REBOOT),  # reboot
+        ((*ARGS, "--evacuation-evict", "--node-drain-policy=Ignore"), EVACUATE),  # the node is not drained by us
+    ]:
+        case(args, taint)
 
 
 def test_a_node_that_is_retired_after_a_reboot_for_which_nobody_had_to_leave_is_emptied() -> None:
@@ -100,29 +102,6 @@ def test_a_node_that_is_retired_after_a_reboot_for_which_nobody_had_to_leave_is_
 
     play(story, seen)
     assert seen.calls == ["app-0"]
-
-
-def test_pods_that_came_after_an_undo_that_no_sidecar_saw_are_evicted_once_it_is_asked_for_anew() -> None:
-    seen = Evictions()
-
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench, "app-0")
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
-        assert await state(bench) == "Success"
-        bench.nodes["n0"].lay_down()
-        await change(bench, "n0", {"taints": None})
-        await run(bench, "scratch-0")
-        await run(bench, "came-back-0", tolerations=[{"operator": "Exists"}])
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        bench.nodes["n0"].get_up()
-        await wait(bench, 120)
-        assert (await state(bench), await told(bench)) == ("Success", ["app-0", "scratch-0"])
-        assert await pods(bench) == {"came-back-0"}
-
-    play(story, seen)
-    assert seen.calls == ["app-0", "scratch-0"]
 
 
 def test_a_volume_that_blocks_keeps_its_pod_and_the_others_leave() -> None:
@@ -207,25 +186,6 @@ def test_drain_B7_a_budget_is_asked_again_and_never_overruled() -> None:
     assert seen.calls == ["app-0"]
 
 
-def test_of_two_nodes_that_are_emptied_at_once_one_evicts_and_the_other_waits_for_it() -> None:
-    """Each would find the other's replica ready. No budget keeps them apart."""
-    seen = Evictions()
-
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench, "db-0", owner="db")
-        await app(bench, "db-1", owner="db", nodeSelector={"kubernetes.io/hostname": "n1"})
-        await wait(bench, 20)
-        for pod in ("db-0", "db-1"):  # so that whoever is evicted is seen to leave
-            held = {"metadata": {"finalizers": ["example.com/held"]}}
-            await bench.you.patch(PODS, pod, held, namespace="default", content_type=MERGE_PATCH)
-        for node in ("n1", "n0"):
-            await change(bench, node, {"taints": [EVACUATE]})
-        await wait(bench, 200)
-
-    play(story, seen)
-    assert len(seen.calls) == 1
-
-
 def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> None:
     readable = True
 
@@ -256,21 +216,24 @@ async def count(bench: NotebookWorld, budget: dict[str, Any], allowed: int) -> N
     )
 
 
-@pytest.mark.parametrize("error", [Forbidden("no such right", status=403), Unavailable("no answer")])
-def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told(error: ApiError) -> None:
-    seen = Evictions(lambda call: error if call.subresource == "eviction" else None)
+def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told() -> None:
+    def case(error: ApiError) -> None:
+        seen = Evictions(lambda call: error if call.subresource == "eviction" else None)
 
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench, "app-0")
-        await app(bench, "app-1")
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 200)
-        assert await pods(bench) == {"app-0", "app-1"}
-        assert await told(bench) == []
+        async def story(bench: NotebookWorld) -> None:
+            await app(bench, "app-0")
+            await app(bench, "app-1")
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 200)
+            assert await pods(bench) == {"app-0", "app-1"}
+            assert await told(bench) == []
 
-    play(story, seen)
-    assert 4 <= len(seen.calls) <= 10
+        play(story, seen)
+        assert 4 <= len(seen.calls) <= 10
+
+    for error in [Forbidden("no such right", status=403), Unavailable("no answer")]:
+        case(error)
 
 
 def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> None:
@@ -289,26 +252,75 @@ def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> No
     assert seen.calls == ["app-0", "app-1", "app-0"]
 
 
-def test_each_line_of_the_log_can_be_read_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """On which node, whom, and why; and nobody who reads of a dry run takes it for an eviction."""
+# --- What tenants and other programs may do while a node is emptied, and that it keeps nobody else from leaving ---
+
+
+def refusing(pod: str, error: ApiError) -> Callable[[Call], ApiError | None]:
+    return lambda call: error if call.subresource == "eviction" and call.name == pod else None
+
+
+def test_a_pod_that_somebody_refuses_to_let_go_keeps_no_other_one_here() -> None:
+    """Operators of databases, and tenants whose labels policies look at, may refuse evictions."""
+
+    def case(error: ApiError) -> None:
+        seen = Evictions(refusing("a", error))
+
+        async def story(bench: NotebookWorld) -> None:
+            for name in ("a", "b", "c"):
+                await app(bench, name)
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 90)
+            assert await pods(bench) == {"a"}
+
+        play(story, seen)
+        assert seen.calls[:3] == ["a", "b", "c"]
+        assert 2 <= seen.calls.count("a") <= 5
+
+    for error in [Forbidden("a webhook denied it", status=403), ApiError("a webhook denied it", status=500)]:
+        case(error)
+
+
+def test_a_namespace_that_cannot_be_read_keeps_only_its_own_pods_here() -> None:
+    def case(resource: Any, error: ApiError) -> None:
+        asked = {"list": PODS, "get": STATEFUL_SETS}
+        away = True
+        seen = Evictions(
+            lambda call: error if away and call.namespace == "a" and asked.get(call.verb) is call.resource is resource else None
+        )
+
+        async def story(bench: NotebookWorld) -> None:
+            nonlocal away
+            await run(bench, "a-0", namespace="a")
+            await run(bench, "b-0", namespace="b")
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 600)
+            assert seen.calls == ["b-0"]
+            away = False
+            await wait(bench, 30)
+
+        play(story, seen)
+        assert seen.calls == ["b-0", "a-0"], "soon after it can be read again"
+
+    for resource in [PODS, STATEFUL_SETS]:
+        for error in [Unavailable("no answer"), Forbidden("no such right", status=403)]:
+            case(resource, error)
+
+
+def test_a_pod_that_takes_a_day_to_leave_holds_up_others_for_some_minutes() -> None:
+    seen = Evictions()
 
     async def story(bench: NotebookWorld) -> None:
-        await app(bench, "app-0")
+        await run(bench, "a-0", namespace="a", stays=True)
+        await run(bench, "a-1", namespace="a", stays=True)
+        for number in range(5):
+            await run(bench, f"b-{number}", namespace="b")
         await wait(bench, 20)
         await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
+        await wait(bench, 250)
+        assert seen.calls == ["a-0"]
+        await wait(bench, 150)
 
-    with caplog.at_level("DEBUG"):
-        play(story, Evictions())
-    (told,) = (record.__dict__["fields"] for record in caplog.records if record.getMessage() == "A pod was evicted")
-    assert told["pod"] == "default/app-0"
-    assert told["why"].startswith("node n0 is being retired: pvc-") and told["why"].endswith("may leave with it")
-    assert "Evict" in decisions(caplog)
-    caplog.clear()
-    with caplog.at_level("DEBUG"):
-        play(story, Evictions(), args=(*EVICTING, "--dry-run"))
-    assert "Evict" not in decisions(caplog)
-
-
-def decisions(caplog: pytest.LogCaptureFixture) -> set[str]:
-    return {str(record.__dict__.get("fields", {}).get("decision")) for record in caplog.records}
+    play(story, seen)
+    assert seen.calls == ["a-0", *(f"b-{number}" for number in range(5)), "a-1"]

@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.drain.emptying.decisions import Ask, AskController, EmptyingView, Evict, Finished, Hold, workload_of
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.emptying.rules import decide, in_words
@@ -66,9 +64,9 @@ def test_a_pod_without_a_volume_of_ours_is_a_drainers_business() -> None:
     assert isinstance(next_of(samples.pod("web", local=("emptyDir",))), Finished)
 
 
-@pytest.mark.parametrize("policy", [None, "Block", "AllowIdle", "Reprovision", "Migrate", "ignore", "Ignored"])
-def test_a_volume_that_may_not_be_lost_keeps_its_pod(policy: str | None) -> None:
-    assert held_by(next_of(samples.pod("db-0", "data-0"), **bound(policy))) is Hindrance.DATA_STAYS
+def test_a_volume_that_may_not_be_lost_keeps_its_pod() -> None:
+    for policy in [None, "Block", "AllowIdle", "Reprovision", "Migrate", "ignore", "Ignored"]:
+        assert held_by(next_of(samples.pod("db-0", "data-0"), **bound(policy))) is Hindrance.DATA_STAYS
 
 
 def test_a_replica_that_this_sidecar_makes_anew_is_not_told_to_be_given_up() -> None:
@@ -103,15 +101,6 @@ def test_words_that_contradict_each_other_or_may_be_outdone_by_one_that_was_not_
     assert held_by(next_of(pod, **by_class, unread=frozenset({unread_key(CLAIM, "apps/data-0")}))) is Hindrance.DATA_STAYS
 
 
-def test_a_volume_that_another_node_reaches_too_may_leave() -> None:
-    assert isinstance(next_of(samples.pod("db-0", "data-0"), **bound(), shared_with={"pv-0": ("n2",)}), Evict)
-
-
-def test_one_volume_that_stays_keeps_the_pod_whatever_the_others_are() -> None:
-    pod = samples.pod("db-0", "data-0", inline=(DRIVER,))
-    assert held_by(next_of(pod, **bound())) is Hindrance.DATA_STAYS
-
-
 def test_a_generic_ephemeral_volume_goes_with_its_pod() -> None:
     pod = samples.pod("db-0", "db-0-scratch", ephemeral=("db-0-scratch",))
     owner = Owner("v1", "Pod", "db-0", pod.uid, controller=True)
@@ -125,12 +114,9 @@ def test_a_volume_that_is_being_made_is_waited_for() -> None:
     assert held_by(next_of(evictable(claims=("more",)), in_flight=(flight,))) is Hindrance.PROVISIONING_IN_FLIGHT
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"static": True}, {"owner": samples.owner("DaemonSet", "agent")}, {"node": "n2"}, {"phase": "Succeeded"}],
-)
-def test_who_is_never_evicted_is_not_named_either(changes: dict[str, Any]) -> None:
-    assert isinstance(next_of(evictable(**changes)), Finished)
+def test_who_is_never_evicted_is_not_named_either() -> None:
+    for changes in [{"static": True}, {"owner": samples.owner("DaemonSet", "agent")}, {"node": "n2"}, {"phase": "Succeeded"}]:
+        assert isinstance(next_of(evictable(**changes)), Finished)
 
 
 def test_we_do_not_evict_ourselves() -> None:
@@ -142,12 +128,10 @@ def test_a_pod_that_nobody_makes_again_is_not_deleted_for_good() -> None:
 
 
 # --- who would come back ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("taints", [(), (samples.taint(names.EVACUATE_TAINT, "retire", "PreferNoSchedule"),)])
-def test_where_nothing_keeps_pods_off_every_pod_would_come_back(taints: Any) -> None:
-    assert held_by(next_of(evictable(), node=samples.node(taints=taints))) is Hindrance.WOULD_COME_BACK
-    assert "nothing keeps pods off" in next_of(evictable(), node=samples.node(taints=taints)).why
+def test_where_nothing_keeps_pods_off_every_pod_would_come_back() -> None:
+    for taints in [(), (samples.taint(names.EVACUATE_TAINT, "retire", "PreferNoSchedule"),)]:
+        assert held_by(next_of(evictable(), node=samples.node(taints=taints))) is Hindrance.WOULD_COME_BACK
+        assert "nothing keeps pods off" in next_of(evictable(), node=samples.node(taints=taints)).why
 
 
 def test_a_cordon_keeps_pods_off_before_its_taint_is_there() -> None:
@@ -158,13 +142,6 @@ def test_a_cordon_keeps_pods_off_before_its_taint_is_there() -> None:
 
 def test_a_pod_that_tolerates_all_of_it_would_come_back() -> None:
     assert held_by(next_of(evictable(tolerations=(TOLERANT,)))) is Hindrance.WOULD_COME_BACK
-
-
-def test_one_taint_that_it_does_not_tolerate_is_enough() -> None:
-    node = samples.node(taints=(*TAINTED.taints, samples.taint("example.com/leaving")))
-    pod = evictable(tolerations=(Toleration(names.EVACUATE_TAINT, "Exists", "", ""),))
-    assert held_by(next_of(pod)) is Hindrance.WOULD_COME_BACK
-    assert isinstance(next_of(pod, node=node), Evict)
 
 
 def test_a_pod_that_came_after_its_workload_lost_one_here_is_not_evicted_again_and_again() -> None:
@@ -182,16 +159,12 @@ def test_while_one_is_leaving_no_other_is_evicted() -> None:
     assert (held_by(decision), decision.pod) == (Hindrance.POD_LEAVING, "apps/db-0")
 
 
-def test_one_that_leaves_and_has_nothing_of_ours_holds_up_nobody() -> None:
-    assert isinstance(next_of(samples.pod("web", owner=samples.owner(name="web"), deleting_since=stamp()), evictable()), Evict)
-
-
-@pytest.mark.parametrize("changes", [{"ready": False}, {"deleting_since": stamp()}, {"node": "", "phase": "Pending", "ready": False}])
-def test_while_another_replica_is_not_ready_none_is_evicted(changes: dict[str, Any]) -> None:
-    other = samples.pod("db-1", **{"node": "n2"} | changes)
-    decision = next_of(evictable(), elsewhere=[other])
-    assert held_by(decision) is Hindrance.REPLICA_NOT_READY
-    assert "apps/db-1" in decision.why
+def test_while_another_replica_is_not_ready_none_is_evicted() -> None:
+    for changes in [{"ready": False}, {"deleting_since": stamp()}, {"node": "", "phase": "Pending", "ready": False}]:
+        other = samples.pod("db-1", **{"node": "n2"} | changes)
+        decision = next_of(evictable(), elsewhere=[other])
+        assert held_by(decision) is Hindrance.REPLICA_NOT_READY
+        assert "apps/db-1" in decision.why
 
 
 def test_replicas_of_other_workloads_and_those_that_have_ended_do_not_count() -> None:
@@ -228,16 +201,6 @@ def test_soon_after_a_restart_a_pod_with_a_replica_beside_it_waits_unless_a_budg
     assert isinstance(decide(view(scene(*pods, budgets=(samples.budget(allowed=1),)), in_doubt=True)), Evict)
 
 
-def test_a_node_whose_turn_is_later_evicts_nobody_of_that_workload_and_goes_on_with_others() -> None:
-    rivals = Rivals(("n2", samples.NODE), settled=True)
-    elsewhere = samples.pod("db-1", node="n2")
-    decision = decide(view(scene(evictable()), elsewhere=[elsewhere], rivals=rivals))
-    assert held_by(decision) is Hindrance.ANOTHER_NODE_FIRST
-    web = evictable("web-0", owner=samples.owner("StatefulSet", "web"))
-    decision = decide(view(scene(evictable(), web), elsewhere=[elsewhere], rivals=rivals))
-    assert isinstance(decision, Evict) and decision.pod.name == "web-0"
-
-
 def test_a_workload_of_which_another_node_makes_a_replica_anew_waits_and_others_go_on() -> None:
     taken = Rivals((samples.NODE,), taken={names.reprovision("uid-db", samples.DRIVER): "n2"})
     decision = decide(view(scene(evictable()), rivals=taken))
@@ -246,14 +209,6 @@ def test_a_workload_of_which_another_node_makes_a_replica_anew_waits_and_others_
     web = evictable("web-0", owner=samples.owner("StatefulSet", "web"))
     decision = decide(view(scene(evictable(), web), rivals=taken))
     assert isinstance(decision, Evict) and decision.pod.name == "web-0"
-
-
-def test_a_pod_that_is_itself_the_one_that_is_not_ready_may_go() -> None:
-    assert isinstance(next_of(evictable(ready=False), elsewhere=[samples.pod("db-1", node="n2")]), Evict)
-
-
-def test_a_pod_that_the_server_does_not_have_any_more_is_not_evicted() -> None:
-    assert held_by(decide(replace(view(scene(evictable())), peers={NAMESPACE: ()}))) is Hindrance.NOT_KNOWN
 
 
 def test_what_is_not_known_of_the_others_is_asked_for_first() -> None:
@@ -270,32 +225,27 @@ def test_pods_that_name_the_same_controller_in_two_namespaces_are_two_workloads(
     assert isinstance(decide(view(scene(evictable()), before=of_others, expected={"evil/uid-db": 50})), Evict)
 
 
-@pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet"])
-def test_its_controller_is_asked_how_many_pods_there_should_be(kind: str) -> None:
+def test_its_controller_is_asked_how_many_pods_there_should_be() -> None:
     """What this process remembers of an eviction is lost when it ends, and what was evicted may never be made again."""
-    pod = evictable(owner=samples.owner(kind, "db"))
-    assert decide(view(scene(pod), sizes={})) == AskController(
-        NAMESPACE, samples.owner(kind, "db"), "apps/db-0", "whether the other replicas of apps/db-0 are ready is not known yet"
-    )
-    too_few = decide(view(scene(pod), sizes={"apps/uid-db": 2}))
-    assert held_by(too_few) is Hindrance.REPLICA_NOT_READY
-    assert too_few.why == f"{kind} db has 1 of 2 pods"
-    assert isinstance(decide(view(scene(pod), sizes={"apps/uid-db": 1}, expected={"apps/uid-db": 3})), Evict), "it was made smaller"
+    for kind in ["StatefulSet", "ReplicaSet"]:
+        pod = evictable(owner=samples.owner(kind, "db"))
+        assert decide(view(scene(pod), sizes={})) == AskController(
+            NAMESPACE, samples.owner(kind, "db"), "apps/db-0", "whether the other replicas of apps/db-0 are ready is not known yet"
+        )
+        too_few = decide(view(scene(pod), sizes={"apps/uid-db": 2}))
+        assert held_by(too_few) is Hindrance.REPLICA_NOT_READY
+        assert too_few.why == f"{kind} db has 1 of 2 pods"
+        assert isinstance(decide(view(scene(pod), sizes={"apps/uid-db": 1}, expected={"apps/uid-db": 3})), Evict), "it was made smaller"
 
 
-def test_what_is_no_workload_of_kubernetes_is_not_asked() -> None:
-    pod = evictable(owner=Owner("apps.kruise.io/v1beta1", "StatefulSet", "db", "uid-db", controller=True))
-    assert isinstance(decide(view(scene(pod), sizes={})), Evict)
-
-
-@pytest.mark.parametrize("about", ["apps", "apps/uid-db"])
-def test_what_could_not_be_asked_about_waits_and_nobody_else(about: str) -> None:
-    other = evictable("web-0", namespace="web", owner=samples.owner(name="web"))
-    unread = {about: "no answer"}
-    assert held_by(decide(view(scene(evictable()), sizes={}, unread=unread))) is Hindrance.NOT_KNOWN
-    decision = decide(view(scene(evictable(), other), unread=unread))
-    assert isinstance(decision, Evict)
-    assert (decision.pod.full_name, decision.passed) == ("web/web-0", {"apps/uid-db"})
+def test_what_could_not_be_asked_about_waits_and_nobody_else() -> None:
+    for about in ["apps", "apps/uid-db"]:
+        other = evictable("web-0", namespace="web", owner=samples.owner(name="web"))
+        unread = {about: "no answer"}
+        assert held_by(decide(view(scene(evictable()), sizes={}, unread=unread))) is Hindrance.NOT_KNOWN
+        decision = decide(view(scene(evictable(), other), unread=unread))
+        assert isinstance(decision, Evict)
+        assert (decision.pod.full_name, decision.passed) == ("web/web-0", {"apps/uid-db"})
 
 
 # --- the order --------------------------------------------------------------------------------------------------------
@@ -313,62 +263,32 @@ def test_workloads_that_are_wholly_ready_come_first_then_the_fewest_bytes() -> N
     assert next_of(*(replace(pod, ready=False) for pod in pods), **there).pod.name == "p-2"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+def test_who_holds_up_others_comes_last() -> None:
+    for changes in [
         {"failures": {"uid-apps-a-0": 1}},
         {"slow": frozenset({"apps"})},
         {"passed": frozenset({"apps/uid-a"})},
         {"late": {"uid-apps-a-0": 2, "uid-b-b-0": 1}},
-    ],
-)
-def test_who_holds_up_others_comes_last(changes: dict[str, Any]) -> None:
-    pods = [evictable("a-0", owner=samples.owner(name="a")), evictable("b-0", namespace="b", ready=False, owner=samples.owner(name="b"))]
-    assert decide(view(scene(*pods))).pod.name == "a-0"  # type: ignore[union-attr]
-    assert decide(view(scene(*pods), **changes)).pod.name == "b-0"  # type: ignore[union-attr]
-    assert decide(view(scene(pods[0]), **changes)).pod.name == "a-0"  # type: ignore[union-attr]
-
-
-def test_pods_of_a_namespace_that_take_long_to_leave_hold_up_no_other_one() -> None:
-    leaving = [evictable("db-0", deleting_since=stamp()), evictable("db-1"), evictable("c-0", owner=samples.owner(name="c"))]
-    other = evictable("web-0", namespace="web", owner=samples.owner(name="web"))
-    snapshot = scene(*leaving, other)
-    assert held_by(decide(view(snapshot))) is Hindrance.POD_LEAVING
-    assert decide(view(snapshot, slow=frozenset({"apps"}))).pod.name == "web-0"  # type: ignore[union-attr]
-    alone = decide(view(scene(*leaving[:2]), slow=frozenset({"apps"})))
-    assert held_by(alone) is Hindrance.REPLICA_NOT_READY, "two of one workload are never away at once"
-    evicted = decide(view(scene(*leaving[1:]), slow=frozenset({"apps"}), leaving=frozenset({leaving[1].uid})))
-    assert evicted.pod.name == "c-0"  # type: ignore[union-attr]
-
-
-def test_a_pod_with_thousands_of_volumes_is_told_in_few_words() -> None:
-    decision = next_of(evictable(inline=(DRIVER,) * 5000))
-    assert isinstance(decision, Evict)
-    assert len(decision.volumes) == 5000
-    assert len(decision.why) < 200
-
-
-@pytest.mark.parametrize("reverse", [True, False])
-def test_the_order_of_the_facts_means_nothing(reverse: bool) -> None:
-    pods = sorted((evictable(f"p-{number}", owner=samples.owner(name=f"set-{number}")) for number in range(5)), key=lambda pod: pod.name)
-    assert next_of(*(reversed(pods) if reverse else pods)).pod.name == "p-0"
+    ]:
+        pods = [
+            evictable("a-0", owner=samples.owner(name="a")),
+            evictable("b-0", namespace="b", ready=False, owner=samples.owner(name="b")),
+        ]
+        assert decide(view(scene(*pods))).pod.name == "a-0"  # type: ignore[union-attr]
+        assert decide(view(scene(*pods), **changes)).pod.name == "b-0"  # type: ignore[union-attr]
+        assert decide(view(scene(pods[0]), **changes)).pod.name == "a-0"  # type: ignore[union-attr]
 
 
 # --- what the server says ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("budgets", "hindrance"),
-    [
+def test_a_budget_that_refuses_is_not_asked() -> None:
+    for budgets, hindrance in [
         ((samples.budget(allowed=0),), Hindrance.PDB_BLOCKED),
         ((samples.budget(observed=False),), Hindrance.PDB_BLOCKED),
         ((samples.budget("a"), samples.budget("b")), Hindrance.TWO_BUDGETS),
         ((samples.budget(allowed=1),), None),
         (None, None),
-    ],
-)
-def test_a_budget_that_refuses_is_not_asked(budgets: Any, hindrance: Hindrance | None) -> None:
-    assert held_by(next_of(evictable(), budgets=budgets)) is hindrance
+    ]:
+        assert held_by(next_of(evictable(), budgets=budgets)) is hindrance
 
 
 def test_one_that_is_held_does_not_hold_up_another() -> None:
@@ -379,12 +299,6 @@ def test_one_that_is_held_does_not_hold_up_another() -> None:
     assert isinstance(paused, Evict) and paused.pod.name == "web-0"
 
 
-def test_one_that_was_refused_waits_with_what_was_said() -> None:
-    decision = decide(view(scene(evictable()), paused={"uid-apps-db-0": "no such right"}))
-    assert isinstance(decision, Hold)
-    assert (decision.hindrance, decision.why) == (Hindrance.PAUSED, "no such right")
-
-
 # --- ignorance --------------------------------------------------------------------------------------------------------
 
 
@@ -392,28 +306,20 @@ def test_drain_B8_without_a_node_nobody_is_evicted() -> None:
     assert held_by(next_of(evictable(), node=None)) is Hindrance.NOT_KNOWN
 
 
-@pytest.mark.parametrize(
-    ("changes", "hindrance"),
-    [
+def test_ignorance_is_never_a_yes() -> None:
+    for changes, hindrance in [
         ({"ignorance": ("claims could not be read",)}, Hindrance.NOT_KNOWN),
         ({"not_listed": "the driver does not answer"}, Hindrance.NOT_KNOWN),
         ({"unread": frozenset({unread_key(CLAIM, "apps/x")})}, Hindrance.NOT_KNOWN),
         ({"node": replace(TAINTED, ready="Unknown")}, Hindrance.SOURCE_OFFLINE),
         ({"node": replace(TAINTED, ready="False")}, Hindrance.SOURCE_OFFLINE),
-    ],
-)
-def test_ignorance_is_never_a_yes(changes: dict[str, Any], hindrance: Hindrance) -> None:
-    assert held_by(next_of(evictable(claims=("x",)), **changes)) is hindrance
+    ]:
+        assert held_by(next_of(evictable(claims=("x",)), **changes)) is hindrance
 
 
 def test_every_hindrance_is_explained() -> None:
     assert set(HINDRANCES) == set(Hindrance)
     assert all(meaning.says and meaning.remedy for meaning in HINDRANCES.values())
-
-
-def test_a_hindrance_names_its_pod_and_says_why() -> None:
-    decision = next_of(samples.pod("db-0", "data-0"), **bound("Block"))
-    assert (decision.pod, decision.why) == ("apps/db-0", "it uses pv-0, whose policy is Block (PersistentVolumeClaim)")
 
 
 def test_what_passes_is_told_before_what_somebody_has_to_change() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hack.sim.notebook.commands import do
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import DEPLOYMENTS, EVENTS
+from sidecar.kube.api import DEPLOYMENTS
 from sidecar.model import names
 from tests.harness.drain.simulated import EVACUATE, STATE, Json, all_of, change, node_of, play, report_of, wait, with_pod
 
@@ -13,6 +13,8 @@ REBOOT, CLOSED = names.of_driver(DRIVER, names.REBOOT_INTENT), names.of_driver(D
 GATED = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
 CORDON, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
 KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
+
+
 # Longer than a look, and much shorter than any delay.
 SOON = 8
 
@@ -97,38 +99,6 @@ def test_what_kured_leaves_behind_opens_the_gate_for_one_cordon_and_its_next_reb
     play(story, args=(*GATED, f"--node-drain-policy={policy}"), nodes=("n0",))
 
 
-def test_kureds_course_opens_the_gate_while_it_has_cordoned_and_not_while_it_waits() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_volume_in_use(bench)
-        for _ in range(2):
-            await annotate(bench, dict(KURED))
-            await wait(bench, 3600)
-            assert await stands(bench), "it waits for its turn"
-            await change(bench, "n0", CORDON)
-            assert not await stands(bench)
-            await restart(bench)
-            assert not await stands(bench)
-            await change(bench, "n0", UNCORDON)
-            assert await stands(bench)
-            await annotate(bench, dict.fromkeys(KURED))
-            assert await stands(bench)
-
-    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
-
-
-def test_while_kured_waits_nobody_is_told_what_would_keep_the_node_from_being_retired() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_volume_in_use(bench)
-        await annotate(bench, dict(KURED))
-        await wait(bench, 60)
-        assert [event["reason"] for event in await all_of(bench, EVENTS) if "Blocks" in event["reason"]] == []
-        await annotate(bench, {**dict.fromkeys(KURED), names.DRAIN_INTENT: "retire"})
-        await wait(bench, 60)
-        assert "BlocksNodeDrain" in {event["reason"] for event in await all_of(bench, EVENTS)}
-
-    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
-
-
 def test_cordon_uncordon_cordon_within_a_second_is_two_cordons() -> None:
     async def story(bench: NotebookWorld) -> None:
         await with_volume_in_use(bench)
@@ -144,35 +114,6 @@ def test_cordon_uncordon_cordon_within_a_second_is_two_cordons() -> None:
     play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
 
 
-def test_a_tool_that_puts_the_annotation_back_at_every_sync_opens_the_gate_once_per_removal() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_volume_in_use(bench)
-        opened = []
-        for _ in range(3):
-            await annotate(bench, {names.DRAIN_INTENT: "reboot"})
-            await change(bench, "n0", CORDON)
-            opened.append(not await stands(bench))
-            await change(bench, "n0", UNCORDON)
-            await annotate(bench, {names.DRAIN_INTENT: "reboot"})
-            assert await stands(bench)
-        assert opened == [True, False, False]
-
-    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
-
-
-def test_the_mark_is_written_once() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_volume_in_use(bench)
-        await annotate(bench, {names.DRAIN_INTENT: "reboot"})
-        await change(bench, "n0", CORDON)
-        await wait(bench, 30)
-        version = (await node_of(bench))["metadata"]["resourceVersion"]
-        await wait(bench, 120)
-        assert (await node_of(bench))["metadata"]["resourceVersion"] == version
-
-    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
-
-
 # when an evacuation starts: four runs
 
 MARKS: dict[str, Json] = {
@@ -181,13 +122,6 @@ MARKS: dict[str, Json] = {
     "a cordon": {"spec": CORDON},
     "an autoscaler": {"spec": {"taints": [{"key": names.RETIRING_TAINTS[1], "value": "1", "effect": "NoSchedule"}]}},
     "kured": {"spec": CORDON, "annotations": KURED},
-}
-NEVER = None
-STARTS: dict[str, dict[str, int | None]] = {
-    "not said": dict.fromkeys(MARKS, NEVER),
-    "Ignore": dict.fromkeys(MARKS, NEVER),
-    "NoSchedule": {"the taint": 0, "the annotation": 0, "a cordon": NEVER, "an autoscaler": NEVER, "kured": NEVER},
-    "Evacuate": {"the taint": 0, "the annotation": 0, "a cordon": 60, "an autoscaler": 0, "kured": 0},
 }
 
 
@@ -198,22 +132,6 @@ async def starts_after(bench: NotebookWorld, seconds: int) -> bool:
         assert STATE not in (await node_of(bench))["metadata"]["labels"]
     await wait(bench, SOON)
     return STATE in (await node_of(bench))["metadata"]["labels"]
-
-
-@pytest.mark.parametrize("mark", MARKS)
-@pytest.mark.parametrize("policy", STARTS)
-def test_what_starts_an_evacuation_under_each_policy(policy: str, mark: str) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", **MARKS[mark])
-        expected = STARTS[policy][mark]
-        if expected is NEVER:
-            await wait(bench, 600)
-            assert STATE not in (await node_of(bench))["metadata"]["labels"]
-        else:
-            assert await starts_after(bench, expected)
-
-    said = () if policy == "not said" else (f"--node-drain-policy={policy}",)
-    play(story, args=("--drain-report", *said), nodes=("n0",))
 
 
 EVACUATES = ("--drain-report", "--node-drain-policy=Evacuate")
@@ -245,55 +163,35 @@ def test_a_process_that_is_killed_again_and_again_puts_the_start_off_no_further(
     play(story, args=EVACUATES, nodes=("n0",))
 
 
-@pytest.mark.parametrize(("delay", "by"), [("0s", 3), ("5m", 305)])
-def test_the_delay_is_a_flag(delay: str, by: int) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", CORDON)
-        assert await starts_after(bench, by if by > 60 else 0)
+def test_the_delay_is_a_flag() -> None:
+    def case(delay: str, by: int) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await change(bench, "n0", CORDON)
+            assert await starts_after(bench, by if by > 60 else 0)
 
-    play(story, args=(*EVACUATES, f"--evacuation-cordon-delay={delay}"), nodes=("n0",))
+        play(story, args=(*EVACUATES, f"--evacuation-cordon-delay={delay}"), nodes=("n0",))
 
-
-def test_the_report_says_that_the_cordon_is_taken_for_retire() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", CORDON)
-        await wait(bench, 30)
-        assert "intent" not in await report_of(bench)
-        await wait(bench, 45)
-        said = await report_of(bench)
-        assert (said["intent"], said["intentSource"]) == ("retire", "cordon")
-
-    play(story, args=EVACUATES, nodes=("n0",))
+    for delay, by in [("0s", 3), ("5m", 305)]:
+        case(delay, by)
 
 
 ASSUMES = "--drain-gate-assumes=reboot"
 
 
-def test_a_drain_that_nobody_announces_is_taken_for_what_the_flag_says() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_volume_in_use(bench)
-        await change(bench, "n0", CORDON)
-        assert not await stands(bench)
-        await change(bench, "n0", UNCORDON)
-        assert await stands(bench)
+def test_nothing_is_assumed_where_somebody_says_something() -> None:
+    def case(policy: str, mark: Json) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await with_volume_in_use(bench)
+            await change(bench, "n0", **mark)
+            assert await stands(bench)
 
-    play(story, args=(*GATED, "--node-drain-policy=NoSchedule", ASSUMES), nodes=("n0",))
+        play(story, args=(*GATED, f"--node-drain-policy={policy}", ASSUMES), nodes=("n0",))
 
-
-@pytest.mark.parametrize(
-    ("policy", "mark"),
-    [
-        pytest.param("NoSchedule", {"annotations": {names.DRAIN_INTENT: "reboot"}}, id="a reboot that has no cordon yet"),
-        pytest.param("NoSchedule", {"annotations": KURED}, id="kured waits for its turn"),
-        pytest.param("NoSchedule", {"annotations": {names.DRAIN_INTENT: "retier"}, "spec": CORDON}, id="a word that is none"),
-        pytest.param("NoSchedule", MARKS["an autoscaler"], id="an autoscaler"),
-        pytest.param("Evacuate", {"spec": CORDON}, id="by the policy a cordon means retire"),
-    ],
-)
-def test_nothing_is_assumed_where_somebody_says_something(policy: str, mark: Json) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_volume_in_use(bench)
-        await change(bench, "n0", **mark)
-        assert await stands(bench)
-
-    play(story, args=(*GATED, f"--node-drain-policy={policy}", ASSUMES), nodes=("n0",))
+    for policy, mark in [
+        ("NoSchedule", {"annotations": {names.DRAIN_INTENT: "reboot"}}),  # a reboot that has no cordon yet
+        ("NoSchedule", {"annotations": KURED}),  # kured waits for its turn
+        ("NoSchedule", {"annotations": {names.DRAIN_INTENT: "retier"}, "spec": CORDON}),  # a word that is none
+        ("NoSchedule", MARKS["an autoscaler"]),  # an autoscaler
+        ("Evacuate", {"spec": CORDON}),  # by the policy a cordon means retire
+    ]:
+        case(policy, mark)

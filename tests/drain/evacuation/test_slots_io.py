@@ -116,17 +116,17 @@ def test_a_slot_is_taken_held_and_given_back() -> None:
     assert not scene.cluster.list(LEASES, Query()).items
 
 
-@pytest.mark.parametrize("labels", [{}, {names.SLOT_FOR: "other.example.com"}])
-def test_a_foreign_lease_of_a_slots_name_is_left_alone_and_told(labels: dict[str, str]) -> None:
-    scene = Scene()
-    before = scene.foreign(**labels)
-    for _ in range(2):
-        with pytest.raises(ApiError) as caught:
-            scene.step()
-        for word in (f"{NAMESPACE}/{FIRST}", "not ours", f"{names.SLOT_FOR}={DRIVER}", "delete it", "--max-concurrent-evacuations"):
-            assert word in str(caught.value)
-    assert scene.stored(FIRST) == before
-    assert not scene.controller.maybe_held
+def test_a_foreign_lease_of_a_slots_name_is_left_alone_and_told() -> None:
+    for labels in [{}, {names.SLOT_FOR: "other.example.com"}]:
+        scene = Scene()
+        before = scene.foreign(**labels)
+        for _ in range(2):
+            with pytest.raises(ApiError) as caught:
+                scene.step()
+            for word in (f"{NAMESPACE}/{FIRST}", "not ours", f"{names.SLOT_FOR}={DRIVER}", "delete it", "--max-concurrent-evacuations"):
+                assert word in str(caught.value)
+        assert scene.stored(FIRST) == before
+        assert not scene.controller.maybe_held
 
 
 def test_the_next_slot_is_taken_instead_and_no_more_than_the_limit() -> None:
@@ -140,32 +140,6 @@ def test_the_next_slot_is_taken_instead_and_no_more_than_the_limit() -> None:
     narrowed.taken_by("n2", SECOND)
     with pytest.raises(ApiError, match=FIRST):
         narrowed.step()
-
-
-def test_more_foreign_leases_than_steps_keep_nobody_from_the_slot_behind_them() -> None:
-    scene = Scene(limit=7)
-    for index in range(6):
-        scene.foreign(names.evacuation_slot(index, DRIVER))
-    scene.step()
-    decision = scene.step()
-    assert isinstance(decision, Hold) and decision.name == names.evacuation_slot(6, DRIVER)
-
-
-def test_when_the_foreign_lease_is_gone_the_slot_is_taken() -> None:
-    scene = Scene()
-    scene.foreign()
-    with pytest.raises(ApiError):
-        scene.step()
-    scene.deleted(FIRST)
-    decision = scene.step()
-    assert isinstance(decision, Hold) and decision.name == FIRST
-
-
-def test_a_foreign_lease_that_goes_before_it_is_looked_at_is_none() -> None:
-    scene = Scene()
-    scene.foreign()
-    scene.meanwhile = once("get", lambda: scene.deleted(FIRST))
-    assert isinstance(scene.step(), Hold)
 
 
 def test_another_node_that_was_faster_is_not_taken_for_a_foreign_lease() -> None:
@@ -201,41 +175,12 @@ def test_without_a_limit_a_former_slot_is_given_back_and_then_nothing_is_asked()
     assert scene.step() == NoLimit() and seen == []
 
 
-@pytest.mark.parametrize(
-    ("refusal", "asks_again"),
-    [(Forbidden("cannot list leases", status=403), False), (Unavailable("overloaded", status=503), True)],
-)
-def test_without_a_limit_nobody_is_held_up_by_a_slot_that_cannot_be_given_back(refusal: ApiError, asks_again: bool) -> None:
-    seen: list[Call] = []
-    scene = unlimited(seen, refusal)
-    assert scene.step() == NoLimit() and len(seen) == 1
-    assert scene.step() == NoLimit() and len(seen) == 1 + asks_again
-
-
-def test_a_foreign_lease_that_may_not_be_looked_at_is_not_taken_for_ours() -> None:
-    def meanwhile(call: Call) -> None:
-        if (call.verb, call.resource) == ("get", LEASES):
-            raise Forbidden("cannot get leases", status=403)
-
-    scene = Scene(meanwhile=meanwhile)
-    before = scene.foreign()
-    with pytest.raises(Forbidden):
-        scene.step()
-    assert scene.stored(FIRST) == before
-
-
-def test_beside_a_foreign_lease_the_slot_that_the_first_in_turn_leaves_goes_to_the_next_in_time() -> None:
-    scene = Scene(limit=2)
-    scene.evacuated("n0", ago=90)
-    scene.foreign(SECOND)
-    with pytest.raises(ApiError, match=SECOND):
-        scene.step()
-    scene.now += 59
-    with pytest.raises(ApiError, match=SECOND):
-        scene.step()
-    scene.now += 1
-    decision = scene.step()
-    assert isinstance(decision, Hold) and decision.name == FIRST
+def test_without_a_limit_nobody_is_held_up_by_a_slot_that_cannot_be_given_back() -> None:
+    for refusal, asks_again in [(Forbidden("cannot list leases", status=403), False), (Unavailable("overloaded", status=503), True)]:
+        seen: list[Call] = []
+        scene = unlimited(seen, refusal)
+        assert scene.step() == NoLimit() and len(seen) == 1
+        assert scene.step() == NoLimit() and len(seen) == 1 + asks_again
 
 
 def test_an_evacuation_that_a_foreign_lease_keeps_waiting_says_so_and_goes_on_when_it_is_gone() -> None:
@@ -264,28 +209,13 @@ def test_an_evacuation_that_a_foreign_lease_keeps_waiting_says_so_and_goes_on_wh
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-@pytest.mark.parametrize("jump", [3600.0, -3600.0, 365 * 86400.0, -365 * 86400.0])
-def test_a_clock_that_jumps_takes_no_slot_that_is_held_and_waits_no_longer_for_one_that_is_not(jump: float) -> None:
-    scene = Scene()
-    scene.taken_by("n2")
-    assert isinstance(scene.step(), WaitFor)
-    scene.jump = jump
-    scene.now += leases.DURATION - 1
-    assert isinstance(scene.step(), WaitFor)
-    scene.now += 1
-    assert isinstance(scene.step(), Hold)
-
-
-@pytest.mark.parametrize("jump", [3600.0, -3600.0, 365 * 86400.0, -365 * 86400.0])
-def test_a_clock_that_jumps_leaves_the_first_in_turn_its_time_and_no_more(jump: float) -> None:
-    scene = Scene()
-    scene.evacuated("n2", ago=90)
-    waiting = scene.step()
-    assert isinstance(waiting, WaitFor) and waiting.free
-    patience = waiting.until - scene.now
-    scene.jump = jump
-    scene.now += patience - 1
-    again = scene.step()
-    assert isinstance(again, WaitFor) and again.until - (scene.now + jump) == 1
-    scene.now += 1
-    assert isinstance(scene.step(), Hold)
+def test_a_clock_that_jumps_takes_no_slot_that_is_held_and_waits_no_longer_for_one_that_is_not() -> None:
+    for jump in [3600.0, -3600.0, 365 * 86400.0, -365 * 86400.0]:
+        scene = Scene()
+        scene.taken_by("n2")
+        assert isinstance(scene.step(), WaitFor)
+        scene.jump = jump
+        scene.now += leases.DURATION - 1
+        assert isinstance(scene.step(), WaitFor)
+        scene.now += 1
+        assert isinstance(scene.step(), Hold)

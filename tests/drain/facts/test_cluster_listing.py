@@ -8,7 +8,7 @@ from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.vocabulary import Status
-from sidecar.kube.errors import ApiError, Forbidden, NotFound
+from sidecar.kube.errors import Forbidden, NotFound
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import (
     DRIVER,
@@ -80,20 +80,12 @@ def test_a_node_that_is_not_there_is_an_error() -> None:
         look(kube)
 
 
-@pytest.mark.parametrize("plural", ["persistentvolumes", "persistentvolumeclaims", "storageclasses", "pods", "csinodes", "namespaces"])
-def test_what_may_not_be_read_is_in_the_ignorance(plural: str) -> None:
-    kube = cluster()
-    kube.broken[plural] = Forbidden("not allowed", status=403)
-    (line,) = look(kube).ignorance
-    assert "not allowed" in line and plural.rstrip("s")[:9] in line
-
-
-def test_budgets_that_could_not_be_read_are_not_no_budgets() -> None:
-    kube = cluster()
-    assert look(kube).budgets is not None
-    kube.broken["poddisruptionbudgets"] = Forbidden("not allowed", status=403)
-    listed = look(kube)
-    assert listed.budgets is None and len(listed.ignorance) == 1
+def test_what_may_not_be_read_is_in_the_ignorance() -> None:
+    for plural in ["persistentvolumes", "persistentvolumeclaims", "storageclasses", "pods", "csinodes", "namespaces"]:
+        kube = cluster()
+        kube.broken[plural] = Forbidden("not allowed", status=403)
+        (line,) = look(kube).ignorance
+        assert "not allowed" in line and plural.rstrip("s")[:9] in line
 
 
 def test_a_cluster_without_snapshots_has_none() -> None:
@@ -124,42 +116,13 @@ def test_a_claim_whose_volume_is_gone_leaves_nothing_unknown() -> None:
     assert look(kube).ignorance == ()
 
 
-@pytest.mark.parametrize("error", [None, Forbidden("no", status=403)])
-def test_a_volume_that_was_created_after_the_list_leaves_something_unknown(error: ApiError | None) -> None:
-    kube = cluster()
-    kube.objects["persistentvolumeclaims"].append(lost("late"))
-    kube.later[("persistentvolumes", "pv-gone")] = error or volume("pv-gone", "n1", claim="late")
-    (told,) = look(kube).ignorance
-    assert "pv-gone" in told
-
-
-def test_what_the_namespace_of_a_claim_that_is_gone_says_counts() -> None:
-    kube = cluster()
-    kube.objects["persistentvolumeclaims"] = []
-    assert look(kube).namespace_policies == {"default": ((names.DRAIN_POLICY, "Ignore"),)}
-
-
-def test_a_namespace_that_is_gone_leaves_nothing_unknown() -> None:
-    kube = cluster()
-    kube.objects["namespaces"] = []
-    assert (look(kube).namespace_policies, look(kube).ignorance) == ({}, ())
-
-
-def test_the_class_of_a_volume_that_people_made_counts_whatever_it_says_of_a_provisioner() -> None:
-    kube = cluster()
-    kube.objects["persistentvolumes"][0]["spec"]["storageClassName"] = "static"
-    kube.objects["storageclasses"].append({"metadata": meta("static"), "provisioner": "kubernetes.io/no-provisioner"})
-    kube.objects["storageclasses"].append({"metadata": meta("unused"), "provisioner": "kubernetes.io/no-provisioner"})
-    assert set(snapshot_of(look(kube), DRIVER).classes) == {"fast", "static"}
-
-
-def test_a_volume_of_no_driver_is_counted_and_no_more() -> None:
-    kube = cluster()
-    local = volume("pv-local", "n1", claim="l")
-    local["spec"]["local"] = local["spec"].pop("csi") and {"path": "/mnt"}
-    kube.objects["persistentvolumes"].append(local)
-    listed = look(kube)
-    assert (listed.driverless, listed.all_drivers()) == (1, (DRIVER, OTHER))
+def test_a_volume_that_was_created_after_the_list_leaves_something_unknown() -> None:
+    for error in [None, Forbidden("no", status=403)]:
+        kube = cluster()
+        kube.objects["persistentvolumeclaims"].append(lost("late"))
+        kube.later[("persistentvolumes", "pv-gone")] = error or volume("pv-gone", "n1", claim="late")
+        (told,) = look(kube).ignorance
+        assert "pv-gone" in told
 
 
 def test_a_volume_that_asks_for_a_label_the_node_lacks_is_unknown() -> None:
@@ -173,31 +136,18 @@ def test_a_volume_that_asks_for_a_label_the_node_lacks_is_unknown() -> None:
     assert snapshot_of(listed, "third.example").ignorance == ()
 
 
-@pytest.mark.parametrize("maker", ["", "gone"])
-@pytest.mark.parametrize("everywhere", [False, True])
-def test_a_volume_that_names_this_node_is_not_lost_with_a_label_that_no_node_has_any_more(maker: str, everywhere: bool) -> None:
-    kube = cluster()
-    (mine,) = [obj for obj in kube.objects["persistentvolumes"] if obj["metadata"]["name"] == "pv-1"]
-    mine["spec"]["csi"]["volumeAttributes"] = {names.PROVISIONER_IDENTITY: f"1700000000000-1234-{DRIVER}-{maker}"} if maker else {}
-    (term,) = mine["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
-    term["matchExpressions"].append({"key": "example.com/row", "operator": "In", "values": ["2"]})
-    listed = looked(kube, everywhere)
-    (told,) = snapshot_of(listed, DRIVER).ignorance
-    assert listed.doubtful[DRIVER] == ("pv-1",) and "lacks labels" in told
-
-
-@pytest.mark.parametrize("plural", ["namespaces", "storageclasses", "persistentvolumeclaims"])
-@pytest.mark.parametrize("everywhere", [False, True])
-def test_where_something_that_may_set_a_policy_cannot_be_read_nothing_blocks_by_the_default(plural: str, everywhere: bool) -> None:
-    kube = ready()
-    kube.objects["persistentvolumeclaims"] = [claim("a", volume_name="pv-1")]
-    kube.objects["volumesnapshotcontents"] = []
-    kube.objects["namespaces"] = [{"metadata": meta("default")}]
-    kube.objects["persistentvolumes"][0]["spec"]["storageClassName"] = "fast"
-    assert assess(snapshot_of(looked(kube, everywhere), DRIVER)).retire.status is Status.FALSE
-    kube.broken[plural] = Forbidden("not allowed", status=403)
-    judged = assess(snapshot_of(looked(kube, everywhere), DRIVER))
-    assert (judged.retire.status, judged.blockers) == (Status.UNKNOWN, ())
+def test_where_something_that_may_set_a_policy_cannot_be_read_nothing_blocks_by_the_default() -> None:
+    for everywhere in [False, True]:
+        for plural in ["namespaces", "storageclasses", "persistentvolumeclaims"]:
+            kube = ready()
+            kube.objects["persistentvolumeclaims"] = [claim("a", volume_name="pv-1")]
+            kube.objects["volumesnapshotcontents"] = []
+            kube.objects["namespaces"] = [{"metadata": meta("default")}]
+            kube.objects["persistentvolumes"][0]["spec"]["storageClassName"] = "fast"
+            assert assess(snapshot_of(looked(kube, everywhere), DRIVER)).retire.status is Status.FALSE
+            kube.broken[plural] = Forbidden("not allowed", status=403)
+            judged = assess(snapshot_of(looked(kube, everywhere), DRIVER))
+            assert (judged.retire.status, judged.blockers) == (Status.UNKNOWN, ())
 
 
 def test_one_set_of_lists_says_of_each_node_what_a_look_at_it_alone_says() -> None:
@@ -219,16 +169,6 @@ def test_many_nodes_cost_no_more_lists_than_one() -> None:
     assert len(kube.asked) == pages
 
 
-def test_pods_of_the_whole_cluster_are_listed_only_where_a_volume_has_a_claim() -> None:
-    kube = cluster()
-    look(kube)
-    assert ("pods", "", "") in kube.asked
-    kube.asked.clear()
-    kube.objects["persistentvolumes"] = []
-    look(kube)
-    assert ("pods", "", "") not in kube.asked
-
-
 def test_a_pod_anywhere_that_names_a_claim_of_a_volume_here_is_known() -> None:
     kube = cluster()
     kube.objects["pods"] += [pod("pending", "a"), pod("elsewhere", "a", node="n2"), pod("over", "a", phase="Failed"), pod("other", "b")]
@@ -236,33 +176,15 @@ def test_a_pod_anywhere_that_names_a_claim_of_a_volume_here_is_known() -> None:
     assert {found.name for found in NodePicker(look_at_all(kube)).node("n1").claimants} == {"pending", "elsewhere"}
 
 
-@pytest.mark.parametrize(("required", "here"), [(None, True), (True, True), (False, False)])
-@pytest.mark.parametrize("everywhere", [False, True])
-def test_what_is_attached_to_the_node_is_here_unless_its_driver_attaches_nothing(
-    required: bool | None, here: bool, everywhere: bool
-) -> None:
-    kube = cluster()
-    for other in kube.objects["nodes"]:
-        other["status"] = ready().objects["nodes"][0]["status"]
-    spec = {"source": {"persistentVolumeName": "pv-both"}, "nodeName": "n1", "attacher": DRIVER}
-    kube.objects["volumeattachments"] = [{"metadata": meta("va-1"), "spec": spec}]
-    kube.objects["csidrivers"] = [] if required is None else [{"metadata": meta(DRIVER), "spec": {"attachRequired": required}}]
-    facts = looked(kube, everywhere).facts_of(DRIVER)
-    assert (facts.attached == {"pv-both"}) is here
-    assert ("pv-both" in {found.name for found in facts.volumes}) is here
-
-
-def test_a_driver_of_which_nobody_may_read_whether_it_attaches_counts_as_one_that_does() -> None:
-    kube = cluster()
-    spec = {"source": {"persistentVolumeName": "pv-1"}, "nodeName": "n1", "attacher": DRIVER}
-    kube.objects["volumeattachments"] = [{"metadata": meta("va-1"), "spec": spec}]
-    kube.broken["csidrivers"] = Forbidden("not allowed", status=403)
-    listed = look(kube)
-    assert (listed.attached, listed.ignorance) == ({"pv-1"}, ())
-
-
-def test_attachments_that_could_not_be_read_leave_something_unknown() -> None:
-    kube = cluster()
-    kube.broken["volumeattachments"] = Forbidden("not allowed", status=403)
-    for listed in (looked(kube, False), looked(kube, True)):
-        assert any("volumeattachments" in sentence for sentence in listed.ignorance)
+def test_what_is_attached_to_the_node_is_here_unless_its_driver_attaches_nothing() -> None:
+    for everywhere in [False, True]:
+        for required, here in [(None, True), (True, True), (False, False)]:
+            kube = cluster()
+            for other in kube.objects["nodes"]:
+                other["status"] = ready().objects["nodes"][0]["status"]
+            spec = {"source": {"persistentVolumeName": "pv-both"}, "nodeName": "n1", "attacher": DRIVER}
+            kube.objects["volumeattachments"] = [{"metadata": meta("va-1"), "spec": spec}]
+            kube.objects["csidrivers"] = [] if required is None else [{"metadata": meta(DRIVER), "spec": {"attachRequired": required}}]
+            facts = looked(kube, everywhere).facts_of(DRIVER)
+            assert (facts.attached == {"pv-both"}) is here
+            assert ("pv-both" in {found.name for found in facts.volumes}) is here

@@ -1,10 +1,8 @@
 """For how long the annotation counts by which kured announces a reboot: value by value, over restarts, beside other drivers."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.facts.announcement import Source
 from sidecar.drain.facts.node_marks import Signals, read
 from sidecar.drain.facts.own_notes import digest
 from sidecar.drain.vocabulary import Intent
@@ -44,64 +42,32 @@ class Machine:
         self.before = None
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_an_annotation_that_kured_leaves_behind_counts_for_one_cordon(restarts: bool) -> None:
-    machine = Machine()
-    for cordoned, expected in [(False, None), (True, Intent.REBOOT), (True, Intent.REBOOT), (False, None), (True, None), (False, None)]:
-        assert machine.look(MONDAY, cordoned=cordoned) is expected
-        if restarts:
-            machine.restart()
-    assert machine.annotations[MARK] == f"Spent {digest(MONDAY)}"
+def test_an_annotation_that_kured_leaves_behind_counts_for_one_cordon() -> None:
+    for restarts in [False, True]:
+        machine = Machine()
+        for cordoned, expected in [(False, None), (True, Intent.REBOOT), (True, Intent.REBOOT), (False, None), (True, None), (False, None)]:
+            assert machine.look(MONDAY, cordoned=cordoned) is expected
+            if restarts:
+                machine.restart()
+        assert machine.annotations[MARK] == f"Spent {digest(MONDAY)}"
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_kureds_next_reboot_counts_again(restarts: bool) -> None:
+def test_kureds_next_reboot_counts_again() -> None:
     """It writes another time, with the old annotation removed before or still there."""
-    machine = Machine()
-    for removed in (False, True):
-        for value in (MONDAY, TUESDAY):
-            seen = []
-            for cordoned in (False, True, False):
-                seen.append(machine.look(value, cordoned=cordoned))
-                if restarts:
-                    machine.restart()
-            assert seen == [None, Intent.REBOOT, None], value
-            if removed:
-                machine.look()
-        machine.look()
-        assert MARK not in machine.annotations
-
-
-def test_another_value_under_the_same_cordon_is_in_effect_and_is_spent_with_it() -> None:
-    machine = Machine()
-    seen = [machine.look(value, cordoned=True) for value in (MONDAY, TUESDAY)]
-    assert seen == [Intent.REBOOT] * 2 and machine.annotations[MARK] == f"InEffect {digest(TUESDAY)}"
-    assert [machine.look(TUESDAY, cordoned=on) for on in (False, True)] == [None, None]
-
-
-def test_one_removed_and_written_again_with_the_same_value_counts() -> None:
-    machine = Machine()
-    for cordoned in (True, False):
-        machine.look(MONDAY, cordoned=cordoned)
-    machine.look(noted=False)
-    assert machine.look(MONDAY, cordoned=True) is Intent.REBOOT
-
-
-def test_an_uncordon_ends_it_though_nothing_could_be_noted() -> None:
-    machine = Machine()
-    seen = [machine.look(MONDAY, cordoned=on, noted=False) for on in (True, False, True)]
-    assert seen == [Intent.REBOOT, None, None]
-    machine.note(f"InEffect {digest(MONDAY)}")  # the answer to the first write comes late
-    assert machine.look(MONDAY, cordoned=True) is None
-
-
-def test_the_sidecar_that_was_down_with_its_node_knows_by_the_mark_that_the_cordon_is_over() -> None:
-    machine = Machine()
-    machine.look(MONDAY, cordoned=True)
-    machine.restart()
-    assert machine.look(MONDAY) is None and machine.before is not None
-    assert machine.before.announced is None and not machine.before.observed
-    assert machine.look(MONDAY, cordoned=True) is None
+    for restarts in [False, True]:
+        machine = Machine()
+        for removed in (False, True):
+            for value in (MONDAY, TUESDAY):
+                seen = []
+                for cordoned in (False, True, False):
+                    seen.append(machine.look(value, cordoned=cordoned))
+                    if restarts:
+                        machine.restart()
+                assert seen == [None, Intent.REBOOT, None], value
+                if removed:
+                    machine.look()
+            machine.look()
+            assert MARK not in machine.annotations
 
 
 def test_an_annotation_that_is_left_behind_is_a_note_and_no_problem() -> None:
@@ -114,43 +80,15 @@ def test_an_annotation_that_is_left_behind_is_a_note_and_no_problem() -> None:
     assert names.KURED_REBOOTS in note and "cordon that is over" in note and "remove it" in note
 
 
-def test_where_it_is_spent_nobody_has_said_what_the_drain_is_for() -> None:
-    machine = Machine()
-    for cordoned in (True, False, True):
-        machine.look(MONDAY, cordoned=cordoned)
-    assert machine.before is not None and (machine.before.assumable, machine.before.source) == (True, Source.NONE)
+def test_what_was_written_for_a_former_node_is_spent_and_a_new_value_counts() -> None:
+    for state in ["InEffect", "Spent"]:
+        notes = {MARK: f"{state} {digest(MONDAY)}", MARKED: "uid-of-another"}
+        assert [_of(notes, value) for value in (MONDAY, TUESDAY)] == [None, Intent.REBOOT]
 
 
-def test_what_people_announce_beside_it_counts() -> None:
-    machine = Machine()
-    for cordoned in (True, False):
-        machine.look(MONDAY, cordoned=cordoned)
-    machine.annotations[names.DRAIN_INTENT] = "reboot"
-    assert machine.look(MONDAY, cordoned=True) is Intent.REBOOT
-    machine.annotations[names.DRAIN_INTENT] = "retire"
-    assert machine.look(MONDAY, cordoned=True) is Intent.RETIRE
-
-
-def test_each_of_two_drivers_follows_it_by_itself() -> None:
-    ours, other = Machine(), Machine("other.example.com")
-    ours.annotations = other.annotations
-    for cordoned in (True, False):
-        ours.look(MONDAY, cordoned=cordoned)
-    assert other.look(MONDAY, cordoned=True) is Intent.REBOOT, "its sidecar was not there to see the cordon before"
-    assert ours.look(MONDAY, cordoned=True) is None
-    assert [other.look(MONDAY, cordoned=on) for on in (False, True)] == [None, None]
-    assert [machine.look(TUESDAY, cordoned=True) for machine in (ours, other)] == [Intent.REBOOT] * 2
-
-
-@pytest.mark.parametrize("state", ["InEffect", "Spent"])
-def test_what_was_written_for_a_former_node_is_spent_and_a_new_value_counts(state: str) -> None:
-    notes = {MARK: f"{state} {digest(MONDAY)}", MARKED: "uid-of-another"}
-    assert [_of(notes, value) for value in (MONDAY, TUESDAY)] == [None, Intent.REBOOT]
-
-
-@pytest.mark.parametrize("text", ["ineffect", "Spent", f"Ineffect {digest(MONDAY)}", "InEffect nonsense", f"Spent  {digest(TUESDAY)}"])
-def test_a_mark_that_nobody_of_us_wrote_counts_as_spent(text: str) -> None:
-    assert _of({MARK: text}, MONDAY) is None
+def test_a_mark_that_nobody_of_us_wrote_counts_as_spent() -> None:
+    for text in ["ineffect", "Spent", f"Ineffect {digest(MONDAY)}", "InEffect nonsense", f"Spent  {digest(TUESDAY)}"]:
+        assert _of({MARK: text}, MONDAY) is None
 
 
 def _of(notes: dict[str, str], value: str) -> Intent | None:

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
@@ -14,7 +12,6 @@ from tests.harness.drain.listed_cluster import DRIVER, meta
 
 KEY = "example.com/node"
 HOME = Segment.of({KEY: "n1"})
-
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -50,9 +47,8 @@ HERE = labels(asks(KEY, "In", "n1"))
 HOST = labels(asks(names.HOSTNAME, "In", "n1"))
 
 
-@pytest.mark.parametrize(
-    ("terms", "held"),
-    [
+def test_a_volume_that_only_this_node_reaches_is_here() -> None:
+    for terms, held in [
         ([HERE], True),
         ([HOST], True),
         ([by_name("n1")], True),
@@ -66,25 +62,23 @@ HOST = labels(asks(names.HOSTNAME, "In", "n1"))
         ([HERE, labels(asks(KEY, "In", "n2"))], False),
         ([HERE, labels(asks(KEY, "In", "gone"))], True),
         ([], False),
-    ],
-    ids=str,
-)
-def test_a_volume_that_only_this_node_reaches_is_here(terms: list[dict[str, Any]], held: bool) -> None:
-    assert VolumeLocator(N1, (N2, N3)).holds(volume(*terms)) is held
+    ]:
+        assert VolumeLocator(N1, (N2, N3)).holds(volume(*terms)) is held
 
 
-@pytest.mark.parametrize(("maker", "held"), [("n1", True), ("n2", False), ("", False)])
-@pytest.mark.parametrize("terms", [[], [labels(asks("zone", "In", "a"))], [labels(asks(KEY, "In", "gone"))]], ids=str)
-def test_a_volume_that_labels_do_not_place_is_where_it_was_made(terms: list[dict[str, Any]], maker: str, held: bool) -> None:
-    assert VolumeLocator(N1, (N2, N3)).holds(volume(*terms, maker=maker)) is held
+def test_a_volume_that_labels_do_not_place_is_where_it_was_made() -> None:
+    for terms in [[], [labels(asks("zone", "In", "a"))], [labels(asks(KEY, "In", "gone"))]]:
+        for maker, held in [("n1", True), ("n2", False), ("", False)]:
+            assert VolumeLocator(N1, (N2, N3)).holds(volume(*terms, maker=maker)) is held
 
 
 RACKED = node("n4", rack="3")
 
 
-@pytest.mark.parametrize(
-    ("terms", "maker", "doubtful"),
-    [
+def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have() -> None:
+    """A volume of a node that is gone is in doubt nowhere: the labels that nodes have speak against them, and one that none has
+    says nothing of them. One that names this node is not lost with a label that was taken off it."""
+    for terms, maker, doubtful in [
         ([labels(asks("rack", "In", "7"))], "", True),
         ([labels(asks("rack", "In", "7"), asks("row", "In", "2"))], "", False),
         ([labels(asks("row", "In", "2"))], "", False),
@@ -104,18 +98,12 @@ RACKED = node("n4", rack="3")
         ([labels(asks("zone", "NotIn", "b"), asks("row", "In", "2"))], "", False),
         ([labels(asks("rack", "In", "7"))], "gone", False),
         ([], "", False),
-    ],
-    ids=str,
-)
-def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have(terms: list[dict[str, Any]], maker: str, doubtful: bool) -> None:
-    """A volume of a node that is gone is in doubt nowhere: the labels that nodes have speak against them, and one that none has
-    says nothing of them. One that names this node is not lost with a label that was taken off it."""
-    assert VolumeLocator(N1, (N2, N3, RACKED)).is_doubtful(volume(*terms, maker=maker)) is doubtful
+    ]:
+        assert VolumeLocator(N1, (N2, N3, RACKED)).is_doubtful(volume(*terms, maker=maker)) is doubtful
 
 
-@pytest.mark.parametrize(
-    ("terms", "maker", "orphan"),
-    [
+def test_a_volume_that_no_living_node_reaches_or_made_is_an_orphan() -> None:
+    for terms, maker, orphan in [
         ([labels(asks("row", "In", "2"))], "", True),
         ([labels(asks("row", "In", "2"))], "n2", False),
         ([labels(asks("row", "In", "2"))], "gone", True),
@@ -124,11 +112,8 @@ def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have(terms: 
         ([labels(asks(KEY, "In", "gone"))], "", True),
         ([HERE], "gone", False),
         ([], "gone", False),
-    ],
-    ids=str,
-)
-def test_a_volume_that_no_living_node_reaches_or_made_is_an_orphan(terms: list[dict[str, Any]], maker: str, orphan: bool) -> None:
-    assert VolumeLocator(N1, (N2, N3, RACKED)).is_orphan(volume(*terms, maker=maker)) is orphan
+    ]:
+        assert VolumeLocator(N1, (N2, N3, RACKED)).is_orphan(volume(*terms, maker=maker)) is orphan
 
 
 BOTH = labels(asks(KEY, "In", "n1", "n2"))
@@ -138,9 +123,9 @@ def leaving(**change: Any) -> Node:
     return replace(N2, **change)
 
 
-@pytest.mark.parametrize(
-    ("other", "last"),
-    [
+def test_the_last_node_that_reaches_a_volume_and_stays_has_it() -> None:
+    """Of two nodes that somebody empties at the same time, neither is without it."""
+    for other, last in [
         (N2, False),
         (leaving(unschedulable=True), True),
         (leaving(ready="Unknown"), True),
@@ -150,50 +135,28 @@ def leaving(**change: Any) -> Node:
         (leaving(taints=(Taint(names.RETIRING_TAINTS[0], "", "NoSchedule"),)), True),
         (leaving(annotations={names.DRAIN_INTENT: "retire"}), True),
         (leaving(taints=(Taint("other", "", "NoSchedule"),)), False),
-    ],
-    ids=str,
-)
-def test_the_last_node_that_reaches_a_volume_and_stays_has_it(other: Node, last: bool) -> None:
-    """Of two nodes that somebody empties at the same time, neither is without it."""
-    locator = VolumeLocator(N1, (other, N3))
-    assert locator.holds(volume(BOTH)) is last
-    assert locator.others_that_stay(volume(BOTH)) == (() if last else ("n2",))
+    ]:
+        locator = VolumeLocator(N1, (other, N3))
+        assert locator.holds(volume(BOTH)) is last
+        assert locator.others_that_stay(volume(BOTH)) == (() if last else ("n2",))
 
 
-def test_a_volume_that_a_pod_of_this_node_mounts_is_here_whatever_labels_say() -> None:
-    for terms in ([], [BOTH], [labels(asks(KEY, "In", "n2"))]):
-        assert VolumeLocator(N1, (N2, N3), mounted={"pv"}).holds(volume(*terms))
-        assert not VolumeLocator(N1, (N2, N3), mounted={"other"}).holds(volume(*terms))
-
-
-@pytest.mark.parametrize(
-    ("terms", "maker", "alone", "here"),
-    [
+def test_what_the_driver_lists_here_outranks_labels() -> None:
+    """A driver that does not say where a volume is may list those of all nodes: then a living node that reaches it has it."""
+    for terms, maker, alone, here in [
         ([labels(asks(KEY, "In", "gone"))], "", False, True),
         ([labels(asks(KEY, "In", "gone"))], "gone", False, True),
         ([labels(asks(KEY, "In", "gone"))], "n2", False, False),
         ([labels(asks(KEY, "In", "n2"))], "", False, False),
         ([labels(asks(KEY, "In", "n2"))], "n2", True, True),
         ([], "", False, False),
-    ],
-    ids=str,
-)
-def test_what_the_driver_lists_here_outranks_labels(terms: list[dict[str, Any]], maker: str, alone: bool, here: bool) -> None:
-    """A driver that does not say where a volume is may list those of all nodes: then a living node that reaches it has it."""
-    locator = VolumeLocator(N1, (N2, N3), listed={"h": alone})
-    assert (locator.holds(volume(*terms, maker=maker)), locator.is_renamed(volume(*terms, maker=maker))) == (here, here)
+    ]:
+        locator = VolumeLocator(N1, (N2, N3), listed={"h": alone})
+        assert (locator.holds(volume(*terms, maker=maker)), locator.is_renamed(volume(*terms, maker=maker))) == (here, here)
 
 
-def test_what_the_driver_lists_and_labels_place_here_has_no_other_name() -> None:
-    """What has no affinity names no node, so none that was renamed."""
-    for of in (volume(), volume(maker="n2"), volume(HERE), volume(maker="n1"), volume(labels(asks(KEY, "In", "gone")), maker="n1")):
-        locator = VolumeLocator(N1, (N2, N3), listed={"h": True})
-        assert locator.holds(of) and not locator.is_renamed(of)
-
-
-@pytest.mark.parametrize(
-    ("terms", "only"),
-    [
+def test_a_volume_that_names_one_node_needs_no_list_of_the_others() -> None:
+    for terms, only in [
         ([HERE], True),
         ([HOST], True),
         ([by_name("n1")], True),
@@ -202,35 +165,5 @@ def test_what_the_driver_lists_and_labels_place_here_has_no_other_name() -> None
         ([labels(asks(KEY, "In", "n1", "n2"))], False),
         ([HERE, labels(asks("zone", "In", "a"))], False),
         ([labels(asks(names.HOSTNAME, "NotIn", "n2"))], False),
-    ],
-    ids=str,
-)
-def test_a_volume_that_names_one_node_needs_no_list_of_the_others(terms: list[dict[str, Any]], only: bool) -> None:
-    assert VolumeLocator(N1, ()).names_only(volume(*terms), (HOME, Segment.of({names.HOSTNAME: "n1"}))) is only
-
-
-def test_an_empty_segment_names_no_node() -> None:
-    assert not VolumeLocator(N1, ()).names_only(volume(labels(asks("zone", "In", "a"))), (Segment(),))
-
-
-def test_two_nodes_with_one_label_do_not_share_what_one_of_them_made() -> None:
-    both = labels(asks(KEY, "In", "n1", "n2"))
-    assert VolumeLocator(N1, (N2, N3)).others_that_stay(volume(both)) == ("n2",)
-    assert VolumeLocator(N1, (N2, N3)).others_that_stay(volume(both, maker="n1")) == ()
-
-
-@pytest.mark.parametrize("terms", [BOTH, labels(asks(KEY, "In", "n2"))], ids=["both", "the other alone"])
-def test_no_other_node_shares_what_the_driver_has_here_alone(terms: dict[str, Any]) -> None:
-    """Of a node that was renamed the former name may have been given to a new machine."""
-    locator = VolumeLocator(N1, (N2, N3), listed={"h": True})
-    assert (locator.holds(volume(terms)), locator.others_that_stay(volume(terms))) == (True, ())
-
-
-def test_no_other_node_shares_what_is_mounted_here_against_the_labels() -> None:
-    """A label may have moved from this node to another one; the data has not."""
-    locator = VolumeLocator(N1, (N2, N3), mounted={"pv"})
-    assert (locator.holds(volume(labels(asks(KEY, "In", "n2")))), locator.others_that_stay(volume(labels(asks(KEY, "In", "n2"))))) == (
-        True,
-        (),
-    )
-    assert VolumeLocator(N1, (N2, N3), mounted={"pv"}).others_that_stay(volume(BOTH)) == ("n2",)
+    ]:
+        assert VolumeLocator(N1, ()).names_only(volume(*terms), (HOME, Segment.of({names.HOSTNAME: "n1"}))) is only

@@ -1,11 +1,10 @@
 """What is read from a node's marks, garbage included."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain.facts.announcement import Source
-from sidecar.drain.facts.node_marks import OF_MARKS, NodePolicy, Signals, read
+from sidecar.drain.facts.node_marks import NodePolicy, Signals, read
 from sidecar.drain.facts.own_notes import State, digest
 from sidecar.drain.facts.reboot_note import RebootNote
 from sidecar.drain.vocabulary import Intent
@@ -42,44 +41,36 @@ def test_a_node_without_marks_asks_for_nothing() -> None:
     assert (seen.override, seen.started_at, seen.closed_at, seen.state, seen.marked, seen.problems) == ("", None, None, None, False, ())
 
 
-@pytest.mark.parametrize(
-    ("taints", "annotations", "intent", "source"),
-    [
-        pytest.param([evacuate("reboot")], {}, Intent.REBOOT, Source.TAINT, id="taint"),
-        pytest.param([evacuate()], intended("reboot"), Intent.REBOOT, Source.ANNOTATION, id="bare taint, annotation"),
-        pytest.param([evacuate()], {}, Intent.RETIRE, Source.TAINT, id="bare taint is the stricter"),
-        pytest.param([], intended("reboot"), Intent.REBOOT, Source.ANNOTATION, id="annotation alone"),
-        pytest.param([], intended(" retire "), Intent.RETIRE, Source.ANNOTATION, id="annotation with blanks"),
-        pytest.param([], intended(""), None, Source.NONE, id="empty annotation"),
-        pytest.param([DISRUPTED], {}, Intent.RETIRE, Source.AUTOSCALER, id="karpenter"),
-        pytest.param([DELETED], {}, Intent.RETIRE, Source.AUTOSCALER, id="cluster-autoscaler"),
-        pytest.param([], KURED, Intent.REBOOT, Source.KURED, id="kured"),
-        pytest.param([evacuate("retire")], intended("retire"), Intent.RETIRE, Source.TAINT, id="taint and annotation agree"),
-    ],
-)
-def test_the_intent_and_its_source(taints: list[Taint], annotations: dict[str, str], intent: Intent | None, source: Source) -> None:
-    cordoned, alone = (look(*taints, annotations=annotations, unschedulable=shut) for shut in (True, False))
-    assert (cordoned.intent, cordoned.announced, cordoned.source, cordoned.problems) == (intent, intent, source, ())
-    assert (alone.announced, alone.source, alone.problems) == (intent, source, ())
-    assert alone.intent is (None if intent is Intent.REBOOT else intent), "a reboot counts only while the node is cordoned"
+def test_the_intent_and_its_source() -> None:
+    for taints, annotations, intent, source in [
+        ([evacuate("reboot")], {}, Intent.REBOOT, Source.TAINT),  # taint
+        ([evacuate()], intended("reboot"), Intent.REBOOT, Source.ANNOTATION),  # bare taint, annotation
+        ([evacuate()], {}, Intent.RETIRE, Source.TAINT),  # bare taint is the stricter
+        ([], intended("reboot"), Intent.REBOOT, Source.ANNOTATION),  # annotation alone
+        ([], intended(" retire "), Intent.RETIRE, Source.ANNOTATION),  # annotation with blanks
+        ([], intended(""), None, Source.NONE),  # empty annotation
+        ([DISRUPTED], {}, Intent.RETIRE, Source.AUTOSCALER),  # karpenter
+        ([DELETED], {}, Intent.RETIRE, Source.AUTOSCALER),  # cluster-autoscaler
+        ([], KURED, Intent.REBOOT, Source.KURED),  # kured
+        ([evacuate("retire")], intended("retire"), Intent.RETIRE, Source.TAINT),  # taint and annotation agree
+    ]:
+        cordoned, alone = (look(*taints, annotations=annotations, unschedulable=shut) for shut in (True, False))
+        assert (cordoned.intent, cordoned.announced, cordoned.source, cordoned.problems) == (intent, intent, source, ())
+        assert (alone.announced, alone.source, alone.problems) == (intent, source, ())
+        assert alone.intent is (None if intent is Intent.REBOOT else intent), "a reboot counts only while the node is cordoned"
 
 
-@pytest.mark.parametrize(
-    ("taints", "annotations", "source", "named"),
-    [
+def test_of_two_intents_the_stricter_applies_and_both_are_named() -> None:
+    for taints, annotations, source, named in [
         ([evacuate("reboot")], intended("retire"), Source.ANNOTATION, ["evacuate=reboot", "drain-intent: retire"]),
         ([evacuate("retire")], intended("reboot"), Source.TAINT, ["evacuate=retire", "drain-intent: reboot"]),
         ([DISRUPTED], intended("reboot"), Source.AUTOSCALER, ["karpenter.sh/disrupted", "drain-intent: reboot"]),
         ([DELETED], KURED, Source.AUTOSCALER, ["ToBeDeletedByClusterAutoscaler", "kured"]),
         ([evacuate("reboot"), taint(names.EVACUATE_TAINT, "retire", "NoExecute")], {}, Source.TAINT, ["=reboot:", "=retire:"]),
-    ],
-)
-def test_of_two_intents_the_stricter_applies_and_both_are_named(
-    taints: list[Taint], annotations: dict[str, str], source: Source, named: list[str]
-) -> None:
-    seen = look(*taints, annotations=annotations)
-    assert (seen.intent, seen.source) == (Intent.RETIRE, source)
-    assert len(seen.problems) == 1 and all(text in seen.problems[0] for text in named)
+    ]:
+        seen = look(*taints, annotations=annotations)
+        assert (seen.intent, seen.source) == (Intent.RETIRE, source)
+        assert len(seen.problems) == 1 and all(text in seen.problems[0] for text in named)
 
 
 def test_a_word_nobody_knows_on_the_taint_counts_as_retire_and_is_named() -> None:
@@ -101,22 +92,19 @@ def test_the_policy_of_the_node_and_a_wrong_word() -> None:
     assert garbage.policy is None and "'noschedule'" in garbage.problems[0]
 
 
-@pytest.mark.parametrize(
-    ("annotation", "default_policy", "told"),
-    [
+def test_a_taint_that_the_policy_ignores_is_named() -> None:
+    for annotation, default_policy, told in [
         (None, NodePolicy.IGNORE, True),
         ("Ignore", NodePolicy.EVACUATE, True),
         ("Ignore", None, True),
         ("NoSchedule", NodePolicy.IGNORE, False),
         (None, NodePolicy.NO_SCHEDULE, False),
         (None, None, False),
-    ],
-)
-def test_a_taint_that_the_policy_ignores_is_named(annotation: str | None, default_policy: NodePolicy | None, told: bool) -> None:
-    notes = {names.NODE_DRAIN_POLICY: annotation} if annotation else {}
-    seen = read(node(taints=(evacuate("retire"),), annotations=notes), DRIVER, now=NOW, default_policy=default_policy)
-    assert ["evacuate=retire" in problem and "has no effect" in problem for problem in seen.problems] == [True] * told
-    assert read(node(annotations=notes), DRIVER, now=NOW, default_policy=default_policy).problems == ()
+    ]:
+        notes = {names.NODE_DRAIN_POLICY: annotation} if annotation else {}
+        seen = read(node(taints=(evacuate("retire"),), annotations=notes), DRIVER, now=NOW, default_policy=default_policy)
+        assert ["evacuate=retire" in problem and "has no effect" in problem for problem in seen.problems] == [True] * told
+        assert read(node(annotations=notes), DRIVER, now=NOW, default_policy=default_policy).problems == ()
 
 
 def test_anchors_and_state_of_this_driver_are_read_and_those_of_another_are_not() -> None:
@@ -130,17 +118,13 @@ def test_anchors_and_state_of_this_driver_are_read_and_those_of_another_are_not(
     assert (foreign.started_at, foreign.state, foreign.marked, foreign.problems) == (None, None, False, ())
 
 
-@pytest.mark.parametrize("key", [START, CLOSED])
-@pytest.mark.parametrize(("text", "why"), [("soon", "not a time"), (stamp(-5), "future")])
-def test_a_noted_time_that_cannot_be_used_is_named(key: str, text: str, why: str) -> None:
-    seen = look(annotations={key: text})
-    assert (seen.started_at, seen.closed_at) == (None, None)
-    assert why in seen.problems[0] and text in seen.problems[0]
-    assert bool(seen.start_problem) is (key == START) is seen.marked
-
-
-def test_an_anchor_written_just_now_is_not_in_the_future() -> None:
-    assert look(annotations={START: stamp(0)}).started_at == NOW
+def test_a_noted_time_that_cannot_be_used_is_named() -> None:
+    for text, why in [("soon", "not a time"), (stamp(-5), "future")]:
+        for key in [START, CLOSED]:
+            seen = look(annotations={key: text})
+            assert (seen.started_at, seen.closed_at) == (None, None)
+            assert why in seen.problems[0] and text in seen.problems[0]
+            assert bool(seen.start_problem) is (key == START) is seen.marked
 
 
 def test_a_wrong_state_is_named_and_still_counts_as_a_mark() -> None:
@@ -160,15 +144,10 @@ def test_a_cordon_is_the_field_or_its_taint() -> None:
     assert look(unschedulable=True).cordoned and look(taint(names.CORDON_TAINT)).cordoned
 
 
-@pytest.mark.parametrize("key", [START, CLOSED, MARKED, names.DRAIN_INTENT, names.NODE_DRAIN_POLICY])
-def test_of_what_is_quoted_only_the_beginning_is_told(key: str) -> None:
-    seen = look(evacuate("reboot"), annotations={key: "garbage" * 10_000})
-    assert seen.problems and all(("garbage" in problem or "reboot" in problem) and len(problem) < 400 for problem in seen.problems)
-
-
-def test_problems_are_told_among_the_notes() -> None:
-    seen = look(annotations=intended("retier"))
-    assert seen.notes == tuple(f"{OF_MARKS}{problem}" for problem in seen.problems) != ()
+def test_of_what_is_quoted_only_the_beginning_is_told() -> None:
+    for key in [START, CLOSED, MARKED, names.DRAIN_INTENT, names.NODE_DRAIN_POLICY]:
+        seen = look(evacuate("reboot"), annotations={key: "garbage" * 10_000})
+        assert seen.problems and all(("garbage" in problem or "reboot" in problem) and len(problem) < 400 for problem in seen.problems)
 
 
 # a reboot that is announced
@@ -207,33 +186,27 @@ def counts(seen: Signals) -> tuple[Intent | None, Intent | None]:
     return seen.intent, seen.declared
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-def test_a_reboot_that_is_announced_counts_for_one_cordon(restarts: bool) -> None:
-    machine = Machine()
-    for cordoned, expected in [
-        (False, (None, Intent.REBOOT)),
-        (True, (Intent.REBOOT, Intent.REBOOT)),
-        (False, (None, None)),
-        (True, (None, None)),
-        (False, (None, None)),
-    ]:
-        seen = machine.look(cordoned=cordoned)
-        assert counts(seen) == expected, cordoned
-        if restarts:
-            machine.restart()
-    assert seen.announced is None and not seen.observed
-    (problem,) = seen.problems
-    assert "cordon that is over" in problem and "node reboot n1" in problem
-    machine.annotations.pop(names.DRAIN_INTENT)
-    assert machine.look().reboot is None and REBOOT not in machine.annotations
-    machine.annotations |= REBOOTING
-    assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
-
-
-def test_until_the_cordon_comes_a_note_says_that_it_is_missing() -> None:
-    machine = Machine()
-    assert [note for note in machine.look().notes if "only while the node is cordoned" in note] and not machine.look().problems
-    assert machine.look(cordoned=True).notes == ()
+def test_a_reboot_that_is_announced_counts_for_one_cordon() -> None:
+    for restarts in [False, True]:
+        machine = Machine()
+        for cordoned, expected in [
+            (False, (None, Intent.REBOOT)),
+            (True, (Intent.REBOOT, Intent.REBOOT)),
+            (False, (None, None)),
+            (True, (None, None)),
+            (False, (None, None)),
+        ]:
+            seen = machine.look(cordoned=cordoned)
+            assert counts(seen) == expected, cordoned
+            if restarts:
+                machine.restart()
+        assert seen.announced is None and not seen.observed
+        (problem,) = seen.problems
+        assert "cordon that is over" in problem and "node reboot n1" in problem
+        machine.annotations.pop(names.DRAIN_INTENT)
+        assert machine.look().reboot is None and REBOOT not in machine.annotations
+        machine.annotations |= REBOOTING
+        assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
 
 
 def test_an_uncordon_for_less_than_a_second_ends_it_though_nothing_could_be_noted() -> None:
@@ -242,36 +215,6 @@ def test_an_uncordon_for_less_than_a_second_ends_it_though_nothing_could_be_note
     machine.look(cordoned=False, noted=False)
     assert counts(machine.look(cordoned=True, noted=False)) == (None, None)
     assert counts(machine.look(noted=False)) == (None, None)
-
-
-def test_a_mark_that_is_written_late_does_not_take_back_what_was_seen_meanwhile() -> None:
-    """Cordon, and the mark is on its way; uncordon and cordon again; then the answer comes."""
-    machine = Machine()
-    for cordoned in (True, False, True):
-        machine.look(cordoned=cordoned, noted=False)
-    machine.note(RebootNote.IN_EFFECT)
-    assert counts(machine.look()) == (None, None)
-
-
-def test_the_annotation_removed_and_set_again_counts_though_the_mark_could_not_be_removed() -> None:
-    machine = Machine()
-    for cordoned in (True, False):
-        machine.look(cordoned=cordoned)
-    machine.annotations.pop(names.DRAIN_INTENT)
-    machine.look(noted=False)
-    machine.annotations |= REBOOTING
-    assert counts(machine.look(noted=False)) == (None, Intent.REBOOT)
-    assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
-
-
-@pytest.mark.parametrize("in_memory_only", [False, True])
-def test_who_takes_away_the_spent_mark_has_the_annotation_count_again(in_memory_only: bool) -> None:
-    machine = Machine()
-    machine.look(cordoned=True)
-    machine.look(cordoned=False, noted=not in_memory_only)
-    machine.note(None)
-    assert counts(machine.look()) == (None, Intent.REBOOT)
-    assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
 
 
 def test_retire_stays_whatever_the_cordon_does_and_ends_what_was_noted_of_a_reboot() -> None:
@@ -286,12 +229,6 @@ def test_retire_stays_whatever_the_cordon_does_and_ends_what_was_noted_of_a_rebo
     assert counts(seen) == (Intent.RETIRE, Intent.RETIRE) and seen.reboot is None
 
 
-def test_a_taint_counts_at_every_cordon_and_only_then() -> None:
-    """It keeps pods away for as long as it is there, so nobody forgets it as one forgets an annotation."""
-    seen = [look(evacuate("reboot"), unschedulable=shut).intent for shut in (False, True, False, True)]
-    assert seen == [None, Intent.REBOOT] * 2
-
-
 def test_a_drain_has_not_begun_on_a_node_for_which_a_reboot_is_announced_and_no_cordon_is_there() -> None:
     """Kured annotates a node when a reboot is needed, and then waits for its turn, for hours."""
     announced = [look(annotations=REBOOTING), look(annotations=KURED)]
@@ -300,33 +237,15 @@ def test_a_drain_has_not_begun_on_a_node_for_which_a_reboot_is_announced_and_no_
     assert [seen.draining for seen in begun] == [True] * 4 and not look().draining
 
 
-def test_a_bare_taint_beside_a_spent_reboot_means_retire() -> None:
-    notes = {**REBOOTING, REBOOT: "Spent"}
-    assert look(evacuate(), annotations=notes, unschedulable=True).intent is Intent.RETIRE
-
-
-@pytest.mark.parametrize("note", ["InEffect", "Spent", "nonsense"])
-def test_a_reboot_that_was_announced_for_a_former_node_is_spent(note: str) -> None:
+def test_a_reboot_that_was_announced_for_a_former_node_is_spent() -> None:
     """Its disks are not those of this one."""
-    seen = look(annotations={**REBOOTING, REBOOT: note, MARKED: "uid-of-another"}, unschedulable=True)
-    assert (*counts(seen), seen.reboot) == (None, None, RebootNote.SPENT)
+    for note in ["InEffect", "Spent", "nonsense"]:
+        seen = look(annotations={**REBOOTING, REBOOT: note, MARKED: "uid-of-another"}, unschedulable=True)
+        assert (*counts(seen), seen.reboot) == (None, None, RebootNote.SPENT)
 
 
 def test_a_mark_that_nobody_of_us_wrote_counts_as_spent() -> None:
     assert counts(look(annotations={**REBOOTING, REBOOT: "ineffect"}, unschedulable=True)) == (None, None)
-
-
-def test_marks_of_another_drivers_sidecar_say_nothing_of_this_one() -> None:
-    other = names.of_driver("other.example.com", names.REBOOT_INTENT)
-    assert counts(look(annotations={**REBOOTING, other: "Spent"}, unschedulable=True)) == (Intent.REBOOT, Intent.REBOOT)
-
-
-def test_kureds_real_order() -> None:
-    """It annotates when a reboot is needed, waits for its turn, cordons, drains, reboots, uncordons, and removes the annotation."""
-    course = [(KURED, False), (KURED, True), (KURED, True), (KURED, False), ({}, False)]
-    seen = [look(annotations=notes, unschedulable=cordoned) for notes, cordoned in course]
-    assert [signals.intent for signals in seen] == [None, Intent.REBOOT, Intent.REBOOT, None, None]
-    assert [signals.problems for signals in seen] == [()] * 5
 
 
 # a cordon that nobody explains
@@ -346,41 +265,15 @@ def test_with_evacuate_a_cordon_means_retire_once_it_has_lasted() -> None:
     assert (due.intent, due.announced, due.source, due.cordon_counts_at) == (Intent.RETIRE, None, Source.CORDON, None)
 
 
-@pytest.mark.parametrize("policy", ["Ignore", "NoSchedule", "nonsense", ""])
-def test_with_another_policy_it_never_does(policy: str) -> None:
-    seen = cordon_at(NOW + 3600, cordon_at(NOW, policy=policy), policy=policy)
-    assert (seen.intent, seen.source, seen.cordon_counts_at) == (None, Source.NONE, None)
-
-
-def test_an_uncordon_in_between_has_it_last_anew() -> None:
-    lifted = cordon_at(NOW + 59, cordon_at(NOW), cordoned=False)
-    assert cordon_at(NOW + 60, lifted).cordon_counts_at == NOW + 120
+def test_with_another_policy_it_never_does() -> None:
+    for policy in ["Ignore", "NoSchedule", "nonsense", ""]:
+        seen = cordon_at(NOW + 3600, cordon_at(NOW, policy=policy), policy=policy)
+        assert (seen.intent, seen.source, seen.cordon_counts_at) == (None, Source.NONE, None)
 
 
 def test_after_a_restart_the_noted_closing_tells_since_when() -> None:
     assert cordon_at(NOW + 30, **{CLOSED: stamp(0)}).cordon_counts_at == NOW + 60
     assert cordon_at(NOW + 61, **{CLOSED: stamp(0)}).intent is Intent.RETIRE
-
-
-def test_what_explained_the_cordon_before_does_not_count_as_time_of_an_unexplained_one() -> None:
-    """Who takes the announcement back is about to uncordon."""
-    announced = cordon_at(NOW, **REBOOTING, **{CLOSED: stamp(300)})
-    assert cordon_at(NOW + 1, announced, **{CLOSED: stamp(300)}).cordon_counts_at == NOW + 61
-
-
-def test_a_clock_that_was_set_back_has_it_last_anew_and_not_longer() -> None:
-    assert cordon_at(NOW - 3600, cordon_at(NOW)).cordon_counts_at == NOW - 3540
-
-
-def test_a_wrong_word_beside_a_cordon_explains_nothing() -> None:
-    first = cordon_at(NOW, **intended("retier"))
-    assert first.intent is None and "'retier'" in first.problems[0]
-    assert cordon_at(NOW + 60, first, **intended("retier")).intent is Intent.RETIRE
-
-
-def test_kureds_note_and_an_autoscalers_taint_at_once_mean_retire() -> None:
-    seen = look(DELETED, annotations=KURED, unschedulable=True)
-    assert (seen.intent, seen.source) == (Intent.RETIRE, Source.AUTOSCALER) and "kured" in seen.problems[0]
 
 
 def test_of_another_machine_under_the_name_nothing_is_remembered() -> None:
@@ -416,35 +309,33 @@ def test_whatever_is_written_there_is_read_without_a_crash_and_no_anchor_is_ahea
     assert all(problem and "\n" not in problem.replace(value, "") for problem in seen.problems)
 
 
-@pytest.mark.parametrize(
-    ("taints", "annotations", "leaving"),
-    [
-        pytest.param([evacuate("retire")], {}, True, id="taint"),
-        pytest.param([], intended("retire"), True, id="annotation"),
-        pytest.param([DELETED], {}, True, id="autoscaler"),
-        pytest.param([evacuate()], intended("retire"), True, id="bare taint beside a word"),
-        pytest.param([evacuate(), DISRUPTED], {}, True, id="bare taint beside an autoscaler"),
-        pytest.param([], {}, False, id="nobody"),
-        pytest.param([evacuate()], {}, False, id="bare taint"),
-        pytest.param([evacuate("retier")], {}, False, id="wrong word in the taint"),
-        pytest.param([evacuate("retier")], intended("retire"), False, id="wrong word beside a right one"),
-        pytest.param([], intended("retier"), False, id="wrong word in the annotation"),
-        pytest.param([DELETED], intended("retier"), False, id="wrong word beside an autoscaler"),
-        pytest.param([evacuate("reboot")], {}, False, id="reboot"),
-        pytest.param([evacuate("retire")], intended("reboot"), False, id="two that contradict each other"),
-        pytest.param([DELETED], intended("reboot"), False, id="an autoscaler and a reboot"),
-        pytest.param([DELETED], KURED, False, id="an autoscaler and kured"),
-        pytest.param([], intended("") | {names.NODE_DRAIN_POLICY: "Evacuate"}, False, id="a policy is no announcement"),
-        pytest.param([evacuate("retire")], {names.NODE_DRAIN_POLICY: "Ignore"}, False, id="a taint that has no effect"),
-        pytest.param([], intended("retire") | {names.NODE_DRAIN_POLICY: "Ignore"}, True, id="a word where drains are ignored"),
-        pytest.param([DELETED], {names.NODE_DRAIN_POLICY: "Ignore"}, True, id="an autoscaler where drains are ignored"),
-    ],
-)
-@pytest.mark.parametrize("unschedulable", [False, True], ids=["open", "cordoned"])
-def test_a_node_leaves_if_somebody_says_so_and_nobody_anything_else(
-    taints: list[Taint], annotations: dict[str, str], leaving: bool, unschedulable: bool
-) -> None:
-    assert look(*taints, annotations=annotations, unschedulable=unschedulable).leaving is leaving
+def test_a_node_leaves_if_somebody_says_so_and_nobody_anything_else() -> None:
+    for unschedulable in [
+        False,  # open
+        True,  # cordoned
+    ]:
+        for taints, annotations, leaving in [
+            ([evacuate("retire")], {}, True),  # taint
+            ([], intended("retire"), True),  # annotation
+            ([DELETED], {}, True),  # autoscaler
+            ([evacuate()], intended("retire"), True),  # bare taint beside a word
+            ([evacuate(), DISRUPTED], {}, True),  # bare taint beside an autoscaler
+            ([], {}, False),  # nobody
+            ([evacuate()], {}, False),  # bare taint
+            ([evacuate("retier")], {}, False),  # wrong word in the taint
+            ([evacuate("retier")], intended("retire"), False),  # wrong word beside a right one
+            ([], intended("retier"), False),  # wrong word in the annotation
+            ([DELETED], intended("retier"), False),  # wrong word beside an autoscaler
+            ([evacuate("reboot")], {}, False),  # reboot
+            ([evacuate("retire")], intended("reboot"), False),  # two that contradict each other
+            ([DELETED], intended("reboot"), False),  # an autoscaler and a reboot
+            ([DELETED], KURED, False),  # an autoscaler and kured
+            ([], intended("") | {names.NODE_DRAIN_POLICY: "Evacuate"}, False),  # a policy is no announcement
+            ([evacuate("retire")], {names.NODE_DRAIN_POLICY: "Ignore"}, False),  # a taint that has no effect
+            ([], intended("retire") | {names.NODE_DRAIN_POLICY: "Ignore"}, True),  # a word where drains are ignored
+            ([DELETED], {names.NODE_DRAIN_POLICY: "Ignore"}, True),  # an autoscaler where drains are ignored
+        ]:
+            assert look(*taints, annotations=annotations, unschedulable=unschedulable).leaving is leaving
 
 
 def test_a_cordon_that_counts_as_retire_is_no_announcement() -> None:

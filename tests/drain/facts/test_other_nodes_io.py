@@ -14,7 +14,6 @@ from tests.harness.drain.listed_cluster import Json, node, volume
 
 HERE = Node.of(node("n1"))
 SHARED = Volume.of(volume("shared", "n1", "n2", "n3"))
-THEIRS = Volume.of(volume("theirs", "n3"))
 
 
 class Scene:
@@ -43,12 +42,6 @@ class Scene:
         return [VolumeLocator(HERE, others).holds(item) for item in volumes]
 
 
-def test_one_node_that_stays_is_enough_and_no_other_is_read() -> None:
-    scene = Scene()
-    assert scene.holds(SHARED, SHARED) == [False, False]
-    assert scene.asked == ["n2"]
-
-
 def test_a_node_that_was_cordoned_a_moment_ago_stays_no_longer() -> None:
     scene = Scene()
     scene.cordon("n2")
@@ -63,10 +56,3 @@ def test_a_node_that_is_gone_or_cannot_be_read_does_not_stay() -> None:
     scene.nodes = {"n2": NotFound("gone", status=404), "n3": Forbidden("no", status=403)}
     assert scene.holds(SHARED) == [True]
     assert scene.asking.ignorance == ["node n3: no"]
-
-
-def test_without_a_shared_volume_no_node_is_read_and_others_go_on_to_have_theirs() -> None:
-    scene = Scene()
-    assert scene.holds(THEIRS) == [False]
-    assert scene.asked == []
-    assert scene.holds(SHARED, THEIRS) == [False, False]

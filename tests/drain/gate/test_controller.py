@@ -1,7 +1,5 @@
 """The node's own sidecar and its gate: what it reads before it tears something down."""
 
-import pytest
-
 from sidecar.drain.gate.controller import GateController
 from sidecar.drain.gate.rules import Build, Clear
 from sidecar.drain.rest import Rest
@@ -61,25 +59,25 @@ def test_a_guard_that_cannot_come_back_gets_another_template_once() -> None:
     play(story)
 
 
-@pytest.mark.parametrize(
-    ("pod", "stays"),
-    [
-        pytest.param({}, True, id="not-ready-as-its-kubelet-is-silent"),
-        pytest.param({"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False, id="about-to-end"),
-        pytest.param({"status": {"phase": "Failed"}}, False, id="ended"),
-        pytest.param({"meta": {"namespace": "elsewhere"}}, False, id="somebody-elses"),
-    ],
-)
-def test_a_guard_that_a_drainer_may_wait_for_is_not_torn_away(pod: dict[str, Json], stays: bool) -> None:
-    async def story(scene: Scene) -> None:
-        guarded = GuardedNode(scene, await scene.guarded("n0"))
-        guarded.pods = [guarded.guard_pod(**pod)]
-        await guarded.ready(1)
-        await guarded.taint("dedicated")
-        await guarded.ready(0)
-        assert await guarded.look(0) is (Rest if stays else Clear)
+def test_a_guard_that_a_drainer_may_wait_for_is_not_torn_away() -> None:
+    def case(pod: dict[str, Json], stays: bool) -> None:
+        async def story(scene: Scene) -> None:
+            guarded = GuardedNode(scene, await scene.guarded("n0"))
+            guarded.pods = [guarded.guard_pod(**pod)]
+            await guarded.ready(1)
+            await guarded.taint("dedicated")
+            await guarded.ready(0)
+            assert await guarded.look(0) is (Rest if stays else Clear)
 
-    play(story)
+        play(story)
+
+    for pod, stays in [
+        ({}, True),  # not-ready-as-its-kubelet-is-silent
+        ({"meta": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, False),  # about-to-end
+        ({"status": {"phase": "Failed"}}, False),  # ended
+        ({"meta": {"namespace": "elsewhere"}}, False),  # somebody-elses
+    ]:
+        case(pod, stays)
 
 
 def test_a_guard_that_vanishes_has_the_gate_read_anew_at_once() -> None:

@@ -15,18 +15,21 @@ from tests.harness.drain.simulated import change, node_of, play, wait, with_pod
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize("boundary", range(1, 11))
-def test_a_sidecar_that_is_killed_anywhere_in_a_drain_opens_and_shuts_its_gate_all_the_same(boundary: int) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await dispensable(bench)
-        for on, there in ((True, OPEN), (False, SHUT)):
-            bench.nodes["n0"].doom(boundary)
-            await cordon(bench, on)
-            await wait(bench, 60)
-            assert await gate(bench) == there
-        assert len(bench.nodes["n0"].ends) == 2
+def test_a_sidecar_that_is_killed_anywhere_in_a_drain_opens_and_shuts_its_gate_all_the_same() -> None:
+    def case(boundary: int) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await dispensable(bench)
+            for on, there in ((True, OPEN), (False, SHUT)):
+                bench.nodes["n0"].doom(boundary)
+                await cordon(bench, on)
+                await wait(bench, 60)
+                assert await gate(bench) == there
+            assert len(bench.nodes["n0"].ends) == 2
 
-    play(story, args=GATED)
+        play(story, args=GATED)
+
+    for boundary in range(1, 11):
+        case(boundary)
 
 
 @pytest.mark.parametrize("leap", [HOUR, -HOUR])
@@ -71,23 +74,26 @@ def test_while_the_api_server_is_away_nothing_opens_and_afterwards_all_is_as_it_
     play(story, args=GATED, refuse=refuse)
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_machine_that_registers_anew_gets_a_gate_of_its_own(restarted: bool) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 20)
-        assert await gate(bench) == SHUT
-        labels = (await node_of(bench))["metadata"]["labels"]
-        await bench.you.delete(NODES, "n0")
-        await wait(bench, 20)
-        bench.cluster.collect_garbage()
-        await bench.you.create(NODES, {"metadata": {"name": "n0", "labels": labels}})
-        answers = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-        await bench.you.patch(NODES, "n0", answers, content_type=MERGE_PATCH, subresource="status")
-        if restarted:
-            bench.nodes["n0"].kill()
-        await wait(bench, 100)
-        assert (await gate(bench), await verdict(bench)) == (SHUT, "False")
+def test_a_machine_that_registers_anew_gets_a_gate_of_its_own() -> None:
+    def case(restarted: bool) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await with_pod(bench, "a")
+            await do(bench, "until running a")
+            await wait(bench, 20)
+            assert await gate(bench) == SHUT
+            labels = (await node_of(bench))["metadata"]["labels"]
+            await bench.you.delete(NODES, "n0")
+            await wait(bench, 20)
+            bench.cluster.collect_garbage()
+            await bench.you.create(NODES, {"metadata": {"name": "n0", "labels": labels}})
+            answers = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+            await bench.you.patch(NODES, "n0", answers, content_type=MERGE_PATCH, subresource="status")
+            if restarted:
+                bench.nodes["n0"].kill()
+            await wait(bench, 100)
+            assert (await gate(bench), await verdict(bench)) == (SHUT, "False")
 
-    play(story, args=GATED)
+        play(story, args=GATED)
+
+    for restarted in [False, True]:
+        case(restarted)

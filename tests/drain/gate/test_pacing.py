@@ -1,23 +1,23 @@
 """How long a neighbour waits between two looks."""
 
-import pytest
-
 from sidecar.drain.gate.pacing import after_failures, pause, usual
 from sidecar.drain.leases import RENEWED_EVERY
 
 
-@pytest.mark.parametrize(("gates", "seconds"), [(0, 60), (100, 60), (300, 180), (10_000, RENEWED_EVERY)])
-def test_the_more_gates_there_are_the_less_often_they_are_listed(gates: int, seconds: float) -> None:
-    assert usual(gates) == seconds
+def test_the_more_gates_there_are_the_less_often_they_are_listed() -> None:
+    for gates, seconds in [(0, 60), (100, 60), (300, 180), (10_000, RENEWED_EVERY)]:
+        assert usual(gates) == seconds
 
 
-@pytest.mark.parametrize(
-    ("due", "seconds"),
-    [([], 70.0), ([2_000.0], 70.0), ([1_030.0, 2_000.0], 30.0), ([1_001.0], 5.0), ([900.0], 5.0)],
-    ids=["nothing", "later than usual", "sooner", "very soon", "overdue"],
-)
-def test_a_pause_ends_when_something_is_due_and_is_never_very_short(due: list[float], seconds: float) -> None:
-    assert pause(60.0, spread=70.0, due=due, now=1_000.0) == seconds
+def test_a_pause_ends_when_something_is_due_and_is_never_very_short() -> None:
+    for due, seconds in [
+        ([], 70.0),  # nothing
+        ([2_000.0], 70.0),  # later than usual
+        ([1_030.0, 2_000.0], 30.0),  # sooner
+        ([1_001.0], 5.0),  # very soon
+        ([900.0], 5.0),  # overdue
+    ]:
+        assert pause(60.0, spread=70.0, due=due, now=1_000.0) == seconds
 
 
 def test_where_very_many_leases_run_out_together_they_are_not_listed_every_few_seconds() -> None:

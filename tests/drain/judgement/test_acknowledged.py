@@ -1,21 +1,25 @@
 """An acknowledgement counts for the use it was given for, and for no later one."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.facts.snapshot import Snapshot
-from sidecar.drain.judgement import acknowledged
 from sidecar.drain.judgement.acknowledged import Acknowledged, Acknowledgement, acknowledgement_of, remember, void_now
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import report, stored
 from sidecar.drain.vocabulary import Reason, Status
+from sidecar.kube.api import MERGE_PATCH, PODS, VOLUMES
+from sidecar.model import names
 from sidecar.model.objects import ClaimRef, Json
 from tests.harness.drain import samples
+from tests.harness.drain.simulated import all_of, node_of, play, report_of, wait, with_pod
 
 PV = samples.volume(notes=samples.notes(ack="ann, 11-23"))
 POD = samples.pod("db-0", "data-0")
@@ -67,36 +71,17 @@ def test_another_text_is_another_acknowledgement() -> None:
     assert [entry["void"] for entry in looks.remembered] == [False]
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
+def test_any_use_ends_it() -> None:
+    for use in [
         {"pods": (POD,)},
         {"claimants": (replace(POD, node="", phase="Pending"),)},
         {"attached": frozenset({"pv-0"})},
         {"lately_used": frozenset({"apps/data-0"}), "lately_named": frozenset({"apps/data-0"})},
-    ],
-)
-def test_any_use_ends_it(use: dict[str, Any]) -> None:
-    looks = Looks()
-    for snapshot in (idle(), idle(**use), idle()):
-        found = looks.at(snapshot)
-    assert found.retire.reason is Reason.LAST_COPY
-
-
-def test_a_new_process_that_does_not_know_who_used_the_volume_ends_nothing() -> None:
-    looks, unsure = Looks(), idle(lately_used=frozenset({"apps/data-0"}))
-    looks.at(idle())
-    assert looks.at(unsure).retire.reason is Reason.VOLUME_IN_USE
-    assert looks.at(idle()).retire.status is Status.TRUE
-    assert looks.at(idle(pods=(POD,))).retire.reason is Reason.VOLUME_IN_USE
-    assert looks.at(idle()).retire.reason is Reason.LAST_COPY
-
-
-def test_one_that_is_written_while_a_pod_runs_with_the_volume_never_counts() -> None:
-    looks = Looks()
-    for snapshot in (idle(pods=(POD,)), idle()):
-        found = looks.at(snapshot)
-    assert found.retire.reason is Reason.LAST_COPY
+    ]:
+        looks = Looks()
+        for snapshot in (idle(), idle(**use), idle()):
+            found = looks.at(snapshot)
+        assert found.retire.reason is Reason.LAST_COPY
 
 
 LINGERS: list[dict[str, Any]] = [
@@ -106,16 +91,16 @@ LINGERS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("lingers", LINGERS)
-def test_one_that_is_written_when_the_pod_has_just_gone_counts_until_the_next_one_runs(lingers: dict[str, Any]) -> None:
-    looks = Looks()
-    for _ in range(2):
-        assert looks.at(idle(**lingers)).retire.reason is Reason.VOLUME_IN_USE
-    assert looks.at(idle()).retire.status is Status.TRUE
-    back = Looks()
-    for snapshot in (idle(**lingers), idle(pods=(POD,)), idle()):
-        found = back.at(snapshot)
-    assert found.retire.reason is Reason.LAST_COPY
+def test_one_that_is_written_when_the_pod_has_just_gone_counts_until_the_next_one_runs() -> None:
+    for lingers in LINGERS:
+        looks = Looks()
+        for _ in range(2):
+            assert looks.at(idle(**lingers)).retire.reason is Reason.VOLUME_IN_USE
+        assert looks.at(idle()).retire.status is Status.TRUE
+        back = Looks()
+        for snapshot in (idle(**lingers), idle(pods=(POD,)), idle()):
+            found = back.at(snapshot)
+        assert found.retire.reason is Reason.LAST_COPY
 
 
 def test_another_claim_is_another_use_even_if_nobody_saw_its_pods() -> None:
@@ -143,48 +128,12 @@ def test_the_stored_report_alone_is_the_memory() -> None:
     assert stored.void_acknowledgements(None, (PV,), node_uid="uid-n1") == frozenset()
 
 
-@pytest.mark.parametrize(("away", "void"), [(410.0, False), (430.0, True)])
-def test_after_a_long_absence_of_the_sidecar_nobody_knows_who_used_the_volume(away: float, void: bool) -> None:
-    looks = Looks()
-    looks.at(idle())
-    found = stored.void_acknowledgements(looks.report, (PV,), node_uid="uid-n1", now=samples.NOW + away)
-    assert bool(found) is void
-
-
-def test_what_is_not_seen_is_remembered_until_all_is_seen() -> None:
-    looks = Looks()
-    for snapshot in (idle(), idle(pods=(POD,)), idle(volumes=(), claims=(), ignorance=("the volumes could not be listed",))):
-        looks.at(snapshot)
-    assert [entry["void"] for entry in looks.remembered] == [True]
-    looks.at(idle(volumes=(), claims=()))
-    assert looks.remembered == []
-
-
-def test_an_entry_that_somebody_edited_counts_as_void() -> None:
-    looks = Looks()
-    looks.at(idle())
-    for word in (None, "false", 0, {}):
-        assert looks.report
-        looks.report["status"]["acknowledgements"][0]["void"] = word
-        assert stored.void_acknowledgements(looks.report, (PV,), node_uid="uid-n1") == {"uid-pv-0"}
-
-
-def test_no_more_are_believed_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.drain.judgement.volumes.MOST", 2)
-    volumes = tuple(samples.volume(f"pv-{number}", f"data-{number}", notes=PV.notes) for number in range(3))
-    found = assess(samples.snapshot(volumes=volumes))
-    assert [blocker.volume for blocker in found.blockers] == ["pv-2"]
-
-
-def test_what_is_void_is_the_last_to_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acknowledged, "MOST", 1)
-    before = [Acknowledgement(f"uid-{number}", "d", "", void=number > 7) for number in range(10)]
-    assert [item.uid for item in remember(before, (), complete=False)] == ["uid-8", "uid-9"]
-
-
-def test_a_volume_without_the_annotation_has_none() -> None:
-    for ack in (None, "", " \n"):
-        assert acknowledgement_of(samples.volume(notes=samples.notes(ack=ack))) is None
+def test_after_a_long_absence_of_the_sidecar_nobody_knows_who_used_the_volume() -> None:
+    for away, void in [(410.0, False), (430.0, True)]:
+        looks = Looks()
+        looks.at(idle())
+        found = stored.void_acknowledgements(looks.report, (PV,), node_uid="uid-n1", now=samples.NOW + away)
+        assert bool(found) is void
 
 
 @given(st.lists(st.tuples(st.sampled_from(["runs", "lingers", "rests", "unknown"]), st.sampled_from(["ann", "bob"])), max_size=8))
@@ -202,3 +151,105 @@ def test_no_history_makes_a_text_count_that_was_there_while_a_pod_ran(history: l
         found = Acknowledged(replace(given, void=void), runs=use == "runs", used=use in ("runs", "lingers"), at_rest=use == "rests")
         memory = remember(memory, (found,), complete=True)
         spent = spent or use == "runs"
+
+
+# --- An acknowledgement does not outlive a use that nobody saw; and a restart in which nothing happened takes none away ---
+
+
+CONDITION = "world.csi-node-sidecar.io/RetireReady"
+
+
+async def acknowledged(bench: NotebookWorld) -> None:
+    """A volume that nobody has used for a while, and that may vanish."""
+    await with_pod(bench, "a")
+    await do(bench, "until running a")
+    await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+    await wait(bench, 70)
+    (volume,) = await all_of(bench, VOLUMES)
+    patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: "somebody, today"}}}
+    await bench.you.patch(VOLUMES, volume["metadata"]["name"], patch, content_type=MERGE_PATCH)
+    await wait(bench, 100)
+    assert await retire(bench) == "True"
+
+
+async def used_for_a_moment(bench: NotebookWorld) -> None:
+    spec = {
+        "containers": [{"name": "main", "image": "none"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}],
+    }
+    await bench.you.create(PODS, {"metadata": {"name": "b"}, "spec": spec}, namespace="default")
+    await do(bench, "until running b")
+    await bench.you.delete(PODS, "b", namespace="default", grace_period_seconds=0)
+
+
+async def nothing(bench: NotebookWorld) -> None:
+    await wait(bench, 1)
+
+
+async def history_is_dropped(bench: NotebookWorld) -> None:
+    bench.cluster.compact()
+
+
+async def away(bench: NotebookWorld, meanwhile: Callable[[NotebookWorld], Awaitable[None]], *, seconds: float = 20.0) -> None:
+    bench.nodes["n0"].lay_down()
+    await wait(bench, 1)
+    await meanwhile(bench)
+    await wait(bench, seconds)
+    bench.nodes["n0"].get_up()
+
+
+async def retire(bench: NotebookWorld) -> str:
+    return next(item["status"] for item in (await node_of(bench))["status"]["conditions"] if item["type"] == CONDITION)
+
+
+async def settles_on(bench: NotebookWorld, status: str) -> list[str]:
+    """The notes then. Before that it may be unknown, and nothing else."""
+    for _ in range(40):
+        await wait(bench, 5)
+        assert await retire(bench) in ("Unknown", status)
+    assert await retire(bench) == status
+    return [note for note in (await report_of(bench))["notes"] if names.ACKNOWLEDGED in note]
+
+
+def test_a_use_while_the_sidecar_was_away_voids_an_acknowledgement() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await acknowledged(bench)
+        await away(bench, used_for_a_moment)
+        (note,) = await settles_on(bench, "False")
+        assert "may have been used while the sidecar was away; to renew it, change its text" in note
+        await away(bench, nothing)
+        await settles_on(bench, "False")
+
+    play(story)
+
+
+def test_a_restart_in_which_nothing_happened_voids_none() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await acknowledged(bench)
+        for _ in range(3):
+            await away(bench, nothing)
+            await settles_on(bench, "True")
+
+    play(story)
+
+
+def test_a_process_that_is_killed_before_it_has_found_out_leaves_that_to_the_next_one() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await acknowledged(bench)
+        await away(bench, used_for_a_moment)
+        for _ in range(4):
+            await wait(bench, 4)
+            bench.nodes["n0"].kill()
+        await settles_on(bench, "False")
+
+    play(story)
+
+
+def test_where_the_api_server_has_forgotten_what_pods_did_an_acknowledgement_is_void() -> None:
+    async def story(bench: NotebookWorld) -> None:
+        await acknowledged(bench)
+        await away(bench, history_is_dropped)
+        (note,) = await settles_on(bench, "False")
+        assert "may have been used while the sidecar was away" in note
+
+    play(story)

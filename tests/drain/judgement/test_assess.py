@@ -2,15 +2,13 @@
 
 from dataclasses import replace
 from random import Random
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
+from sidecar.drain.facts.snapshot import InFlight, Snapshot
 from sidecar.drain.judgement.assess import assess
-from sidecar.drain.judgement.assessment import Assessment, ExhaustedBudget, HeldVolume, PodFate, Verdict
+from sidecar.drain.judgement.assessment import Assessment, HeldVolume, PodFate, Verdict
 from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
 from tests.harness.drain import samples, worlds
 from tests.harness.drain.samples import GIB
@@ -56,30 +54,21 @@ def test_a_verdict_names_the_worst_and_counts_the_rest() -> None:
     assert kept.message == "PersistentVolume pv-0: ReleasePending"
 
 
-@pytest.mark.parametrize(
-    ("changes", "drain", "retire"),
-    [
+def test_what_is_not_known_is_never_true_and_what_is_known_to_block_stays_false() -> None:
+    for changes, drain, retire in [
         ({"ignorance": ("claims",)}, (Status.UNKNOWN, Reason.NOT_KNOWN), (Status.FALSE, Reason.VOLUME_IN_USE)),
         ({"node": None}, (Status.UNKNOWN, Reason.NOT_KNOWN), (Status.FALSE, Reason.VOLUME_IN_USE)),
         ({"node": DEAF}, (Status.UNKNOWN, Reason.SOURCE_OFFLINE), (Status.FALSE, Reason.SOURCE_OFFLINE)),
         ({"node": samples.node(ready="False")}, (Status.TRUE, Reason.NOTHING_BLOCKS), (Status.FALSE, Reason.VOLUME_IN_USE)),
-    ],
-)
-def test_what_is_not_known_is_never_true_and_what_is_known_to_block_stays_false(
-    changes: dict[str, Any], drain: tuple[Status, Reason], retire: tuple[Status, Reason]
-) -> None:
-    assert verdicts(samples.used(**changes)) == (drain, retire)
-    assert [blocker.reason for blocker in assess(samples.used(**changes)).blockers] == [Reason.VOLUME_IN_USE]
+    ]:
+        assert verdicts(samples.used(**changes)) == (drain, retire)
+        assert [blocker.reason for blocker in assess(samples.used(**changes)).blockers] == [Reason.VOLUME_IN_USE]
 
 
 def test_of_a_silent_node_the_drain_is_unknown_even_if_something_speaks_against_it() -> None:
     found = assess(samples.used(node=DEAF, claims=(samples.claim(policy="Block"),)))
     assert Reason.WOULD_STRAND in {blocker.reason for blocker in found.blockers}
     assert found.drain.status is Status.UNKNOWN
-
-
-def test_of_a_silent_node_with_nothing_on_it_nothing_is_known() -> None:
-    assert verdicts(samples.snapshot(node=DEAF)) == ((Status.UNKNOWN, Reason.SOURCE_OFFLINE),) * 2
 
 
 def test_the_message_of_ignorance_is_what_is_not_known() -> None:
@@ -109,11 +98,6 @@ def test_volumes_and_pods_are_told_with_what_belongs_to_them() -> None:
     assert end == expected and found.budgets == ()
 
 
-def test_a_policy_that_depends_on_the_intent_is_none() -> None:
-    (volume,) = assess(samples.idle()).volumes
-    assert (volume.policy, volume.policy_source) == (None, "default")
-
-
 def test_only_pods_with_volumes_of_ours_are_listed_and_the_others_counted() -> None:
     pods = (
         samples.pod("db-0", "data-0"),
@@ -129,9 +113,8 @@ def test_only_pods_with_volumes_of_ours_are_listed_and_the_others_counted() -> N
     )
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "note"),
-    [
+def test_what_blocks_nothing_is_noted() -> None:
+    for snapshot, note in [
         (samples.used(budgets=None), "disruption budgets were not checked"),
         (samples.used(node=samples.node(ready="False")), "the kubelet reports that the node is not ready"),
         (samples.idle(never_used=frozenset({"pv-0"})), "never used: pv-0"),
@@ -148,52 +131,15 @@ def test_only_pods_with_volumes_of_ours_are_listed_and_the_others_counted() -> N
             samples.idle(classes=(samples.class_(policy="Foo"),)),
             "StorageClass local says 'Foo', which is not a policy: Block applies: pv-0",
         ),
-    ],
-)
-def test_what_blocks_nothing_is_noted(snapshot: Snapshot, note: str) -> None:
-    assert note in assess(snapshot).notes
+    ]:
+        assert note in assess(snapshot).notes
 
 
-@pytest.mark.parametrize("blocks", [True, False])
-def test_what_would_block_if_it_were_there_and_is_not_known_makes_the_retirement_unknown(blocks: bool) -> None:
-    found = assess(samples.snapshot(untracked_unknown="it broke", untracked_blocks=blocks))
-    assert (found.drain.status, found.retire.status) == (Status.TRUE, Status.UNKNOWN if blocks else Status.TRUE)
-    assert ("it broke" in found.retire.message) is blocks
-
-
-def test_a_word_that_concerns_many_volumes_is_one_note() -> None:
-    volumes = tuple(samples.volume(f"pv-{number}", f"data-{number}") for number in range(9))
-    (note,) = assess(samples.snapshot(volumes=volumes, classes=(samples.class_(policy="Foo"),))).notes
-    assert note.endswith("pv-0, pv-1, pv-2 and 6 more")
-
-
-def test_a_budget_with_an_outdated_status_makes_the_drain_unknown_and_not_the_retirement() -> None:
-    outdated = (samples.budget(allowed=0, observed=False),)
-    claims = (samples.claim(policy="Ignore"),)
-    assert verdicts(samples.used(budgets=outdated, claims=claims)) == (
-        (Status.UNKNOWN, Reason.NOT_KNOWN),
-        (Status.TRUE, Reason.NOTHING_BLOCKS),
-    )
-    assert "PodDisruptionBudget apps/db is not up to date" in " ".join(assess(samples.used(budgets=outdated)).notes)
-    scratch = samples.claim(owner=replace(samples.owner("Pod", "db-0"), uid="uid-apps-db-0"))
-    free = samples.used(budgets=outdated, claims=(scratch,), pods=(samples.pod("db-0", "data-0", ephemeral=("data-0",)),))
-    assert assess(free).drain.status is Status.TRUE
-
-
-def test_a_pod_that_moves_only_when_its_node_is_retired_exhausts_a_budget_while_it_is_rebooted() -> None:
-    around = Surroundings((samples.node("n2"),), (samples.record("n2"),))
-    moving = samples.used(claims=(samples.claim(policy="Migrate"),), surroundings=around, budgets=(samples.budget(),))
-    found = assess(moving)
-    exhausted = (ExhaustedBudget("apps/db", 1, 1, ("apps/db-0",)),)
-    assert (found.pods[0].reboot, found.pods[0].retire, found.places[0].node) == (Fate.RETURNS, Fate.MIGRATED, "n2")
-    assert found.budgets == assess(replace(moving, surroundings=None)).budgets == exhausted
-
-
-def test_a_budget_blocks_only_as_many_as_it_does_not_allow() -> None:
-    pods = (samples.pod("db-0", "data-0"), samples.pod("db-1", "data-1"))
-    volumes = (samples.volume(), samples.volume("pv-1", "data-1"))
-    found = assess(samples.used(pods=pods, volumes=volumes, budgets=(samples.budget(),)))
-    assert [(item.name, item.reason) for item in found.blockers if Intent.REBOOT in item.blocks] == [("db-1", Reason.PDB_BLOCKED)]
+def test_what_would_block_if_it_were_there_and_is_not_known_makes_the_retirement_unknown() -> None:
+    for blocks in [True, False]:
+        found = assess(samples.snapshot(untracked_unknown="it broke", untracked_blocks=blocks))
+        assert (found.drain.status, found.retire.status) == (Status.TRUE, Status.UNKNOWN if blocks else Status.TRUE)
+        assert ("it broke" in found.retire.message) is blocks
 
 
 @given(SEEDS)
@@ -224,11 +170,6 @@ def test_with_an_unread_policy_only_what_every_policy_would_block_blocks(seed: i
     ]
     ignorant = replace(snapshot, namespace_policies={}, unread=frozenset({"namespace apps"}), ignorance=("namespace apps: no answer",))
     assert blocking(ignorant) == set.intersection(*every)
-
-
-def test_with_an_uncertain_policy_no_note_says_that_a_volume_may_be_lost() -> None:
-    found = assess(samples.idle(default_policy=Policy.IGNORE, unread=frozenset({"namespace apps"}), ignorance=("namespace apps: no",)))
-    assert (found.retire.status, found.notes) == (Status.UNKNOWN, ())
 
 
 @given(SEEDS)

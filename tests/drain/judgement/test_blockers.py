@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.drain.facts.snapshot import InFlight, Snapshot
 from sidecar.drain.judgement.assessment import Blocker, Place
 from sidecar.drain.judgement.blockers import OF_PODS, OF_VOLUMES, in_order, of_pod, of_volume, why_blocked
@@ -13,7 +11,6 @@ from sidecar.drain.judgement.budgets import check_budgets
 from sidecar.drain.judgement.volumes import classify
 from sidecar.drain.vocabulary import MEANING, Intent, Policy, Reason, VolumeClass
 from sidecar.model.nodes import Budget
-from sidecar.model.objects import Source
 from tests.harness.drain import samples
 from tests.harness.drain.samples import GIB, NOW
 
@@ -103,28 +100,12 @@ def test_a_pod_blocks_though_a_policy_is_unread_but_not_if_its_claim_is_unread()
     assert about_pods(samples.used(**bare, claims=(), unread=frozenset({"claim apps/data-0"}))) == []
 
 
-def test_E8_two_budgets_block_for_good_and_both_are_named() -> None:
-    one = only(about_pods(samples.used(), [samples.budget("a", 5), samples.budget("b", 5)]))
-    assert (one.reason, one.blocks, one.message) == (Reason.TWO_BUDGETS, (REBOOT,), "selected by apps/a and apps/b")
-
-
-def test_a_budget_that_allows_nothing_is_named() -> None:
-    one = only(about_pods(samples.used(), [samples.budget(allowed=0)]))
-    assert (one.reason, one.blocks, one.message) == (Reason.PDB_BLOCKED, (REBOOT,), "the budget is apps/db")
-
-
 def test_a_pod_that_does_not_end_is_named_while_its_node_could_say_more() -> None:
     late = samples.used(pods=(samples.pod("db-0", "data-0", deleting_since=samples.stamp(301)),))
     assert only(about_pods(late)).reason is Reason.POD_TERMINATING_TOO_LONG
     assert about_pods(samples.used(pods=(samples.pod("db-0", "data-0", deleting_since=samples.stamp(300)),))) == []
     assert about_pods(samples.used(pods=late.pods, node=samples.node(ready="Unknown"))) == []
     assert about_pods(samples.used(pods=late.pods, node=None)) == []
-
-
-def test_pods_that_stay_or_use_no_volume_of_the_driver_block_nothing() -> None:
-    staying = samples.used(pods=(samples.pod("a", "data-0", owner=None, static=True, deleting_since=samples.stamp(999)),))
-    free = samples.used(pods=(samples.pod("a", owner=None),))
-    assert about_pods(staying, [samples.budget(allowed=0)]) == about_pods(free, [samples.budget(allowed=0)]) == []
 
 
 def test_reboots_come_first_then_the_greatest() -> None:
@@ -149,61 +130,50 @@ def blocked(snapshot: Snapshot, *, place: Place | None = None) -> tuple[Reason |
     return why_blocked(held, REBOOT, place=place), why_blocked(held, RETIRE, place=place)
 
 
-@pytest.mark.parametrize(
-    ("policy", "in_use", "idle"),
-    [
+def test_what_a_policy_lets_go() -> None:
+    for policy, in_use, idle in [
         (None, (None, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
         ("Ignore", (None, None), (None, None)),
         ("AllowIdle", (None, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
         ("Block", (Reason.WOULD_STRAND, Reason.VOLUME_IN_USE), (None, Reason.LAST_COPY)),
         ("Reprovision", (None, Reason.NOT_AVAILABLE_YET), (None, Reason.NOT_AVAILABLE_YET)),
         ("Migrate", (None, Reason.NOT_AVAILABLE_YET), (None, Reason.NOT_AVAILABLE_YET)),
-    ],
-)
-def test_what_a_policy_lets_go(policy: str | None, in_use: tuple[Reason | None, ...], idle: tuple[Reason | None, ...]) -> None:
-    claims = (samples.claim(policy=policy),)
-    assert blocked(samples.used(claims=claims)) == in_use
-    assert blocked(samples.idle(claims=claims)) == idle
+    ]:
+        claims = (samples.claim(policy=policy),)
+        assert blocked(samples.used(claims=claims)) == in_use
+        assert blocked(samples.idle(claims=claims)) == idle
 
 
-@pytest.mark.parametrize(
-    ("place", "reason"),
-    [
+def test_what_cannot_be_moved_says_whether_it_could_be_elsewhere() -> None:
+    for place, reason in [
         (Place(("pv-0",), "n2", 0, ()), Reason.NOT_AVAILABLE_YET),
         (Place(("pv-0",), "", 7, ()), Reason.NO_CAPACITY),
         (Place(("pv-0",), "", 0, ()), Reason.NO_NODE_FITS),
-    ],
-)
-def test_what_cannot_be_moved_says_whether_it_could_be_elsewhere(place: Place, reason: Reason) -> None:
-    assert blocked(samples.used(claims=(samples.claim(policy="Migrate"),)), place=place) == (None, reason)
+    ]:
+        assert blocked(samples.used(claims=(samples.claim(policy="Migrate"),)), place=place) == (None, reason)
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "expected"),
-    [
+def test_what_is_no_volume_of_a_claim() -> None:
+    for snapshot, expected in [
         (samples.snapshot(in_flight=(FLIGHT,)), (Reason.PROVISIONING_IN_FLIGHT,) * 2),
         (samples.snapshot(contents=(samples.content(),)), (None, Reason.SNAPSHOT_ON_NODE)),
         (samples.snapshot(contents=(samples.content(ack="ticket 12"),)), (None, None)),
         (samples.snapshot(contents=(samples.content(ack=" "),)), (None, Reason.SNAPSHOT_ON_NODE)),
         (samples.snapshot(untracked=("lv-7",)), (None, None)),
         (samples.snapshot(untracked=("lv-7",), untracked_blocks=True), (None, Reason.UNTRACKED_DATA)),
-    ],
-)
-def test_what_is_no_volume_of_a_claim(snapshot: Snapshot, expected: tuple[Reason | None, Reason | None]) -> None:
-    assert blocked(snapshot) == expected
+    ]:
+        assert blocked(snapshot) == expected
 
 
-@pytest.mark.parametrize(
-    ("ack", "policy", "reason"),
-    [(None, None, Reason.RECLAIM_RETAIN), ("", None, Reason.RECLAIM_RETAIN), ("ann", None, None), (None, "Ignore", None)],
-)
-def test_what_was_kept_on_purpose_blocks_until_somebody_says_that_it_may_go(ack: str | None, policy: str | None, reason: Reason) -> None:
-    kept = samples.volume(phase="Released", reclaim_policy="Retain", notes=samples.notes(policy, ack=ack))
-    assert blocked(samples.idle(volumes=(kept,), claims=())) == (None, reason)
-
-
-def test_an_acknowledgement_on_a_volume_that_is_in_use_says_nothing() -> None:
-    assert blocked(samples.used(volumes=(samples.volume(notes=samples.notes(ack="ann")),))) == (None, Reason.VOLUME_IN_USE)
+def test_what_was_kept_on_purpose_blocks_until_somebody_says_that_it_may_go() -> None:
+    for ack, policy, reason in [
+        (None, None, Reason.RECLAIM_RETAIN),
+        ("", None, Reason.RECLAIM_RETAIN),
+        ("ann", None, None),
+        (None, "Ignore", None),
+    ]:
+        kept = samples.volume(phase="Released", reclaim_policy="Retain", notes=samples.notes(policy, ack=ack))
+        assert blocked(samples.idle(volumes=(kept,), claims=())) == (None, reason)
 
 
 def test_a_volume_that_only_a_daemon_sets_pod_uses_blocks_no_reboot() -> None:
@@ -218,14 +188,6 @@ def test_a_pod_of_anothers_kind_that_is_called_daemon_set_too_is_evicted() -> No
     for version, reason in (("apps/v1beta2", None), ("apps.kruise.io/v1alpha1", Reason.WOULD_STRAND), ("v1", Reason.WOULD_STRAND)):
         pods = (samples.pod("agent", "data-0", owner=replace(owner, api_version=version)),)
         assert blocked(samples.used(pods=pods, claims=claims))[0] is reason, version
-
-
-def test_a_volume_that_was_never_used_blocks_unless_it_was_filled_or_a_pod_has_come() -> None:
-    known = frozenset({"pv-0"})
-    assert blocked(samples.idle(never_used=known)) == (None, None)
-    filled = samples.claim(source=Source("VolumeSnapshot", "snapshot.storage.k8s.io", "s", "apps"))
-    assert blocked(samples.idle(never_used=known, claims=(filled,))) == (None, Reason.LAST_COPY)
-    assert blocked(samples.used(never_used=known)) == (None, Reason.VOLUME_IN_USE)
 
 
 def test_with_an_uncertain_policy_only_what_the_laxest_would_block_blocks() -> None:
@@ -261,14 +223,9 @@ def test_what_may_always_go_is_in_no_row() -> None:
     assert lenient == [VolumeClass.IN_FLIGHT, VolumeClass.SNAPSHOT, VolumeClass.UNTRACKED]
 
 
-@pytest.mark.parametrize(("policy", "reason"), [("Reprovision", Reason.REPROVISION_PENDING), ("Migrate", Reason.NOT_AVAILABLE_YET)])
-def test_where_replicas_are_made_anew_their_volumes_block_until_they_are_gone(policy: str, reason: Reason) -> None:
-    used = replace(samples.used(), claims={"apps/data-0": samples.claim(policy=policy)}, reprovisions=True)
-    blocker = only(about_volumes(used, Place(("pv-0",), "n2", 0, ())))
-    assert (blocker.reason, blocker.blocks) == (reason, (RETIRE,))
-    assert "it would fit on n2" in blocker.message
-
-
-def test_an_idle_volume_is_made_anew_by_nobody() -> None:
-    idle = replace(samples.idle(), claims={"apps/data-0": samples.claim(policy="Reprovision")}, reprovisions=True)
-    assert only(about_volumes(idle)).reason is Reason.LAST_COPY
+def test_where_replicas_are_made_anew_their_volumes_block_until_they_are_gone() -> None:
+    for policy, reason in [("Reprovision", Reason.REPROVISION_PENDING), ("Migrate", Reason.NOT_AVAILABLE_YET)]:
+        used = replace(samples.used(), claims={"apps/data-0": samples.claim(policy=policy)}, reprovisions=True)
+        blocker = only(about_volumes(used, Place(("pv-0",), "n2", 0, ())))
+        assert (blocker.reason, blocker.blocks) == (reason, (RETIRE,))
+        assert "it would fit on n2" in blocker.message

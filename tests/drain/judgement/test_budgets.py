@@ -1,9 +1,7 @@
 """Disruption budgets, as the API server will apply them when these pods are evicted one after the other."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,37 +36,18 @@ def test_a_pod_that_becomes_ready_elsewhere_gives_it_back() -> None:
     assert findings(samples.budget(allowed=1), stranded=()).exhausted == ()
 
 
-def test_where_nothing_is_allowed_every_pod_is_blocked() -> None:
-    assert set(findings(samples.budget(allowed=0), stranded=()).blocked) == set(NAMES)
+def test_pods_that_no_budget_is_asked_about_take_nothing() -> None:
+    for changes in [{"deleting_since": samples.stamp()}, {"phase": "Pending"}, {"phase": "Succeeded"}]:
+        pod = samples.pod("db-0", **changes)
+        assert findings(samples.budget(allowed=0), pods=(pod,)).blocked == {}
+        assert findings(samples.budget(allowed=0), pods=(pod,)).exhausted == ()
+        assert findings(samples.budget(), samples.budget("also"), pods=(pod,)).conflicting(pod) == ()
 
 
-def test_exhausted_budgets_are_named() -> None:
-    pods = (samples.pod("a", labels={"app": "web"}), samples.pod("b"))
-    found = findings(samples.budget("x"), samples.budget("y", labels={"app": "web"}), pods=pods, stranded=["apps/a", "apps/b"])
-    assert [(fall.budget, fall.pods) for fall in found.exhausted] == [("apps/x", ("apps/b",)), ("apps/y", ("apps/a",))]
-
-
-def test_a_budget_that_allows_more_than_the_node_takes_is_not_exhausted() -> None:
-    found = findings(samples.budget(allowed=4))
-    assert found.blocked == {} and found.exhausted == ()
-
-
-@pytest.mark.parametrize("changes", [{"deleting_since": samples.stamp()}, {"phase": "Pending"}, {"phase": "Succeeded"}])
-def test_pods_that_no_budget_is_asked_about_take_nothing(changes: dict[str, Any]) -> None:
-    pod = samples.pod("db-0", **changes)
-    assert findings(samples.budget(allowed=0), pods=(pod,)).blocked == {}
-    assert findings(samples.budget(allowed=0), pods=(pod,)).exhausted == ()
-    assert findings(samples.budget(), samples.budget("also"), pods=(pod,)).conflicting(pod) == ()
-
-
-@pytest.mark.parametrize("changes", [{"static": True}, {"owner": samples.owner("DaemonSet")}])
-def test_pods_that_stay_are_selected_and_take_nothing(changes: dict[str, Any]) -> None:
-    found = findings(samples.budget(allowed=0), pods=(samples.pod("db-0", **changes),))
-    assert (found.blocked, found.exhausted, found.selecting) == ({}, (), {"apps/db-0": ("apps/db",)})
-
-
-def test_the_pods_are_taken_in_the_order_of_their_names() -> None:
-    assert set(findings(samples.budget(allowed=2), pods=reversed(PODS)).blocked) == {"apps/db-2"}
+def test_pods_that_stay_are_selected_and_take_nothing() -> None:
+    for changes in [{"static": True}, {"owner": samples.owner("DaemonSet")}]:
+        found = findings(samples.budget(allowed=0), pods=(samples.pod("db-0", **changes),))
+        assert (found.blocked, found.exhausted, found.selecting) == ({}, (), {"apps/db-0": ("apps/db",)})
 
 
 def test_E8_of_a_pod_with_two_budgets_both_are_named_and_neither_is_charged() -> None:
@@ -83,33 +62,6 @@ def test_what_the_server_has_not_counted_is_not_known() -> None:
     assert found.outdated == dict.fromkeys(NAMES, "apps/db") and found.blocked == {} and found.exhausted == ()
 
 
-# --- pods that are not ready
-
-SICK = tuple(samples.pod(f"db-{n}", ready=n == 1) for n in range(3))
-
-
-def test_unready_pods_that_a_budget_frees_are_neither_refused_nor_charged() -> None:
-    found = findings(samples.budget(allowed=1, frees_unready=True), pods=SICK)
-    assert (found.blocked, found.exhausted) == ({}, (ExhaustedBudget("apps/db", 1, 1, ("apps/db-1",)),))
-    assert found.selecting == dict.fromkeys(NAMES, ("apps/db",))
-    spent = findings(samples.budget(allowed=0, frees_unready=True), pods=SICK)
-    assert (spent.blocked, spent.exhausted) == ({"apps/db-1": "apps/db"}, (ExhaustedBudget("apps/db", 0, 1, ("apps/db-1",)),))
-    assert findings(samples.budget(allowed=1, frees_unready=True), pods=(SICK[0], SICK[2])).exhausted == ()
-
-
-def test_whether_an_unready_pod_is_freed_is_known_before_anything_is_counted() -> None:
-    assert findings(samples.budget(observed=False, frees_unready=True), pods=SICK).outdated == {"apps/db-1": "apps/db"}
-
-
-def test_unready_pods_that_a_budget_does_not_free_are_charged_like_others() -> None:
-    assert findings(samples.budget(allowed=1), pods=SICK) == findings(samples.budget(allowed=1))
-
-
-def test_two_budgets_of_which_each_would_free_a_pod_are_two_all_the_same() -> None:
-    found = findings(samples.budget("a", frees_unready=True), samples.budget("z", frees_unready=True), pods=SICK)
-    assert found.conflicting(SICK[0]) == ("apps/a", "apps/z")
-
-
 def budget_json(*, policy: object = None, **status: object) -> Json:
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "db"}}, "unhealthyPodEvictionPolicy": policy}
     return {"metadata": {"namespace": "apps", "name": "db", "generation": 1}, "spec": spec, "status": status}
@@ -118,9 +70,8 @@ def budget_json(*, policy: object = None, **status: object) -> Json:
 ENOUGH = {"currentHealthy": 2, "desiredHealthy": 2}
 
 
-@pytest.mark.parametrize(
-    ("obj", "frees"),
-    [
+def test_what_a_budget_says_about_unready_pods() -> None:
+    for obj, frees in [
         (budget_json(policy="AlwaysAllow"), True),
         (budget_json(policy="AlwaysAllow", currentHealthy=0, desiredHealthy=2), True),
         (budget_json(**ENOUGH), True),
@@ -129,20 +80,18 @@ ENOUGH = {"currentHealthy": 2, "desiredHealthy": 2}
         (budget_json(currentHealthy=2, desiredHealthy=0), False),
         (budget_json(), False),
         (budget_json() | {"spec": None, "status": None}, False),
-        pytest.param(budget_json(policy="OnSundays", **ENOUGH), False, id="a policy that is not known"),
-        pytest.param(budget_json(policy=["AlwaysAllow"], **ENOUGH), False, id="a policy of a wrong type"),
-        pytest.param(budget_json(currentHealthy="many", desiredHealthy=2), False, id="a number of a wrong type"),
-        pytest.param(budget_json(currentHealthy=2, desiredHealthy={}), False, id="another"),
-    ],
-)
-def test_what_a_budget_says_about_unready_pods(obj: Json, frees: bool) -> None:
-    assert Budget.of(obj).frees_unready is frees
+        (budget_json(policy="OnSundays", **ENOUGH), False),
+        (budget_json(policy=["AlwaysAllow"], **ENOUGH), False),
+        (budget_json(currentHealthy="many", desiredHealthy=2), False),
+        (budget_json(currentHealthy=2, desiredHealthy={}), False),
+    ]:
+        assert Budget.of(obj).frees_unready is frees
 
 
-@pytest.mark.parametrize("garbage", [None, "many", "", [], {}, 0.5])
-def test_garbage_in_a_budgets_status_allows_nothing_and_hides_no_budget(garbage: object) -> None:
-    assert Budget.of(budget_json(observedGeneration=1, disruptionsAllowed=garbage)) == samples.budget(allowed=0)
-    assert not Budget.of(budget_json(observedGeneration=garbage, disruptionsAllowed=1)).observed
+def test_garbage_in_a_budgets_status_allows_nothing_and_hides_no_budget() -> None:
+    for garbage in [None, "many", "", [], {}, 0.5]:
+        assert Budget.of(budget_json(observedGeneration=1, disruptionsAllowed=garbage)) == samples.budget(allowed=0)
+        assert not Budget.of(budget_json(observedGeneration=garbage, disruptionsAllowed=1)).observed
 
 
 POLICIES = st.sampled_from([None, "IfHealthyBudget", "AlwaysAllow"])
@@ -205,10 +154,3 @@ BUDGETS = st.builds(
     st.lists(EXPRESSIONS, max_size=2),
     st.booleans(),
 )
-
-
-@given(st.lists(BUDGETS, max_size=6, unique_by=lambda item: item.full_name), LABELS)
-def test_the_budgets_of_a_pod_are_found_as_if_each_was_looked_at(budgets: list[Budget], labels: dict[str, str]) -> None:
-    pod = samples.pod("db-0", labels=labels)
-    expected = tuple(sorted(budget.full_name for budget in budgets if budget.covers(pod)))
-    assert findings(*budgets, pods=(pod,)).selecting.get(pod.full_name, ()) == expected

@@ -2,11 +2,9 @@
 
 from dataclasses import replace
 
-import pytest
-
-from sidecar.drain.facts.snapshot import InFlight, Snapshot
+from sidecar.drain.facts.snapshot import InFlight
 from sidecar.drain.judgement.assess import assess
-from sidecar.drain.vocabulary import Policy, Reason, Status, VolumeClass
+from sidecar.drain.vocabulary import Reason, Status, VolumeClass
 from sidecar.model import names
 from tests.harness.drain import samples
 from tests.harness.drain.samples import GIB
@@ -54,9 +52,8 @@ def test_a_volume_that_others_reach_keeps_neither_its_node_nor_its_pods() -> Non
 ALLOWED, FORBIDDEN = (((names.DRAIN_POLICY_RETIRE, word),) for word in ("AllowIdle", "Block"))
 
 
-@pytest.mark.parametrize(
-    ("volume", "blocks"),
-    [
+def test_a_volume_under_the_nodes_former_name_keeps_it_from_being_retired() -> None:
+    for volume, blocks in [
         (samples.volume(), True),
         (samples.volume(notes=FORBIDDEN), True),
         (samples.volume(phase="Released"), True),
@@ -66,37 +63,13 @@ ALLOWED, FORBIDDEN = (((names.DRAIN_POLICY_RETIRE, word),) for word in ("AllowId
         (samples.volume(phase="Released", reclaim_policy="Retain"), True),
         (samples.volume(policy="Ignore"), False),
         (samples.volume(notes=samples.notes(ack="ann")), False),
-    ],
-)
-def test_a_volume_under_the_nodes_former_name_keeps_it_from_being_retired(volume: object, blocks: bool) -> None:
-    found = assess(samples.idle(volumes=(volume,), renamed=frozenset({"pv-0"})))
-    assert [item.class_ for item in found.volumes] == [VolumeClass.RENAMED]
-    assert found.drain.status is Status.TRUE
-    assert [(item.reason, item.message.partition("; ")[2]) for item in found.blockers] == (
-        [(Reason.NODE_RENAMED, "its PersistentVolume names another node, and the driver lists it here")] if blocks else []
-    )
-
-
-def test_under_the_nodes_former_name_the_plain_policy_loosens_a_reboot_only_and_says_so() -> None:
-    (blocker,) = assess(samples.idle(volumes=(samples.volume(policy="AllowIdle"),), renamed=frozenset({"pv-0"}))).blockers
-    assert blocker.reason is Reason.NODE_RENAMED and "which loosens a reboot only" in blocker.message
-
-
-def test_under_the_nodes_former_name_a_pod_anywhere_that_waits_outranks_that_the_volume_may_go() -> None:
-    waiting = replace(samples.pod("db-0", "data-0"), node="", phase="Pending")
-    idle = samples.idle(volumes=(samples.volume(notes=ALLOWED),), renamed=frozenset({"pv-0"}))
-    assert assess(idle).retire.status is Status.TRUE
-    assert [item.reason for item in assess(replace(idle, claimants=(waiting,))).blockers] == [Reason.VOLUME_IN_USE]
-
-
-def test_a_volume_under_the_nodes_former_name_that_a_pod_runs_with_is_in_use() -> None:
-    found = assess(samples.used(renamed=frozenset({"pv-0"})))
-    assert [item.class_ for item in found.volumes] == [VolumeClass.IN_USE]
-    waiting = replace(samples.pod("db-0", "data-0"), node="", phase="Pending")
-    acknowledged = (samples.volume(notes=samples.notes(ack="ann")),)
-    kept = assess(samples.idle(volumes=acknowledged, renamed=frozenset({"pv-0"}), claimants=(waiting,)))
-    assert [item.reason for item in kept.blockers] == [Reason.VOLUME_IN_USE]
-    assert "its PersistentVolume names another node" in kept.blockers[0].message
+    ]:
+        found = assess(samples.idle(volumes=(volume,), renamed=frozenset({"pv-0"})))
+        assert [item.class_ for item in found.volumes] == [VolumeClass.RENAMED]
+        assert found.drain.status is Status.TRUE
+        assert [(item.reason, item.message.partition("; ")[2]) for item in found.blockers] == (
+            [(Reason.NODE_RENAMED, "its PersistentVolume names another node, and the driver lists it here")] if blocks else []
+        )
 
 
 def test_what_is_only_asked_for_says_so() -> None:
@@ -107,50 +80,38 @@ def test_what_is_only_asked_for_says_so() -> None:
     assert begun.message == "its PersistentVolume does not exist yet"
 
 
-@pytest.mark.parametrize(
-    ("snapshot", "source"),
-    [
+def test_whose_word_is_not_heeded_is_told() -> None:
+    for snapshot, source in [
         (samples.idle(claims=(samples.claim(policy="Block"),)), "PersistentVolumeClaim"),
         (samples.idle(namespace_policies={"apps": samples.notes("Block")}), "Namespace apps"),
-    ],
-)
-def test_whose_word_is_not_heeded_is_told(snapshot: Snapshot, source: str) -> None:
-    found = assess(replace(snapshot, unheeded_namespaces=frozenset({"apps"})))
-    assert f"{source} says 'Block', which is not heeded in namespace apps (--drain-tenant-policies): pv-0" in found.notes
-    assert not any("not heeded" in note for note in assess(snapshot).notes)
+    ]:
+        found = assess(replace(snapshot, unheeded_namespaces=frozenset({"apps"})))
+        assert f"{source} says 'Block', which is not heeded in namespace apps (--drain-tenant-policies): pv-0" in found.notes
+        assert not any("not heeded" in note for note in assess(snapshot).notes)
 
 
-@pytest.mark.parametrize("gone", [{"policy": "Ignore"}, {"notes": samples.notes(ack="ann")}])
-def test_a_released_volume_that_may_be_lost_waits_for_nobody(gone: dict[str, object]) -> None:
-    released = samples.volume(phase="Released")
-    assert assess(samples.idle(volumes=(released,), claims=())).retire.reason is Reason.RELEASE_PENDING
-    given_up = samples.volume(phase="Released", **gone)  # type: ignore[arg-type]
-    found = assess(samples.idle(volumes=(given_up,), claims=()))
-    assert found.retire.status is Status.TRUE
-    assert found.notes in (("may be lost under the policy Ignore: pv-0",), ("acknowledged as dispensable: pv-0",))
+def test_a_released_volume_that_may_be_lost_waits_for_nobody() -> None:
+    for gone in [{"policy": "Ignore"}, {"notes": samples.notes(ack="ann")}]:
+        released = samples.volume(phase="Released")
+        assert assess(samples.idle(volumes=(released,), claims=())).retire.reason is Reason.RELEASE_PENDING
+        given_up = samples.volume(phase="Released", **gone)  # type: ignore[arg-type]
+        found = assess(samples.idle(volumes=(given_up,), claims=()))
+        assert found.retire.status is Status.TRUE
+        assert found.notes in (("may be lost under the policy Ignore: pv-0",), ("acknowledged as dispensable: pv-0",))
 
 
-def test_a_policy_that_depends_on_the_intent_is_told_for_each() -> None:
-    (volume,) = assess(samples.idle(claims=(samples.claim(policy="AllowIdle"),))).volumes
-    assert (volume.policy, volume.by_intent) == (
-        None,
-        (("reboot", Policy.ALLOW_IDLE, "PersistentVolumeClaim"), ("retire", Policy.BLOCK, "default")),
-    )
-
-
-@pytest.mark.parametrize(
-    ("lies_on", "is_told"),
-    [
-        pytest.param("", False, id="nothing"),
-        pytest.param("n1/uid-n1", False, id="this machine"),
-        pytest.param("n1/uid-earlier", True, id="an earlier machine of this name"),
-        pytest.param("n2/uid-n2", True, id="another one"),
-        pytest.param("garbage", True, id="no machine"),
-    ],
-)
-def test_a_volume_on_which_another_machine_is_noted_is_told_and_judged_as_ever(lies_on: str, is_told: bool) -> None:
-    before = assess(samples.idle())
-    after = assess(samples.idle(volumes=(samples.volume(lies_on=lies_on),)))
-    assert [note for note in after.notes if names.LIES_ON in note] == ([note for note in after.notes if "pv-0" in note] if is_told else [])
-    assert any(names.LIES_ON in note for note in after.notes) is is_told
-    assert (after.drain, after.retire, after.blockers) == (before.drain, before.retire, before.blockers)
+def test_a_volume_on_which_another_machine_is_noted_is_told_and_judged_as_ever() -> None:
+    for lies_on, is_told in [
+        ("", False),  # nothing
+        ("n1/uid-n1", False),  # this machine
+        ("n1/uid-earlier", True),  # an earlier machine of this name
+        ("n2/uid-n2", True),  # another one
+        ("garbage", True),  # no machine
+    ]:
+        before = assess(samples.idle())
+        after = assess(samples.idle(volumes=(samples.volume(lies_on=lies_on),)))
+        assert [note for note in after.notes if names.LIES_ON in note] == (
+            [note for note in after.notes if "pv-0" in note] if is_told else []
+        )
+        assert any(names.LIES_ON in note for note in after.notes) is is_told
+        assert (after.drain, after.retire, after.blockers) == (before.drain, before.retire, before.blockers)

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain.facts.snapshot import Snapshot, Surroundings
 from sidecar.drain.judgement.assessment import Place
+from sidecar.drain.judgement.free_space import Figures
 from sidecar.drain.judgement.placement import places
 from sidecar.drain.judgement.volumes import classify
 from sidecar.model import names
@@ -55,9 +55,8 @@ def test_the_largest_goes_first_and_the_first_node_with_free_space_takes_it() ->
     assert [(place.volumes, place.node) for place in placed] == [(("pv-0",), "n3"), (("pv-1",), "n2"), (("pv-2",), "n3")]
 
 
-@pytest.mark.parametrize(
-    ("node", "why"),
-    [
+def test_nodes_that_do_not_come_into_question_say_why() -> None:
+    for node, why in [
         (replace(N2, unschedulable=True), "cordoned"),
         (replace(N2, taints=(samples.taint("node.kubernetes.io/unschedulable"),)), "cordoned"),
         (replace(N2, ready="False"), "Ready=False"),
@@ -69,19 +68,10 @@ def test_the_largest_goes_first_and_the_first_node_with_free_space_takes_it() ->
         (replace(N2, annotations={names.DRAIN_INTENT: f" \n{'x' * 50}"}), f"{names.DRAIN_INTENT}='{'x' * 40}')"),
         (replace(N2, taints=(samples.taint("dedicated", "gpu"),)), "dedicated=gpu:NoSchedule"),
         (replace(N2, labels={"zone": "a"}), "no CSIStorageCapacity is published"),
-    ],
-)
-def test_nodes_that_do_not_come_into_question_say_why(node: Node, why: str) -> None:
-    place = only(idle(), nodes=[node], capacities=[samples.record("n2")])
-    ((name, said),) = place.excluded
-    assert (place.node, place.shortfall, name) == ("", 0, "n2") and why in said
-
-
-@pytest.mark.parametrize(
-    "changes", [{"taints": (samples.taint("old", effect="PreferNoSchedule"),)}, {"annotations": {names.DRAIN_INTENT: " "}}], ids=str
-)
-def test_a_mild_taint_and_a_blank_intent_keep_nothing_away(changes: dict[str, Any]) -> None:
-    assert only(idle(), nodes=[replace(N2, **changes)], capacities=[samples.record("n2")]).node == "n2"
+    ]:
+        place = only(idle(), nodes=[node], capacities=[samples.record("n2")])
+        ((name, said),) = place.excluded
+        assert (place.node, place.shortfall, name) == ("", 0, "n2") and why in said
 
 
 def test_a_node_that_somebody_forgot_after_its_reboot_is_not_taken_for_one_that_is_drained() -> None:
@@ -100,9 +90,8 @@ def by_name(*nodes: str) -> tuple[Term, ...]:
     return terms_of({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": list(nodes)}]}]})
 
 
-@pytest.mark.parametrize(
-    ("pod", "node", "fits"),
-    [
+def test_what_the_pod_asks_of_a_node() -> None:
+    for pod, node, fits in [
         ({}, TAINTED, False),
         ({"tolerations": (Toleration("dedicated", "Equal", "db", ""),)}, TAINTED, True),
         ({"tolerations": (Toleration("", "Exists", "", "NoExecute"),)}, TAINTED, False),
@@ -114,11 +103,9 @@ def by_name(*nodes: str) -> tuple[Term, ...]:
         ({"affinity": by_name("n2")}, N2, True),
         ({"affinity": by_name("n3")}, N2, False),
         ({"affinity": ()}, LABELLED, False),
-    ],
-)
-def test_what_the_pod_asks_of_a_node(pod: dict[str, Any], node: Node, fits: bool) -> None:
-    place = only(idle(), pods=[samples.pod("db-0", "data-0", **pod)], nodes=[node], capacities=[samples.record("n2")])
-    assert bool(place.node) is fits
+    ]:
+        place = only(idle(), pods=[samples.pod("db-0", "data-0", **pod)], nodes=[node], capacities=[samples.record("n2")])
+        assert bool(place.node) is fits
 
 
 def test_of_two_pods_that_share_a_volume_both_are_asked_and_all_their_volumes_go_together() -> None:
@@ -128,58 +115,23 @@ def test_of_two_pods_that_share_a_volume_both_are_asked_and_all_their_volumes_go
     assert found(*volumes, pods=pods, nodes=[TAINTED, N3], capacities=capacities) == (Place(("pv-0", "pv-1", "pv-2"), "n3", 0, ()),)
 
 
-@pytest.mark.parametrize(
-    ("policy", "named"),
-    [
+def test_a_volume_that_stays_keeps_its_pod_and_the_pod_keeps_the_others() -> None:
+    for policy, named in [
         ("Block", "Block"),
         ("AllowIdle", "AllowIdle (reboot) and Block (retire)"),
         ("Foo", "Block"),
         (None, "AllowIdle (reboot) and Block (retire)"),
         ("Ignore", ""),
         ("Migrate", ""),
-    ],
-)
-def test_a_volume_that_stays_keeps_its_pod_and_the_pod_keeps_the_others(policy: str | None, named: str) -> None:
-    pods = [samples.pod("db-0", "data-0", "data-1")]
-    place = found(idle(0), samples.volume("pv-1", "data-1", policy=policy), pods=pods, capacities=[samples.record("n2")])[0]
-    excluded = (("pv-1", f"its policy {named} keeps it here, and pod apps/db-0 with it"),) if named else ()
-    assert (place.node, place.shortfall, place.excluded) == ("" if named else "n2", 0, excluded)
+    ]:
+        pods = [samples.pod("db-0", "data-0", "data-1")]
+        place = found(idle(0), samples.volume("pv-1", "data-1", policy=policy), pods=pods, capacities=[samples.record("n2")])[0]
+        excluded = (("pv-1", f"its policy {named} keeps it here, and pod apps/db-0 with it"),) if named else ()
+        assert (place.node, place.shortfall, place.excluded) == ("" if named else "n2", 0, excluded)
 
 
-def test_a_group_that_a_pod_keeps_here_takes_no_free_space_from_others() -> None:
-    kept = samples.volume("pv-9", "data-9", policy="Block")
-    pods = [samples.pod("a", "data-0", "data-1"), samples.pod("b", "data-1", "data-9"), samples.pod("c", "data-1", "data-9")]
-    placed = found(idle(0, 60), idle(1, 30), idle(2, 50), kept, pods=pods, capacities=[samples.record("n2")])
-    why = (("pv-9", "its policy Block keeps it here, and pod apps/b with it"),)
-    assert placed == (Place(("pv-0", "pv-1"), "", 0, why), Place(("pv-2",), "n2", 0, ()))
-
-
-@pytest.mark.parametrize("changes", [{"static": True}, {"owner": samples.owner("DaemonSet", "agent")}], ids=str)
-def test_a_pod_that_nobody_evicts_keeps_nothing_here(changes: dict[str, Any]) -> None:
-    kept = samples.volume("pv-1", "data-1", policy="Block")
-    pods = [samples.pod("agent-0", "data-0", "data-1", **changes), samples.pod("db-0", "data-0")]
-    assert only(idle(), kept, pods=pods, capacities=[samples.record("n2")]).node == "n2"
-    evicted = [*pods, samples.pod("db-1", "data-0", "data-1")]
-    assert only(idle(), kept, pods=evicted, capacities=[samples.record("n2")]).excluded[0][1].endswith("pod apps/db-1 with it")
-
-
-def test_what_goes_with_its_pod_or_is_used_by_nobody_keeps_nothing_here() -> None:
-    unused, released = samples.volume("pv-1", "data-1", policy="Block"), samples.volume("pv-2", "data-2", policy="Block", phase="Released")
-    other = samples.volume("pv-3", "data-3", policy="Block")
-    pods = [samples.pod("db-0", "data-0", "data-2"), samples.pod("db-1", "data-3")]
-    assert only(idle(), unused, released, other, pods=pods, capacities=[samples.record("n2")]).node == "n2"
-
-
-def test_not_more_than_ten_volumes_that_stay_are_named() -> None:
-    numbers = range(10, 30)
-    staying = [samples.volume(f"pv-{number}", f"data-{number}", policy="Block") for number in numbers]
-    pods = [samples.pod("db-0", "data-0", *(f"data-{number}" for number in numbers))]
-    assert [name for name, _ in only(idle(), *reversed(staying), pods=pods).excluded] == [f"pv-{number}" for number in range(10, 20)]
-
-
-@pytest.mark.parametrize(
-    ("changes", "fits"),
-    [
+def test_what_is_published_has_to_be_for_the_class_and_the_node_and_enough() -> None:
+    for changes, fits in [
         ({}, True),
         ({"maximum": 10 * GIB}, True),
         ({"maximum": 10 * GIB - 1}, False),
@@ -189,11 +141,9 @@ def test_not_more_than_ten_volumes_that_stay_are_named() -> None:
         ({"node_topology": {KEY: "n9"}}, False),
         ({"node_topology": {KEY: "n2", "zone": ""}}, False),
         ({"class_name": "slow"}, False),
-    ],
-)
-def test_what_is_published_has_to_be_for_the_class_and_the_node_and_enough(changes: dict[str, Any], fits: bool) -> None:
-    place = only(idle(), nodes=[N2], capacities=[samples.record("n2", **changes)])
-    assert bool(place.node) is fits and place.shortfall == 0
+    ]:
+        place = only(idle(), nodes=[N2], capacities=[samples.record("n2", **changes)])
+        assert bool(place.node) is fits and place.shortfall == 0
 
 
 def test_what_is_missing_is_counted_where_it_is_least() -> None:
@@ -201,47 +151,10 @@ def test_what_is_missing_is_counted_where_it_is_least() -> None:
     assert place == Place(("pv-0",), "", 40 * GIB, ())
 
 
-def test_what_is_missing_is_counted_pool_by_pool() -> None:
-    pods = [samples.pod("db-0", "data-0", "data-1")]
-    capacities = [samples.record("n2", 50, pool="a"), samples.record("n2", 10, pool="b"), samples.record("n3", 55)]
-    place = only(idle(0, 30), idle(1, 30), pods=pods, capacities=capacities)
-    assert place.shortfall == 5 * GIB
-    assert only(idle(0, 30), idle(1, 30), pods=pods, capacities=capacities[:2]).shortfall == 10 * GIB
-
-
-def test_what_is_missing_is_counted_after_all_that_fits_has_been_placed() -> None:
-    placed = found(idle(0, 100), idle(1, 50), capacities=[samples.record("n2", 60)])
-    assert [(place.node, place.shortfall) for place in placed] == [("", 90 * GIB), ("n2", 0)]
-
-
-def test_what_is_missing_is_counted_for_all_that_fits_nowhere() -> None:
-    """With as many bytes more on the node that comes closest all of it fits; what is missing for the nearest miss alone would not do."""
-    volumes = [idle(number, 60) for number in range(3)]
-    placed = found(*volumes, nodes=[N2], capacities=[samples.record("n2", 100)])
-    assert [(place.node, place.shortfall) for place in placed] == [("n2", 0), ("", 80 * GIB), ("", 80 * GIB)]
-    assert all(place.node for place in found(*volumes, nodes=[N2], capacities=[samples.record("n2", 180)]))
-
-
-def test_what_is_missing_is_counted_once_for_classes_that_draw_on_one_pool() -> None:
-    volumes = [idle(number, 60, class_name=class_) for number, class_ in enumerate(("local", "slow"))]
-    one = [samples.record("n2", 50, of=of) for of in ("local", "slow")]
-    assert [place.shortfall for place in found(*volumes, nodes=[N2], capacities=one)] == [10 * GIB, 60 * GIB]
-
-
-def test_a_volume_that_is_too_large_adds_nothing_to_what_the_others_miss() -> None:
-    placed = found(idle(0, 500), idle(1, 60), nodes=[N2], capacities=[samples.record("n2", 50, maximum=100 * GIB)])
-    assert [place.shortfall for place in placed] == [0, 10 * GIB]
-
-
 def test_a_volume_too_large_for_any_is_missing_no_bytes_and_each_node_says_so() -> None:
     place = only(idle(gib=50), capacities=[samples.record("n2", 100, maximum=GIB), samples.record("n3", 100, maximum=2 * GIB)])
     assert (place.node, place.shortfall, [name for name, _ in place.excluded]) == ("", 0, ["n2", "n3"])
     assert "maximumVolumeSize" in place.excluded[0][1]
-
-
-def test_one_node_limits_the_size_and_another_lacks_free_space() -> None:
-    place = only(idle(gib=50), capacities=[samples.record("n2", 100, maximum=GIB), samples.record("n3", 20)])
-    assert (place.shortfall, [name for name, _ in place.excluded]) == (30 * GIB, ["n2"])
 
 
 def test_two_pools_of_a_segment_are_two_and_one_pool_of_two_classes_is_one() -> None:
@@ -252,39 +165,11 @@ def test_two_pools_of_a_segment_are_two_and_one_pool_of_two_classes_is_one() -> 
     assert [bool(place.node) for place in found(*volumes, nodes=[N2], capacities=two)] == [True, True]
 
 
-@pytest.mark.parametrize("pool", ["a", "b"])
-def test_among_equal_pools_the_order_in_which_they_are_told_decides_nothing(pool: str) -> None:
-    volumes = [idle(0, 10, class_name="slow"), idle(1, 10, class_name="local")]
-    pods = [samples.pod("db-0", "data-0", "data-1")]
-    capacities = [samples.record("n2", 10, of="local", pool=each) for each in ("a", "b")] + [samples.record("n2", 10, of="slow", pool=pool)]
-    orders = [(volumes[::one], capacities[::two]) for one in (1, -1) for two in (1, -1)]
-    assert len({only(*some, pods=pods, capacities=told) for some, told in orders}) == 1
-
-
-def test_a_class_that_sees_less_of_the_pool_gets_no_more_than_it_sees() -> None:
-    volumes = [idle(0, 40, class_name="local"), idle(1, 30, class_name="slow")]
-    capacities = [samples.record("n2", 100, of="local"), samples.record("n2", 60, of="slow")]
-    placed = found(*volumes, nodes=[N2], capacities=capacities)
-    assert [(place.node, place.shortfall) for place in placed] == [("n2", 0), ("", 10 * GIB)]
-
-
-def test_a_pool_that_many_nodes_reach_is_given_away_once() -> None:
-    zone = {"zone": "a"}
-    nodes = [replace(node, labels={**node.labels, **zone}) for node in (N2, N3)]
-    placed = found(idle(0, 60), idle(1, 60), nodes=nodes, capacities=[samples.record("zone-a", 100, node_topology=zone)])
-    assert [place.node for place in placed] == ["n2", ""]
-
-
 def test_a_class_that_is_gone_or_allows_other_places_only_leaves_a_node_out() -> None:
     elsewhere = samples.class_(allowed=({KEY: ("n3",)},))
     capacities = [samples.record("n2"), samples.record("n3")]
     assert only(idle(), capacities=capacities, classes=[elsewhere]).node == "n3"
     assert "does not exist" in only(idle(), capacities=capacities, classes=[]).excluded[0][1]
-
-
-def test_not_more_than_ten_nodes_are_named() -> None:
-    nodes = [samples.node(f"m{number:02}", unschedulable=True) for number in range(30)]
-    assert [name for name, _ in only(idle(), nodes=nodes).excluded] == [f"m{number:02}" for number in range(10)]
 
 
 @given(
@@ -313,3 +198,31 @@ def test_nothing_is_promised_that_is_not_there_and_nothing_is_refused_that_would
         eligible = [node for node, most in most_of.items() if most is None or max(possible, default=0) <= most]
         assert place.shortfall == (min(sum(possible) - left[node] for node in eligible) * GIB if size in possible else 0)
         assert (place.shortfall > 0) is (size in possible)
+
+
+# --- Finding the first that has room, and what is published for the place a node is in ---
+
+
+def test_what_is_published_for_a_node_its_zone_and_everywhere_is_found_by_its_labels() -> None:
+    node = samples.node("n2", labels={samples.KEY: "n2", "zone": "a"})
+    figures = Figures(
+        [
+            samples.record("n2", 1),
+            samples.record("n3", 2),
+            samples.record("zone-a", 3, node_topology={"zone": "a"}),
+            samples.record("both", 4, node_topology={"zone": "a", samples.KEY: "n2"}),
+            samples.record("none", 5, node_topology={"zone": "a", "row": ""}),
+            samples.record("all", 6, node_topology={}),
+            samples.record("slow", 7, of="slow", node_topology={"zone": "a"}),
+        ]
+    )
+    found = figures.of(node)
+    assert sorted(figure.capacity // GIB for figure in found["local"]) == [1, 3, 4, 6]
+    assert [figure.capacity // GIB for figure in found["slow"]] == [7]
+
+
+def test_what_one_class_takes_is_gone_for_the_other() -> None:
+    figures = Figures([samples.record("n2", 5, of="local"), samples.record("n2", 3, of="slow")])
+    ((local,), (slow,)) = (figures.of(samples.node("n2"))[name] for name in ("local", "slow"))
+    figures.give({local.pool: 4 * GIB})
+    assert (figures.left(local), figures.left(slow)) == (GIB, 0)

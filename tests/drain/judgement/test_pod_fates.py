@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.pod_fates import counts_as_gone, fates_of, is_bare, overdue_seconds
 from sidecar.drain.judgement.volumes import classify
@@ -26,25 +24,20 @@ def ends(pod: Pod, *, policy: str | None = None, place: Place | None = None, **c
 DB = samples.pod("db-0", "data-0")
 
 
-@pytest.mark.parametrize(
-    ("policy", "retire"), [(None, Fate.STRANDED), ("Block", Fate.STRANDED), ("AllowIdle", Fate.STRANDED), ("Ignore", Fate.LOST)]
-)
-def test_a_pod_whose_volume_is_here_stays_pending_until_the_node_is_uncordoned(policy: str | None, retire: Fate) -> None:
-    assert ends(DB, policy=policy) == (Fate.RETURNS, retire)
+def test_a_pod_whose_volume_is_here_stays_pending_until_the_node_is_uncordoned() -> None:
+    for policy, retire in [(None, Fate.STRANDED), ("Block", Fate.STRANDED), ("AllowIdle", Fate.STRANDED), ("Ignore", Fate.LOST)]:
+        assert ends(DB, policy=policy) == (Fate.RETURNS, retire)
 
 
-@pytest.mark.parametrize(
-    ("policy", "place", "expected"),
-    [
+def test_a_pod_goes_with_its_volume_only_where_that_may_go_and_fits() -> None:
+    for policy, place, expected in [
         ("Reprovision", FITS, (Fate.RETURNS, Fate.REPROVISIONED)),
         ("Migrate", FITS, (Fate.RETURNS, Fate.MIGRATED)),
         ("Reprovision", NOWHERE, (Fate.RETURNS, Fate.STRANDED)),
         ("Migrate", None, (Fate.RETURNS, Fate.STRANDED)),
         ("Block", FITS, (Fate.RETURNS, Fate.STRANDED)),
-    ],
-)
-def test_a_pod_goes_with_its_volume_only_where_that_may_go_and_fits(policy: str, place: Place | None, expected: tuple[Fate, Fate]) -> None:
-    assert ends(DB, policy=policy, place=place) == expected
+    ]:
+        assert ends(DB, policy=policy, place=place) == expected
 
 
 def test_one_volume_that_may_not_go_keeps_the_pod() -> None:
@@ -55,9 +48,9 @@ def test_one_volume_that_may_not_go_keeps_the_pod() -> None:
     assert (outcome.reboot, outcome.retire, outcome.stranded) == (Fate.RETURNS, Fate.STRANDED, True)
 
 
-@pytest.mark.parametrize("pod", [samples.pod("a", "data-0", owner=samples.owner("DaemonSet")), samples.pod("a", "data-0", static=True)])
-def test_a_pod_that_no_drain_evicts_stays(pod: Pod) -> None:
-    assert ends(pod) == (Fate.STAYS, Fate.STAYS)
+def test_a_pod_that_no_drain_evicts_stays() -> None:
+    for pod in [samples.pod("a", "data-0", owner=samples.owner("DaemonSet")), samples.pod("a", "data-0", static=True)]:
+        assert ends(pod) == (Fate.STAYS, Fate.STAYS)
 
 
 def test_a_pod_that_nobody_makes_again_is_lost() -> None:
@@ -81,15 +74,13 @@ def test_a_bare_pod_has_no_controller_and_was_not_asked_to_end() -> None:
     assert not is_bare(samples.pod("a", owner=None, deleting_since=samples.stamp()))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"), [(samples.stamp(301), 301.0), (samples.stamp(-30), -30.0), ("", -1.0), ("soon", -1.0), ("9999-99-99", -1.0)]
-)
-def test_how_long_a_pod_is_overdue(text: str, expected: float) -> None:
-    assert overdue_seconds(samples.pod(deleting_since=text), NOW) == expected
+def test_how_long_a_pod_is_overdue() -> None:
+    for text, expected in [(samples.stamp(301), 301.0), (samples.stamp(-30), -30.0), ("", -1.0), ("soon", -1.0), ("9999-99-99", -1.0)]:
+        assert overdue_seconds(samples.pod(deleting_since=text), NOW) == expected
 
 
-@pytest.mark.parametrize(("ready", "gone"), [("Unknown", True), ("False", False), ("True", False)])
-def test_an_overdue_pod_counts_as_gone_only_where_nobody_could_say_that_it_has_ended(ready: str, gone: bool) -> None:
-    overdue = samples.pod(deleting_since=samples.stamp(301))
-    assert counts_as_gone(overdue, samples.snapshot(node=samples.node(ready=ready))) is gone
-    assert not counts_as_gone(overdue, samples.snapshot(node=None))
+def test_an_overdue_pod_counts_as_gone_only_where_nobody_could_say_that_it_has_ended() -> None:
+    for ready, gone in [("Unknown", True), ("False", False), ("True", False)]:
+        overdue = samples.pod(deleting_since=samples.stamp(301))
+        assert counts_as_gone(overdue, samples.snapshot(node=samples.node(ready=ready))) is gone
+        assert not counts_as_gone(overdue, samples.snapshot(node=None))

@@ -3,7 +3,6 @@
 from itertools import product
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,21 +47,17 @@ def test_each_source_gives_way_to_the_one_that_is_nearer_to_the_volume() -> None
     assert (found.policy, found.source, found.problem) == (Policy.IGNORE, "PersistentVolume", "")
 
 
-@pytest.mark.parametrize(("intent", "policy"), [(Intent.REBOOT, Policy.ALLOW_IDLE), (Intent.RETIRE, Policy.BLOCK)])
-def test_where_nobody_says_anything_the_intent_decides_or_the_drivers_operator(intent: Intent, policy: Policy) -> None:
-    assert resolved(intent=intent) == Resolved(policy, "default", policy)
-    assert resolved(intent=intent, default=Policy.MIGRATE) == Resolved(Policy.MIGRATE, "driver", Policy.MIGRATE)
+def test_where_nobody_says_anything_the_intent_decides_or_the_drivers_operator() -> None:
+    for intent, policy in [(Intent.REBOOT, Policy.ALLOW_IDLE), (Intent.RETIRE, Policy.BLOCK)]:
+        assert resolved(intent=intent) == Resolved(policy, "default", policy)
+        assert resolved(intent=intent, default=Policy.MIGRATE) == Resolved(Policy.MIGRATE, "driver", Policy.MIGRATE)
 
 
-@pytest.mark.parametrize("word", ["block", "IGNORE", "", " Ignore", "Evict", "x" * 10_000])
-def test_a_word_that_is_no_policy_blocks_where_it_stands_and_is_named(word: str) -> None:
-    found = resolved(class_=word, namespace="Ignore")
-    assert (found.policy, found.source, found.by_order) == (Policy.BLOCK, "StorageClass local", Policy.IGNORE)
-    assert found.problem.startswith("StorageClass local says '") and "not a policy" in found.problem and len(found.problem) < 200
-
-
-def test_a_wrong_word_that_nobody_gets_to_is_no_problem() -> None:
-    assert resolved(pvc="Ignore", class_="Foo").problem == ""
+def test_a_word_that_is_no_policy_blocks_where_it_stands_and_is_named() -> None:
+    for word in ["block", "IGNORE", "", " Ignore", "Evict", "x" * 10_000]:
+        found = resolved(class_=word, namespace="Ignore")
+        assert (found.policy, found.source, found.by_order) == (Policy.BLOCK, "StorageClass local", Policy.IGNORE)
+        assert found.problem.startswith("StorageClass local says '") and "not a policy" in found.problem and len(found.problem) < 200
 
 
 def test_of_volume_and_claim_that_contradict_each_other_the_stricter_is_taken_and_both_are_named() -> None:
@@ -89,9 +84,8 @@ def test_without_claim_class_or_reference_the_rest_still_speaks() -> None:
 NO_CLAIM, NO_CLASS, NO_NAMESPACE = unread_key(CLAIM, "apps/data-0"), unread_key(CLASS, "local"), unread_key(NAMESPACE, "apps")
 
 
-@pytest.mark.parametrize(
-    ("said", "unread", "certain"),
-    [
+def test_a_policy_is_certain_where_all_that_comes_before_it_was_read() -> None:
+    for said, unread, certain in [
         ({}, {NO_NAMESPACE}, False),
         ({"class_": "Block"}, {NO_NAMESPACE}, True),
         ({}, {NO_CLASS}, False),
@@ -100,20 +94,18 @@ NO_CLAIM, NO_CLASS, NO_NAMESPACE = unread_key(CLAIM, "apps/data-0"), unread_key(
         ({"pv": "Block"}, {NO_CLASS, NO_NAMESPACE}, True),
         ({"pv": "Ignore"}, {NO_CLAIM}, False),
         ({}, {unread_key(CLAIM, "apps/other"), unread_key(CLASS, "slow"), unread_key(NAMESPACE, "other"), "the other nodes"}, True),
-    ],
-)
-def test_a_policy_is_certain_where_all_that_comes_before_it_was_read(said: dict[str, str], unread: set[str], certain: bool) -> None:
-    words = {"pv": None, "pvc": None, "class_": None, "namespace": None} | said
-    found = resolve(
-        samples.volume(policy=words["pv"]),
-        None if NO_CLAIM in unread else samples.claim(policy=words["pvc"]),
-        class_=None if NO_CLASS in unread else samples.class_(policy=words["class_"]),
-        namespace=samples.notes(words["namespace"]),
-        default=None,
-        intent=Intent.RETIRE,
-        unread=unread,
-    )
-    assert found.certain is certain
+    ]:
+        words = {"pv": None, "pvc": None, "class_": None, "namespace": None} | said
+        found = resolve(
+            samples.volume(policy=words["pv"]),
+            None if NO_CLAIM in unread else samples.claim(policy=words["pvc"]),
+            class_=None if NO_CLASS in unread else samples.class_(policy=words["class_"]),
+            namespace=samples.notes(words["namespace"]),
+            default=None,
+            intent=Intent.RETIRE,
+            unread=unread,
+        )
+        assert found.certain is certain
 
 
 @given(WORDS, WORDS, WORDS, WORDS, st.sampled_from(list(Intent)))
@@ -154,12 +146,12 @@ def both(
     )  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("source", ["pv", "pvc", "class_", "namespace"])
-def test_a_word_for_one_intent_outranks_the_one_for_both_on_the_same_object_and_says_nothing_of_the_other(source: str) -> None:
-    assert both(**{source: ((REBOOT, "Block"),)}) == (Policy.BLOCK, Policy.BLOCK)
-    assert both(**{source: ((RETIRE, "Ignore"),)}) == (Policy.ALLOW_IDLE, Policy.IGNORE)
-    assert both(**{source: (*samples.notes("Migrate"), (REBOOT, "Ignore"))}) == (Policy.IGNORE, Policy.MIGRATE)
-    assert both(**{source: (*samples.notes("Migrate"), (RETIRE, "AllowIdle"))}) == (Policy.MIGRATE, Policy.ALLOW_IDLE)
+def test_a_word_for_one_intent_outranks_the_one_for_both_on_the_same_object_and_says_nothing_of_the_other() -> None:
+    for source in ["pv", "pvc", "class_", "namespace"]:
+        assert both(**{source: ((REBOOT, "Block"),)}) == (Policy.BLOCK, Policy.BLOCK)
+        assert both(**{source: ((RETIRE, "Ignore"),)}) == (Policy.ALLOW_IDLE, Policy.IGNORE)
+        assert both(**{source: (*samples.notes("Migrate"), (REBOOT, "Ignore"))}) == (Policy.IGNORE, Policy.MIGRATE)
+        assert both(**{source: (*samples.notes("Migrate"), (RETIRE, "AllowIdle"))}) == (Policy.MIGRATE, Policy.ALLOW_IDLE)
 
 
 def test_between_objects_the_order_is_the_same_for_each_intent() -> None:
@@ -168,16 +160,11 @@ def test_between_objects_the_order_is_the_same_for_each_intent() -> None:
     assert both(pv=((RETIRE, "Ignore"),), pvc=((RETIRE, "Migrate"),)) == (Policy.ALLOW_IDLE, Policy.MIGRATE)
 
 
-@pytest.mark.parametrize("source", ["pv", "pvc", "class_", "namespace"])
-def test_allow_idle_loosens_a_reboot_only_unless_it_is_said_for_retiring_by_name(source: str) -> None:
-    assert both(**{source: samples.notes("AllowIdle")}) == (Policy.ALLOW_IDLE, Policy.BLOCK)
-    assert both(**{source: samples.notes("AllowIdle")}, default=Policy.IGNORE) == (Policy.ALLOW_IDLE, Policy.BLOCK)
-    assert both(**{source: ((RETIRE, "AllowIdle"),)}) == (Policy.ALLOW_IDLE, Policy.ALLOW_IDLE)
-
-
-def test_allow_idle_as_the_drivers_default_loosens_a_reboot_only() -> None:
-    assert both(default=Policy.ALLOW_IDLE) == (Policy.ALLOW_IDLE, Policy.BLOCK)
-    assert both(default=Policy.IGNORE) == (Policy.IGNORE, Policy.IGNORE)
+def test_allow_idle_loosens_a_reboot_only_unless_it_is_said_for_retiring_by_name() -> None:
+    for source in ["pv", "pvc", "class_", "namespace"]:
+        assert both(**{source: samples.notes("AllowIdle")}) == (Policy.ALLOW_IDLE, Policy.BLOCK)
+        assert both(**{source: samples.notes("AllowIdle")}, default=Policy.IGNORE) == (Policy.ALLOW_IDLE, Policy.BLOCK)
+        assert both(**{source: ((RETIRE, "AllowIdle"),)}) == (Policy.ALLOW_IDLE, Policy.ALLOW_IDLE)
 
 
 def test_what_allow_idle_does_not_loosen_says_so() -> None:
@@ -197,9 +184,8 @@ def test_a_wrong_word_for_one_intent_names_the_intent() -> None:
 SAYS_BLOCK = samples.notes("Block")
 
 
-@pytest.mark.parametrize(
-    ("said", "heeded", "unheeded"),
-    [
+def test_where_tenants_are_not_heeded_they_hold_up_no_reboot() -> None:
+    for said, heeded, unheeded in [
         ({"pvc": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
         ({"namespace": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
         ({"pvc": ((REBOOT, "Block"),)}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
@@ -213,23 +199,8 @@ SAYS_BLOCK = samples.notes("Block")
         ({"pvc": SAYS_BLOCK, "pv": samples.notes("Ignore")}, (Policy.BLOCK, Policy.BLOCK), (Policy.IGNORE, Policy.IGNORE)),
         ({"pvc": SAYS_BLOCK, "default": Policy.BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.BLOCK, Policy.BLOCK)),
         ({"pvc": SAYS_BLOCK, "default": Policy.IGNORE}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
-    ],
-)
-def test_where_tenants_are_not_heeded_they_hold_up_no_reboot(
-    said: dict[str, Any], heeded: tuple[Policy, Policy], unheeded: tuple[Policy, Policy]
-) -> None:
-    assert (both(**said), both(**said, heeded=False)) == (heeded, unheeded)
-
-
-@pytest.mark.parametrize("above", ["pv", "class_"])
-@pytest.mark.parametrize("word", [*map(str, Policy), "Foo"])
-@pytest.mark.parametrize("by_name", [False, True])
-def test_where_tenants_are_not_heeded_they_never_tighten_what_volume_or_class_say_of_retiring(above: str, word: str, by_name: bool) -> None:
-    said = ((RETIRE if by_name else names.DRAIN_POLICY, word),)
-    for policy in Policy:
-        without = both(**{above: ((RETIRE, policy),)}, heeded=False)[1]
-        found = both(pvc=said, **{above: ((RETIRE, policy),)}, heeded=False)[1]
-        assert STRICTNESS.index(found) <= STRICTNESS.index(without)
+    ]:
+        assert (both(**said), both(**said, heeded=False)) == (heeded, unheeded)
 
 
 def test_a_word_that_is_not_heeded_is_named() -> None:

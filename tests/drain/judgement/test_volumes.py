@@ -1,9 +1,6 @@
 """Each thing on the node is found to be of one class."""
 
 from dataclasses import replace
-from typing import Any
-
-import pytest
 
 from sidecar.drain.facts.snapshot import InFlight, Snapshot
 from sidecar.drain.judgement.blockers import why_blocked
@@ -24,9 +21,8 @@ def only(snapshot: Snapshot) -> LocalItem:
     return one
 
 
-@pytest.mark.parametrize(
-    ("volume", "class_"),
-    [
+def test_volumes_that_no_pod_uses() -> None:
+    for volume, class_ in [
         ({}, VolumeClass.IDLE),
         ({"phase": ""}, VolumeClass.IDLE),
         ({"phase": "Released"}, VolumeClass.RELEASING),
@@ -37,17 +33,15 @@ def only(snapshot: Snapshot) -> LocalItem:
         ({"phase": "Failed", "reclaim_policy": "Retain"}, VolumeClass.RETAINED),
         ({"phase": "Available", "claim": None, "reclaim_policy": "Retain"}, VolumeClass.RETAINED),
         ({"phase": "Available", "claim": None}, VolumeClass.IDLE),
-    ],
-)
-def test_volumes_that_no_pod_uses(volume: dict[str, Any], class_: VolumeClass) -> None:
-    one = only(samples.idle(volumes=(replace(samples.volume(), **volume),)))
-    assert one.class_ is class_ and one.pods == ()
+    ]:
+        one = only(samples.idle(volumes=(replace(samples.volume(), **volume),)))
+        assert one.class_ is class_ and one.pods == ()
 
 
-@pytest.mark.parametrize("changes", [{}, {"deleting": True}])
-def test_a_volume_that_a_pod_uses_is_in_use_whatever_is_to_become_of_it(changes: dict[str, Any]) -> None:
-    one = only(samples.used(volumes=(samples.volume(**changes),)))
-    assert one.class_ is VolumeClass.IN_USE and [pod.name for pod in one.pods] == ["db-0"]
+def test_a_volume_that_a_pod_uses_is_in_use_whatever_is_to_become_of_it() -> None:
+    for changes in [{}, {"deleting": True}]:
+        one = only(samples.used(volumes=(samples.volume(**changes),)))
+        assert one.class_ is VolumeClass.IN_USE and [pod.name for pod in one.pods] == ["db-0"]
 
 
 def test_a_claim_that_is_being_deleted_counts_by_its_pods() -> None:
@@ -60,11 +54,11 @@ def test_a_claim_that_is_not_known_counts_by_its_name_and_the_volume_speaks_for_
     assert one.class_ is VolumeClass.IN_USE and (one.object.kind, one.object.name) == ("PersistentVolume", "pv-0")
 
 
-@pytest.mark.parametrize("changes", [{"uid": "another"}, {"volume_name": "pv-9"}])
-def test_a_claim_of_that_name_which_has_another_volume_has_nothing_to_do_with_this_one(changes: dict[str, Any]) -> None:
-    one = only(samples.used(claims=(samples.claim(policy="Ignore", **changes),)))
-    assert one.class_ is VolumeClass.IDLE and one.object.kind == "PersistentVolume"
-    assert one.retire and one.retire.policy is Policy.BLOCK
+def test_a_claim_of_that_name_which_has_another_volume_has_nothing_to_do_with_this_one() -> None:
+    for changes in [{"uid": "another"}, {"volume_name": "pv-9"}]:
+        one = only(samples.used(claims=(samples.claim(policy="Ignore", **changes),)))
+        assert one.class_ is VolumeClass.IDLE and one.object.kind == "PersistentVolume"
+        assert one.retire and one.retire.policy is Policy.BLOCK
 
 
 def test_a_pod_of_another_namespace_with_a_claim_of_that_name_does_not_use_it() -> None:

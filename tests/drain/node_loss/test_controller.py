@@ -1,10 +1,6 @@
 """Nodes that are gone, as a process looks for them: led step by step against a simulated API server. The notes on volumes are written by
 hand."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from hack.sim.cluster import Call
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
@@ -17,7 +13,6 @@ from sidecar.kube.api import (
     MERGE_PATCH,
     NODES,
     PODS,
-    SNAPSHOT_CONTENTS,
     STATEFUL_SETS,
     VOLUMES,
     Resource,
@@ -38,7 +33,6 @@ from tests.harness.drain.node_loss import (
     play,
     replicas,
     report,
-    say,
     settled,
     there,
     told,
@@ -131,35 +125,24 @@ def test_a_machine_that_is_there_again_with_its_disks_ends_the_report() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("collected", [True, False])
-def test_garbage_collection_may_come_before_the_peer_or_after_it(collected: bool) -> None:
+def test_garbage_collection_may_come_before_the_peer_or_after_it() -> None:
     """The report of the node's own sidecar is the Node's, and goes with it."""
 
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench)
-        await settled(bench)
-        assert await report(bench)
-        await vanish(bench, collected=collected)
-        assert (await report(bench) is None) is collected
-        await wait(bench, 90)
-        bench.cluster.collect_garbage()
-        assert (await gone(bench))["evidence"] == "None"
+    def case(collected: bool) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await app(bench)
+            await settled(bench)
+            assert await report(bench)
+            await vanish(bench, collected=collected)
+            assert (await report(bench) is None) is collected
+            await wait(bench, 90)
+            bench.cluster.collect_garbage()
+            assert (await gone(bench))["evidence"] == "None"
 
-    play(story)
+        play(story)
 
-
-def test_a_report_that_is_deleted_meanwhile_is_written_again() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench)
-        await settled(bench)
-        await vanish(bench)
-        await wait(bench, 90)
-        await bench.you.delete(DRAIN_REPORTS, REPORT)
-        await wait(bench, 700)
-        assert (await gone(bench))["evidence"] == "None"
-        assert await told(bench) == ["data-db-0"]
-
-    play(story)
+    for collected in [True, False]:
+        case(collected)
 
 
 def test_the_report_goes_with_what_it_tells_of() -> None:
@@ -177,38 +160,22 @@ def test_the_report_goes_with_what_it_tells_of() -> None:
     play(story)
 
 
-def test_volumes_that_do_not_say_where_they_are_are_told_and_never_touched() -> None:
-    seen = Watchman()
+def test_B8_what_is_half_there_is_not_gone() -> None:
+    def case(kept: str) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await app(bench)
+            await settled(bench)
+            bench.nodes["n0"].driver_away()
+            bench.nodes["n0"].kill()
+            await bench.you.delete(CSI_NODES if kept == "Node" else NODES, "n0")
+            await wait(bench, 1500)
+            assert await gone(bench) == {}
+            assert await told(bench) == []
 
-    async def story(bench: NotebookWorld) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await note(bench, "data-db-0", {names.LIES_ON: "n0", names.LEAVING: "n0"})
-        await settled(bench)
-        await vanish(bench)
-        await wait(bench, 1500)
-        assert (await gone(bench))["evidence"] == "Unproven"
-        await say(bench, "me")
-        await wait(bench, 1500)
-        assert (await gone(bench))["evidence"] == "Unproven"
+        play(story)
 
-    play(story, seen, args=CLEANING)
-    assert seen.of("delete", VOLUMES) == seen.of("delete", CLAIMS) == []
-
-
-@pytest.mark.parametrize("kept", ["Node", "CSINode"])
-def test_B8_what_is_half_there_is_not_gone(kept: str) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench)
-        await settled(bench)
-        bench.nodes["n0"].driver_away()
-        bench.nodes["n0"].kill()
-        await bench.you.delete(CSI_NODES if kept == "Node" else NODES, "n0")
-        await wait(bench, 1500)
-        assert await gone(bench) == {}
-        assert await told(bench) == []
-
-    play(story)
+    for kept in ["Node", "CSINode"]:
+        case(kept)
 
 
 # --- what is cleared away -------------------------------------------------------------------------------------------------
@@ -240,26 +207,26 @@ def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes
     assert seen.of("delete", CLAIMS) == ["data-db-0"]
 
 
-@pytest.mark.parametrize(
-    ("words", "cleared"),
-    [
-        pytest.param({names.LEAVING: "n0/{uid}"}, True, id="announced"),
-        pytest.param({}, False, id="A13 not announced"),
-        pytest.param({names.LEAVING: "n0/former"}, False, id="G1 announced for a former machine"),
-        pytest.param({names.LEAVING: "{uid}"}, False, id="garbage"),
-        pytest.param({names.LEAVING: "n0/{uid}", names.LIES_ON: "n0/former"}, False, id="it was on a former machine"),
-    ],
-)
-def test_evidence_is_needed(words: Json, cleared: bool) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await one_replica(bench)
-        uid = await uid_of(bench)
-        await note(bench, "data-db-0", {key: value.format(uid=uid) for key, value in words.items()})
-        await vanish(bench)
-        await wait(bench, 1500)
-        assert (await there(bench, CLAIMS) == []) is cleared
+def test_evidence_is_needed() -> None:
+    def case(words: Json, cleared: bool) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await one_replica(bench)
+            uid = await uid_of(bench)
+            await note(bench, "data-db-0", {key: value.format(uid=uid) for key, value in words.items()})
+            await vanish(bench)
+            await wait(bench, 1500)
+            assert (await there(bench, CLAIMS) == []) is cleared
 
-    play(story, args=CLEANING)
+        play(story, args=CLEANING)
+
+    for words, cleared in [
+        ({names.LEAVING: "n0/{uid}"}, True),  # announced
+        ({}, False),  # A13 not announced
+        ({names.LEAVING: "n0/former"}, False),  # G1 announced for a former machine
+        ({names.LEAVING: "{uid}"}, False),  # garbage
+        ({names.LEAVING: "n0/{uid}", names.LIES_ON: "n0/former"}, False),  # it was on a former machine
+    ]:
+        case(words, cleared)
 
 
 def test_an_acknowledgement_counts_only_on_the_report_on_this_very_machine() -> None:
@@ -305,10 +272,6 @@ def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
     play(story, args=(*CLEANING, "--node-gone-after=30m"))
 
 
-def effects(seen: Watchman) -> Iterator[Call]:
-    return (call for call in seen.calls if call.resource in (CLAIMS, VOLUMES) and call.verb in ("delete", "patch"))
-
-
 def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None:
     """It registers after the lists, and before the claim is deleted."""
     benches: list[tuple[NotebookWorld, Json, Json]] = []
@@ -337,62 +300,39 @@ def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None
 
 
 # --- bad answers ----------------------------------------------------------------------------------------------------------
+def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later() -> None:
+    def case(verb: str, resource: Resource, error: ApiError) -> None:
+        broken: list[bool] = []
 
+        def refuse(call: Call) -> ApiError | None:
+            return error if broken and (call.verb, call.resource) == (verb, resource) else None
 
-@pytest.mark.parametrize(
-    ("verb", "resource", "error"),
-    [
-        pytest.param("get", NODES, Unavailable("no answer"), id="the Node cannot be read"),
-        pytest.param("get", NODES, NotFound("404 page", status=404, reason=""), id="a proxy says 404"),
-        pytest.param("get", CSI_NODES, Forbidden("no", status=403), id="the CSINode cannot be read"),
-        pytest.param("list", STATEFUL_SETS, Forbidden("no", status=403), id="StatefulSets cannot be listed"),
-        pytest.param("list", PODS, Unavailable("no answer"), id="pods cannot be listed"),
-        pytest.param("list", VOLUMES, Gone("old", status=410), id="410 for a list of volumes"),
-        pytest.param("patch", CLAIMS, Forbidden("no", status=403), id="claims may not be marked"),
-        pytest.param("delete", CLAIMS, Forbidden("no", status=403), id="claims may not be deleted"),
-    ],
-)
-def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(verb: str, resource: Resource, error: ApiError) -> None:
-    broken: list[bool] = []
+        seen = Watchman(refuse)
 
-    def refuse(call: Call) -> ApiError | None:
-        return error if broken and (call.verb, call.resource) == (verb, resource) else None
+        async def story(bench: NotebookWorld) -> None:
+            await one_replica(bench)
+            await announce(bench)
+            broken.append(True)
+            await vanish(bench)
+            await wait(bench, 900)
+            assert await there(bench, CLAIMS) == ["data-db-0"]
+            broken.clear()
+            await wait(bench, 1500)
+            assert await there(bench, CLAIMS) == []
 
-    seen = Watchman(refuse)
+        play(story, seen, args=CLEANING)
 
-    async def story(bench: NotebookWorld) -> None:
-        await one_replica(bench)
-        await announce(bench)
-        broken.append(True)
-        await vanish(bench)
-        await wait(bench, 900)
-        assert await there(bench, CLAIMS) == ["data-db-0"]
-        broken.clear()
-        await wait(bench, 1500)
-        assert await there(bench, CLAIMS) == []
-
-    play(story, seen, args=CLEANING)
-
-
-def test_rights_that_are_taken_away_midway_leave_a_mark_and_no_more() -> None:
-    allowed = [True]
-
-    def refuse(call: Call) -> ApiError | None:
-        if (call.verb, call.resource) == ("delete", CLAIMS) and not allowed:
-            return Forbidden("no", status=403)
-        return None
-
-    async def story(bench: NotebookWorld) -> None:
-        await one_replica(bench)
-        await announce(bench)
-        allowed.clear()
-        await vanish(bench)
-        await wait(bench, 900)
-        claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
-        assert claim["metadata"]["annotations"][names.LOST_WITH]
-        assert [item["step"] for item in (await gone(bench))["done"]] == ["MarkClaim"]
-
-    play(story, Watchman(refuse), args=CLEANING)
+    for verb, resource, error in [
+        ("get", NODES, Unavailable("no answer")),  # the Node cannot be read
+        ("get", NODES, NotFound("404 page", status=404, reason="")),  # a proxy says 404
+        ("get", CSI_NODES, Forbidden("no", status=403)),  # the CSINode cannot be read
+        ("list", STATEFUL_SETS, Forbidden("no", status=403)),  # StatefulSets cannot be listed
+        ("list", PODS, Unavailable("no answer")),  # pods cannot be listed
+        ("list", VOLUMES, Gone("old", status=410)),  # 410 for a list of volumes
+        ("patch", CLAIMS, Forbidden("no", status=403)),  # claims may not be marked
+        ("delete", CLAIMS, Forbidden("no", status=403)),  # claims may not be deleted
+    ]:
+        case(verb, resource, error)
 
 
 def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
@@ -415,18 +355,22 @@ def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
     play(story)
 
 
-@pytest.mark.parametrize(
-    ("args", "asks"), [pytest.param(JUDGING, False, id="not asked to look"), pytest.param((*CLEANING, "--dry-run"), True, id="dry run")]
-)
-def test_otherwise_nothing_is_written(args: tuple[str, ...], asks: bool) -> None:
-    seen = Watchman()
+def test_otherwise_nothing_is_written() -> None:
+    def case(args: tuple[str, ...], asks: bool) -> None:
+        seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 1000)
+        async def story(bench: NotebookWorld) -> None:
+            await wait(bench, 1000)
 
-    play(story, seen, args=args)
-    about = {call.verb for call in seen.calls if call.resource == LEASES and "node-loss" in call.name}
-    assert about == ({"get"} if asks else set())
+        play(story, seen, args=args)
+        about = {call.verb for call in seen.calls if call.resource == LEASES and "node-loss" in call.name}
+        assert about == ({"get"} if asks else set())
+
+    for args, asks in [
+        (JUDGING, False),  # not asked to look
+        ((*CLEANING, "--dry-run"), True),  # dry run
+    ]:
+        case(args, asks)
 
 
 def looking(bench: NotebookWorld) -> list[str]:
@@ -453,19 +397,3 @@ def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says
         assert looking(bench) == []
 
     play(story)
-
-
-def test_snapshots_that_may_not_be_listed_are_told_and_decide_nothing() -> None:
-    def refuse(call: Call) -> ApiError | None:
-        return Forbidden("no", status=403) if (call.verb, call.resource) == ("list", SNAPSHOT_CONTENTS) else None
-
-    async def story(bench: NotebookWorld) -> None:
-        await one_replica(bench)
-        await announce(bench)
-        await vanish(bench)
-        await wait(bench, 70)
-        assert (await gone(bench))["unread"] == ["snapshots: no"]
-        await wait(bench, 400)
-        assert (await there(bench, CLAIMS), await there(bench, VOLUMES)) == ([], [])
-
-    play(story, Watchman(refuse), args=CLEANING)

@@ -1,7 +1,5 @@
 """What operators do while a node is missed: they change the policy, uninstall, bring a machine back whose Node was deleted by mistake."""
 
-import pytest
-
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.commands.uninstall import Step, steps
@@ -77,53 +75,62 @@ async def uninstall(bench: NotebookWorld) -> None:
             pass  # as another step has it
 
 
-@pytest.mark.parametrize("running", [True, False], ids=["while sidecars run", "after they have ended"])
-def test_an_uninstallation_midway_leaves_the_data_and_no_mark(running: bool) -> None:
-    seen = Watchman()
+def test_an_uninstallation_midway_leaves_the_data_and_no_mark() -> None:
+    def case(running: bool) -> None:
+        seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
-        await announced(bench)
-        await vanish(bench)
-        await marked(bench)
-        if not running:
-            for name in ("n1", "n2"):
-                bench.nodes[name].lay_down()
-        await uninstall(bench)
-        await wait(bench, 3000)
-        claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
-        assert names.LOST_WITH not in claim["metadata"]["annotations"]
-        (volume,) = await there(bench, VOLUMES)
-        notes = (await bench.you.get(VOLUMES, volume))["metadata"]["annotations"]
-        assert names.LEAVING not in notes
+        async def story(bench: NotebookWorld) -> None:
+            await announced(bench)
+            await vanish(bench)
+            await marked(bench)
+            if not running:
+                for name in ("n1", "n2"):
+                    bench.nodes[name].lay_down()
+            await uninstall(bench)
+            await wait(bench, 3000)
+            claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
+            assert names.LOST_WITH not in claim["metadata"]["annotations"]
+            (volume,) = await there(bench, VOLUMES)
+            notes = (await bench.you.get(VOLUMES, volume))["metadata"]["annotations"]
+            assert names.LEAVING not in notes
 
-    play(story, seen, args=CLEANING)
-    assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
+        play(story, seen, args=CLEANING)
+        assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
+
+    for running in [
+        True,  # while sidecars run
+        False,  # after they have ended
+    ]:
+        case(running)
 
 
-@pytest.mark.parametrize("away", [20.0, 5000.0])
-def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later(away: float) -> None:
+def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later() -> None:
     """By mistake, or by a cloud controller while the machine is stopped. An earlier announcement was undone."""
 
-    async def story(bench: NotebookWorld) -> None:
-        await one_replica(bench)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
-        await change(bench, "n0", {"taints": None})
-        await wait(bench, 60)
-        found = {NODES: await node_of(bench), CSI_NODES: await bench.you.get(CSI_NODES, "n0")}
-        await vanish(bench)
-        await wait(bench, away)
-        for resource, obj in found.items():
-            meta = {"name": "n0", "labels": obj["metadata"].get("labels") or {}}
-            await bench.you.create(resource, {"metadata": meta, "spec": obj.get("spec") or {}})
-        await wait(bench, 700)
-        assert (len(await there(bench, CLAIMS)), len(await there(bench, VOLUMES))) == (1, 1)
-        assert await gone(bench) == {}
-        machine = f"n0/{await uid_of(bench)}"
-        await note(bench, "data-db-0", {names.LIES_ON: machine, names.LEAVING: machine})
-        for resource in found:
-            await bench.you.delete(resource, "n0")
-        await wait(bench, 1500)
-        assert await there(bench, CLAIMS) == await there(bench, VOLUMES) == []
+    def case(away: float) -> None:
+        async def story(bench: NotebookWorld) -> None:
+            await one_replica(bench)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 60)
+            await change(bench, "n0", {"taints": None})
+            await wait(bench, 60)
+            found = {NODES: await node_of(bench), CSI_NODES: await bench.you.get(CSI_NODES, "n0")}
+            await vanish(bench)
+            await wait(bench, away)
+            for resource, obj in found.items():
+                meta = {"name": "n0", "labels": obj["metadata"].get("labels") or {}}
+                await bench.you.create(resource, {"metadata": meta, "spec": obj.get("spec") or {}})
+            await wait(bench, 700)
+            assert (len(await there(bench, CLAIMS)), len(await there(bench, VOLUMES))) == (1, 1)
+            assert await gone(bench) == {}
+            machine = f"n0/{await uid_of(bench)}"
+            await note(bench, "data-db-0", {names.LIES_ON: machine, names.LEAVING: machine})
+            for resource in found:
+                await bench.you.delete(resource, "n0")
+            await wait(bench, 1500)
+            assert await there(bench, CLAIMS) == await there(bench, VOLUMES) == []
 
-    play(story, args=CLEANING)
+        play(story, args=CLEANING)
+
+    for away in [20.0, 5000.0]:
+        case(away)

@@ -2,11 +2,8 @@
 
 import asyncio
 
-import pytest
-
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.notebook.notebook_world import NotebookWorld
-from sidecar.drain.node_loss import cleanup_io
 from sidecar.kube.api import CLAIMS, CSI_NODES, LEASES, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import NotFound
 from tests.harness.drain.node_loss import CLEANING, Watchman, announce, holder, one_replica, play, there, told, vanish
@@ -90,49 +87,39 @@ def paused(what: tuple[str, Resource], seconds: float, *, back: bool) -> list[st
     return left
 
 
-@pytest.mark.parametrize(
-    ("what", "seconds"),
-    [pytest.param(what, 1.0, id=f"{what[0]} {what[1].plural}") for what in READS]
-    + [pytest.param(("list", PODS), 1800.0, id="stopped for half an hour")],
-)
-def test_G1_a_node_that_is_back_while_its_claim_is_judged_keeps_it(what: tuple[str, Resource], seconds: float) -> None:
-    assert paused(what, seconds, back=False) == ["data-db-0"]
+def test_G1_a_node_that_is_back_while_its_claim_is_judged_keeps_it() -> None:
+    for what, seconds in [*((what, 1.0) for what in READS), (("list", PODS), 1800.0)]:
+        assert paused(what, seconds, back=False) == ["data-db-0"]
 
 
-@pytest.mark.parametrize(
-    ("what", "seconds"),
-    [
-        pytest.param(("get", NODES), 30.0, id="of the Node"),
-        pytest.param(("get", CSI_NODES), 30.0, id="of the CSINode"),
-        pytest.param(("get", NODES), 1800.0, id="half an hour later"),
-    ],
-)
-def test_an_answer_that_is_read_too_late_counts_no_more(what: tuple[str, Resource], seconds: float) -> None:
-    assert paused(what, seconds, back=True) == ["data-db-0"]
+def test_an_answer_that_is_read_too_late_counts_no_more() -> None:
+    for what, seconds in [
+        (("get", NODES), 30.0),  # of the Node
+        (("get", CSI_NODES), 30.0),  # of the CSINode
+        (("get", NODES), 1800.0),  # half an hour later
+    ]:
+        assert paused(what, seconds, back=True) == ["data-db-0"]
 
 
-def test_a_guard_that_is_missing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup_io, "FRESH", 1e9)
-    assert paused(("get", NODES), 16.0, back=True) == []
-
-
-@pytest.mark.parametrize(
-    "what", [("list", PODS), ("get", NODES), ("delete", CLAIMS), ("update", LEASES)], ids=lambda what: f"{what[0]} {what[1].plural}"
-)
-def test_one_that_goes_on_after_another_has_taken_its_turn_does_nothing_twice(what: tuple[str, Resource]) -> None:
+def test_one_that_goes_on_after_another_has_taken_its_turn_does_nothing_twice() -> None:
     """Both believe to have the turn for a moment."""
-    seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
-        await about_to_lose(bench)
-        pause = Pause(bench, what, 1800.0, registers=False)
-        pause.on_the_way()
-        await wait(bench, 2600)
-        assert pause.done
-        volume, claim = sorted(await told(bench), reverse=True)
-        assert (claim, volume[:4]) == ("data-db-0", "pvc-")
-        assert await there(bench, CLAIMS) == await there(bench, VOLUMES) == []
-        assert await holder(bench)
+    def case(what: tuple[str, Resource]) -> None:
+        seen = Watchman()
 
-    play(story, seen, args=CLEANING)
-    assert len(seen.of("delete", CLAIMS)) <= 2, "one of them refused, for it is not what was judged"
+        async def story(bench: NotebookWorld) -> None:
+            await about_to_lose(bench)
+            pause = Pause(bench, what, 1800.0, registers=False)
+            pause.on_the_way()
+            await wait(bench, 2600)
+            assert pause.done
+            volume, claim = sorted(await told(bench), reverse=True)
+            assert (claim, volume[:4]) == ("data-db-0", "pvc-")
+            assert await there(bench, CLAIMS) == await there(bench, VOLUMES) == []
+            assert await holder(bench)
+
+        play(story, seen, args=CLEANING)
+        assert len(seen.of("delete", CLAIMS)) <= 2, "one of them refused, for it is not what was judged"
+
+    for what in [("list", PODS), ("get", NODES), ("delete", CLAIMS), ("update", LEASES)]:
+        case(what)

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.drain.machine_mark import Machine
-from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
+from sidecar.drain.node_loss.evidence import Evidence, Gone, LossView, NotGone, Unproven, Unread, judge
 from sidecar.drain.node_loss.remains import Remain, RemainsView, Step, remains
+from sidecar.drain.node_loss.spoken import No, Nothing, Yes
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, volume_of
 from sidecar.drain.remade import LostClaim, ReplicatedSet
 from sidecar.model import names
@@ -50,72 +49,61 @@ def step_of(found: tuple[Remain, ...], kind: str) -> Step:
 POD = PodThere("shop", "db-0", "uid-pod", "n1", ("data-db-0",))
 
 
-@pytest.mark.parametrize(
-    ("seen", "step"),
-    [
-        pytest.param(view(), Step.MARK_CLAIM, id="it is marked first"),
-        pytest.param(view(claims={"uid-claim": claim(lost_with="n1/uid-1")}), Step.DELETE_CLAIM, id="A13 and deleted then"),
-        pytest.param(view(claims={"uid-claim": claim(lost_with="n1/uid-0")}), Step.MARK_CLAIM, id="G1 marked for another machine"),
-        pytest.param(view(claims={"uid-claim": claim(lost_with="garbage")}), Step.MARK_CLAIM, id="garbage in the mark"),
-        pytest.param(view(claims={"uid-claim": claim(deleting=True)}), Step.NOTHING, id="it is being deleted"),
-        pytest.param(view(claims={"uid-claim": claim(selected_node="n2", lost_with="n1/uid-1")}), Step.NOTHING, id="made for another node"),
-        pytest.param(view(claims={"uid-claim": claim(selected_node="", lost_with="n1/uid-1")}), Step.NOTHING, id="bound by hand"),
-        pytest.param(view(claims={"uid-claim": claim(provisioner="other", lost_with="n1/uid-1")}), Step.NOTHING, id="another driver's"),
-        pytest.param(view(sets=()), Step.NOTHING, id="F2 nobody makes it again"),
-        pytest.param(view(sets=(replace(DB, replicas=0),)), Step.NOTHING, id="a condemned ordinal"),
-        pytest.param(view(sets=(replace(DB, deleting=True),)), Step.NOTHING, id="the set is being deleted"),
-        pytest.param(view(pods=(POD,)), Step.NOTHING, id="F3 a pod with a node has it"),
-        pytest.param(view(pods=(replace(POD, node=""),)), Step.MARK_CLAIM, id="a pod that waits has it"),
-        pytest.param(view(pods=(replace(POD, namespace="other"),)), Step.MARK_CLAIM, id="a pod of another namespace"),
-        pytest.param(view(pods=(replace(POD, claims=("data-db-1",)),)), Step.MARK_CLAIM, id="a pod with another claim"),
-        pytest.param(view(cleanup=False), Step.NOTHING, id="Orphan"),
-        pytest.param(view(loss=replace(ANNOUNCED, evidence=Evidence.NONE)), Step.NOTHING, id="A13 no evidence"),
-        pytest.param(view(loss=Unproven("", 0.0)), Step.NOTHING, id="which machine it was is not known"),
-    ],
-)
-def test_claims(seen: RemainsView, step: Step) -> None:
-    assert step_of(remains(seen), names.CLAIM) is step
+def test_claims() -> None:
+    for seen, step in [
+        (view(), Step.MARK_CLAIM),  # it is marked first
+        (view(claims={"uid-claim": claim(lost_with="n1/uid-1")}), Step.DELETE_CLAIM),  # A13 and deleted then
+        (view(claims={"uid-claim": claim(lost_with="n1/uid-0")}), Step.MARK_CLAIM),  # G1 marked for another machine
+        (view(claims={"uid-claim": claim(lost_with="garbage")}), Step.MARK_CLAIM),  # garbage in the mark
+        (view(claims={"uid-claim": claim(deleting=True)}), Step.NOTHING),  # it is being deleted
+        (view(claims={"uid-claim": claim(selected_node="n2", lost_with="n1/uid-1")}), Step.NOTHING),  # made for another node
+        (view(claims={"uid-claim": claim(selected_node="", lost_with="n1/uid-1")}), Step.NOTHING),  # bound by hand
+        (view(claims={"uid-claim": claim(provisioner="other", lost_with="n1/uid-1")}), Step.NOTHING),  # another driver's
+        (view(sets=()), Step.NOTHING),  # F2 nobody makes it again
+        (view(sets=(replace(DB, replicas=0),)), Step.NOTHING),  # a condemned ordinal
+        (view(sets=(replace(DB, deleting=True),)), Step.NOTHING),  # the set is being deleted
+        (view(pods=(POD,)), Step.NOTHING),  # F3 a pod with a node has it
+        (view(pods=(replace(POD, node=""),)), Step.MARK_CLAIM),  # a pod that waits has it
+        (view(pods=(replace(POD, namespace="other"),)), Step.MARK_CLAIM),  # a pod of another namespace
+        (view(pods=(replace(POD, claims=("data-db-1",)),)), Step.MARK_CLAIM),  # a pod with another claim
+        (view(cleanup=False), Step.NOTHING),  # Orphan
+        (view(loss=replace(ANNOUNCED, evidence=Evidence.NONE)), Step.NOTHING),  # A13 no evidence
+        (view(loss=Unproven("", 0.0)), Step.NOTHING),  # which machine it was is not known
+    ]:
+        assert step_of(remains(seen), names.CLAIM) is step
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
-        pytest.param({}, id="it is gone"),
-        pytest.param({"uid-claim": claim(volume="pv-2")}, id="it has another volume"),
-        pytest.param({"uid-other": claim(uid="uid-other")}, id="it was made anew under its name"),
-    ],
-)
-def test_a_claim_that_has_not_the_volume_is_none_of_the_node(claims: dict[str, ClaimThere]) -> None:
-    assert [item.kind for item in remains(view(claims=claims))] == [names.VOLUME]
+def test_a_claim_that_has_not_the_volume_is_none_of_the_node() -> None:
+    for claims in [
+        {},  # it is gone
+        {"uid-claim": claim(volume="pv-2")},  # it has another volume
+        {"uid-other": claim(uid="uid-other")},  # it was made anew under its name
+    ]:
+        assert [item.kind for item in remains(view(claims=claims))] == [names.VOLUME]
 
 
 OURS = [names.VOLUME_FINALIZER]
 
 
-@pytest.mark.parametrize(
-    ("seen", "step"),
-    [
-        pytest.param(released(), Step.DELETE_VOLUME, id="A13 released"),
-        pytest.param(released(deletionTimestamp="t", finalizers=OURS), Step.RELEASE_VOLUME, id="it is being deleted"),
-        pytest.param(released(deletionTimestamp="t", finalizers=["x/y"]), Step.NOTHING, id="only others keep it"),
-        pytest.param(released(reclaim="Retain"), Step.NOTHING, id="kept"),
-        pytest.param(released(reclaim=""), Step.NOTHING, id="no reclaim policy"),
-        pytest.param(view(), Step.NOTHING, id="bound"),
-        pytest.param(released(phase=""), Step.NOTHING, id="no phase"),
-        pytest.param(released(phase="Failed"), Step.NOTHING, id="failed"),
-        pytest.param(released(affinity=False), Step.NOTHING, id="without affinity"),
-        pytest.param(released(annotations={}), Step.NOTHING, id="it does not say where it was"),
-        pytest.param(released(annotations={names.LIES_ON: "n1/uid-0"}), Step.NOTHING, id="G1 it was on another machine"),
-        pytest.param(
-            replace(released(), attachments=(AttachmentThere("a", "u", "pv", deleting=False),)), Step.NOTHING, id="it is attached"
-        ),
-        pytest.param(replace(released(), cleanup=False), Step.NOTHING, id="Orphan"),
-        pytest.param(replace(released(), loss=replace(ANNOUNCED, evidence=Evidence.NONE)), Step.NOTHING, id="A13 no evidence"),
-        pytest.param(replace(released(), loss=Unproven("", 0.0)), Step.NOTHING, id="which machine it was is not known"),
-    ],
-)
-def test_volumes(seen: RemainsView, step: Step) -> None:
-    assert step_of(remains(seen), names.VOLUME) is step
+def test_volumes() -> None:
+    for seen, step in [
+        (released(), Step.DELETE_VOLUME),  # A13 released
+        (released(deletionTimestamp="t", finalizers=OURS), Step.RELEASE_VOLUME),  # it is being deleted
+        (released(deletionTimestamp="t", finalizers=["x/y"]), Step.NOTHING),  # only others keep it
+        (released(reclaim="Retain"), Step.NOTHING),  # kept
+        (released(reclaim=""), Step.NOTHING),  # no reclaim policy
+        (view(), Step.NOTHING),  # bound
+        (released(phase=""), Step.NOTHING),  # no phase
+        (released(phase="Failed"), Step.NOTHING),  # failed
+        (released(affinity=False), Step.NOTHING),  # without affinity
+        (released(annotations={}), Step.NOTHING),  # it does not say where it was
+        (released(annotations={names.LIES_ON: "n1/uid-0"}), Step.NOTHING),  # G1 it was on another machine
+        (replace(released(), attachments=(AttachmentThere("a", "u", "pv", deleting=False),)), Step.NOTHING),  # it is attached
+        (replace(released(), cleanup=False), Step.NOTHING),  # Orphan
+        (replace(released(), loss=replace(ANNOUNCED, evidence=Evidence.NONE)), Step.NOTHING),  # A13 no evidence
+        (replace(released(), loss=Unproven("", 0.0)), Step.NOTHING),  # which machine it was is not known
+    ]:
+        assert step_of(remains(seen), names.VOLUME) is step
 
 
 def test_all_else_is_only_told() -> None:
@@ -148,3 +136,63 @@ def test_what_waits_for_a_person_names_what_it_waits_for() -> None:
     leaves = claim(deleting=True, finalizers=(names.CLAIM_PROTECTION, "backup.example/hold"))
     (kept,) = (item for item in remains(view(claims={"uid-claim": leaves})) if item.kind == names.CLAIM)
     assert (kept.step, kept.why) == (Step.NOTHING, "it is being deleted, and finalizers of others keep it: backup.example/hold")
+
+
+# --- Whether a machine is gone, and what proves that its disks do not come back: a table, and what no row may say ---
+
+
+LEAVING = "n1/uid-1"
+GONE = LossView("n1", N1, node_uid="", has_csi_node=False, leaving=("",), spoken=Nothing(), missed_since=100.0)
+
+
+def test_a_node_that_is_gone_and_who_says_that_its_disks_are_too() -> None:
+    for told, evidence in [
+        ({}, Evidence.NONE),  # A13 deleted before success
+        ({"leaving": (LEAVING,)}, Evidence.ANNOUNCED),  # A13 deleted after it was announced
+        ({"leaving": (LEAVING, LEAVING)}, Evidence.ANNOUNCED),  # announced on all volumes
+        ({"leaving": (LEAVING, "")}, Evidence.NONE),  # an undo had reached one volume when it went
+        ({"leaving": ()}, Evidence.NONE),  # no volume says anything
+        ({"leaving": ("n1/uid-0",)}, Evidence.NONE),  # G1 announced for a former machine of that name
+        ({"leaving": ("n2/uid-1",)}, Evidence.NONE),  # announced for another node
+        ({"leaving": ("n1",)}, Evidence.NONE),  # announced in garbage
+        ({"leaving": (f"{LEAVING}\n",)}, Evidence.NONE),  # announced with a line break
+        ({"spoken": Yes()}, Evidence.ACKNOWLEDGED),  # acknowledged
+        ({"spoken": Yes(), "leaving": (LEAVING,)}, Evidence.ACKNOWLEDGED),  # both
+        ({"spoken": No("it says no"), "leaving": (LEAVING,)}, Evidence.NONE),  # announced, and a person says no
+        ({"doubt": "2026-01-01T00:00:00Z", "leaving": (LEAVING,)}, Evidence.NONE),  # announced in a backup
+        ({"doubt": "2026-01-01T00:00:00Z", "spoken": Yes()}, Evidence.ACKNOWLEDGED),  # acknowledged after a restore
+    ]:
+        found = judge(replace(GONE, **told))
+        assert isinstance(found, Gone)
+        assert (found.machine, found.evidence, found.since) == (N1, evidence, 100.0)
+
+
+EVERYTHING_SPEAKS_FOR_IT = replace(GONE, leaving=(LEAVING,), spoken=Yes(), missed_since=0.0)
+
+
+def test_what_is_there_or_not_known_is_not_gone_whatever_else_is_said() -> None:
+    for there, why in [
+        ({"node_uid": "uid-1"}, "Node n1 is there"),  # B8 the Node is there, ready or not
+        ({"node_uid": "uid-2"}, "another machine"),  # G1 another machine under its name
+        ({"node_uid": Unread("timeout")}, "timeout"),  # the Node could not be read
+        ({"has_csi_node": True}, "CSINode"),  # its CSINode is there
+        ({"has_csi_node": Unread("forbidden")}, "forbidden"),  # the CSINode could not be read
+        ({"machine": None, "node_uid": "uid-1"}, "another machine"),  # no note, and a Node of its maker's name
+        ({"machine": None, "has_csi_node": True}, "CSINode"),  # no note, and a CSINode of its maker's name
+    ]:
+        found = judge(replace(EVERYTHING_SPEAKS_FOR_IT, **there))
+        assert isinstance(found, NotGone)
+        assert why in found.why
+
+
+def test_volumes_that_do_not_name_their_machine_prove_nothing() -> None:
+    """However long it is missed, and whatever else is written."""
+    found = judge(replace(EVERYTHING_SPEAKS_FOR_IT, machine=None))
+    assert isinstance(found, Unproven)
+    assert "another name" in found.why
+
+
+def test_G8_time_proves_nothing() -> None:
+    """Clocks that differ change when it is said to be gone, and nothing else."""
+    verdicts = [judge(replace(GONE, missed_since=at)) for at in (-300.0, 0.0, 1e12)]
+    assert [found.evidence for found in verdicts if isinstance(found, Gone)] == [Evidence.NONE] * 3

@@ -3,13 +3,12 @@
 import asyncio
 import random
 from dataclasses import replace
-from typing import Any
-
-import pytest
 
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.kinds.kind import Kind
 from hack.sim.cluster.kinds.table import TABLE
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import as_text, report
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
@@ -18,11 +17,13 @@ from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import ClaimThere, volume_of
 from sidecar.drain.remade import LostClaim
-from sidecar.kube.api import SNAPSHOT_CONTENTS
+from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, SNAPSHOT_CONTENTS, VOLUMES
 from sidecar.model import names
+from sidecar.model.objects import Json
+from tests.harness.drain.node_loss import CLEANING, REPORT, Watchman, announce, one_replica, play, vanish
+from tests.harness.drain.simulated import wait
 
-Json = dict[str, Any]
-DRIVER = "local.example"
+LOCAL = "local.example"
 N1 = Suspect("n1", "uid-1")
 LOSS = Gone(Machine("n1", "uid-1"), Evidence.NONE, 1000.0, "gone")
 
@@ -32,7 +33,7 @@ def claim(number: int) -> ClaimThere:
 
 
 def stored(suspect: Suspect = N1, *, ack: str = "", owner: bool = False, left: Left | None = None) -> Json:
-    head = report.head(suspect, DRIVER)
+    head = report.head(suspect, LOCAL)
     meta = head["metadata"] | {"resourceVersion": "7"} | ({"annotations": {names.ACKNOWLEDGED: ack}} if ack else {})
     meta |= {"ownerReferences": [{"kind": names.NODE}]} if owner else {}
     return head | {"metadata": meta, "status": report.status(suspect, LOSS, left or Left((), ()), agent="v0", now=2000.0)}
@@ -48,25 +49,25 @@ def test_an_acknowledgement_counts_for_the_machine_that_the_report_is_on() -> No
     assert not report.acknowledged(None, N1)
 
 
-@pytest.mark.parametrize("was", [{"nodeUID": "uid-1", "verdicts": {}}, {"nodeUID": "uid-0", "gone": {"since": "x"}}, {}, {"gone": []}])
-def test_what_was_acknowledged_before_is_taken_off_with_the_owner(was: Json) -> None:
-    old = stored(ack="me", owner=True) | {"status": was}
-    patch = report.head_patch(old, N1, DRIVER)
-    assert patch is not None
-    meta = patch["metadata"]
-    assert meta["annotations"] == {names.ACKNOWLEDGED: None}
-    assert meta["ownerReferences"] is None
-    assert meta["resourceVersion"] == "7"
-    assert report.head_patch(stored(ack="me"), N1, DRIVER) is None, "its own is left as it is"
+def test_what_was_acknowledged_before_is_taken_off_with_the_owner() -> None:
+    for was in [{"nodeUID": "uid-1", "verdicts": {}}, {"nodeUID": "uid-0", "gone": {"since": "x"}}, {}, {"gone": []}]:
+        old = stored(ack="me", owner=True) | {"status": was}
+        patch = report.head_patch(old, N1, LOCAL)
+        assert patch is not None
+        meta = patch["metadata"]
+        assert meta["annotations"] == {names.ACKNOWLEDGED: None}
+        assert meta["ownerReferences"] is None
+        assert meta["resourceVersion"] == "7"
+        assert report.head_patch(stored(ack="me"), N1, LOCAL) is None, "its own is left as it is"
 
 
-@pytest.mark.parametrize("since", ["", "yesterday", "2999-01-01T00:00:00Z", 5, None])
-def test_a_time_that_cannot_be_is_not_believed(since: object) -> None:
-    wrong = stored()
-    wrong["status"]["gone"]["since"] = since
-    assert report.since(wrong, N1, now=3000.0) == 3000.0
-    assert report.since(stored(), N1, now=3000.0) == 1000.0
-    assert report.since(stored(), replace(N1, uid="uid-2"), now=3000.0) == 3000.0
+def test_a_time_that_cannot_be_is_not_believed() -> None:
+    for since in ["", "yesterday", "2999-01-01T00:00:00Z", 5, None]:
+        wrong = stored()
+        wrong["status"]["gone"]["since"] = since
+        assert report.since(wrong, N1, now=3000.0) == 3000.0
+        assert report.since(stored(), N1, now=3000.0) == 1000.0
+        assert report.since(stored(), replace(N1, uid="uid-2"), now=3000.0) == 3000.0
 
 
 def test_lists_are_bounded_and_counted() -> None:
@@ -91,15 +92,6 @@ def test_what_was_done_is_bounded_and_what_it_does_not_list_any_more_is_counted(
         assert report.dropped(first, N1) == 0
 
 
-def test_each_claim_says_briefly_what_becomes_of_it() -> None:
-    left = Left((), (claim(1), claim(2)))
-    of = stored()
-    of["status"] = report.status(N1, LOSS, left, agent="v0", now=2000.0, said={"uid-1": "x" * 5000})
-    first, second = of["status"]["gone"]["claims"]
-    assert len(first["message"]) == report.LONGEST_MESSAGE and "message" not in second
-    assert "shop/data-1: xx" in as_text.told(of)
-
-
 def test_only_what_changed_is_written() -> None:
     later = report.status(N1, LOSS, Left((), ()), agent="v0", now=9000.0)
     assert not report.differs(stored(), later)
@@ -118,33 +110,61 @@ def test_each_event_says_the_way_out() -> None:
 def test_people_read_of_it_with_the_next_step() -> None:
     said = as_text.told(stored(left=Left((), tuple(claim(number) for number in range(30)))))
     assert "Node n1 is missed since" in said
-    assert f"kubectl annotate drainreport n1.{DRIVER} {names.ACKNOWLEDGED}=WHO" in said
+    assert f"kubectl annotate drainreport n1.{LOCAL} {names.ACKNOWLEDGED}=WHO" in said
     assert "shop/data-0" in said and "and 10 more" in said
     assert as_text.told({"spec": {"nodeName": "n1"}, "status": {"verdicts": {}}}) == ""
-
-
-@pytest.mark.parametrize("gone", [{"evidence": 5, "claims": "none"}, {"evidence": "\x1b[31m", "volumes": [1], "volumesTruncated": "many"}])
-def test_garbage_is_shown_without_harm(gone: Json) -> None:
-    said = as_text.told({"spec": {"nodeName": "n1"}, "status": {"gone": gone}})
-    assert "Next: read the report" in said
-    assert "\x1b" not in said
 
 
 KINDS = (*TABLE, Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True))
 
 
-@pytest.mark.parametrize(("kinds", "told"), [(KINDS, ["a"]), (TABLE, [])], ids=["there are some", "without their type"])
-def test_snapshots_of_its_volumes_are_told(kinds: tuple[Kind, ...], told: list[str]) -> None:
-    cluster = Cluster(clock=lambda: 0.0, rng=random.Random(1).random, kinds=kinds)
-    if kinds is KINDS:
-        for name, driver, handle in (("a", DRIVER, "h"), ("b", DRIVER, "other"), ("c", "other.example", "h")):
-            spec = {"driver": driver, "source": {"volumeHandle": handle}}
-            cluster.create(SNAPSHOT_CONTENTS, {"metadata": {"name": name}, "spec": spec})
-    pv = {"metadata": {"name": "pv", "uid": "uid-pv"}, "spec": {"csi": {"driver": DRIVER, "volumeHandle": "h"}}}
-    lost = volume_of(pv, DRIVER)
-    assert lost is not None
-    left = asyncio.run(Surroundings(InProcessApi(cluster), driver=DRIVER, attaches=False).left("n1", (lost,)))
-    of = stored(left=left)
-    assert [item["name"] for item in of["status"]["gone"]["snapshots"]] == told
-    assert (left.unread, left.untold) == ((), ())
-    assert all(name in as_text.told(of) for name in told)
+def test_snapshots_of_its_volumes_are_told() -> None:
+    def case(kinds: tuple[Kind, ...], told: list[str]) -> None:
+        cluster = Cluster(clock=lambda: 0.0, rng=random.Random(1).random, kinds=kinds)
+        if kinds is KINDS:
+            for name, driver, handle in (("a", LOCAL, "h"), ("b", LOCAL, "other"), ("c", "other.example", "h")):
+                spec = {"driver": driver, "source": {"volumeHandle": handle}}
+                cluster.create(SNAPSHOT_CONTENTS, {"metadata": {"name": name}, "spec": spec})
+        pv = {"metadata": {"name": "pv", "uid": "uid-pv"}, "spec": {"csi": {"driver": LOCAL, "volumeHandle": "h"}}}
+        lost = volume_of(pv, LOCAL)
+        assert lost is not None
+        left = asyncio.run(Surroundings(InProcessApi(cluster), driver=LOCAL, attaches=False).left("n1", (lost,)))
+        of = stored(left=left)
+        assert [item["name"] for item in of["status"]["gone"]["snapshots"]] == told
+        assert (left.unread, left.untold) == ((), ())
+        assert all(name in as_text.told(of) for name in told)
+
+    for kinds, told in [
+        (KINDS, ["a"]),  # there are some
+        (TABLE, []),  # without their type
+    ]:
+        case(kinds, told)
+
+
+# --- Drivers and nodes whose names have an end in common: the name of a report is that of the node and that of the driver ---
+
+
+FIRST, _, REST = DRIVER.partition(".")
+NODE: Json = {"apiVersion": "v1", "kind": names.NODE, "name": f"n0.{FIRST}", "uid": "uid-9"}
+ANOTHERS: Json = {
+    **report.head(Suspect(f"n0.{FIRST}", "uid-9"), REST),
+    "status": {"nodeUID": "uid-9", "schemaVersion": 1, "agentVersion": "v0"},
+}
+
+
+def test_the_report_of_another_node_by_another_driver_is_not_written_over() -> None:
+    """Its node is there, and its own sidecar writes it. Without a report nothing is cleared away."""
+    assert names.drain_report(f"n0.{FIRST}", REST) == REPORT
+    seen = Watchman()
+
+    async def story(bench: NotebookWorld) -> None:
+        await one_replica(bench)
+        await announce(bench)
+        await vanish(bench, collected=True)
+        head = {**ANOTHERS, "metadata": {"name": REPORT, "ownerReferences": [NODE], "annotations": {names.ACKNOWLEDGED: "me"}}}
+        before = await bench.you.create(DRAIN_REPORTS, head)
+        await wait(bench, 1500)
+        assert await bench.you.get(DRAIN_REPORTS, REPORT) == before
+
+    play(story, seen, args=CLEANING)
+    assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []

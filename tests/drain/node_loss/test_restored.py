@@ -1,14 +1,12 @@
 """The API server is put back to a backup from before a machine came back: what its volumes said then is no evidence now."""
 
-from typing import Any
-
-import pytest
+from typing import Any, Final
 
 from hack.sim.notebook.notebook_world import NotebookWorld
-from hack.sim.world.node import DRIVER
+from sidecar.drain.leases import Lease
 from sidecar.drain.node_loss import gap
-from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES
-from sidecar.model import names
+from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, MERGE_PATCH, NODES, VOLUMES
+from sidecar.model import names, timestamps
 from tests.harness.drain.backups import back_up, put_back
 from tests.harness.drain.node_loss import (
     CLEANING,
@@ -16,11 +14,9 @@ from tests.harness.drain.node_loss import (
     Watchman,
     announce,
     gone,
-    holder,
     note,
     one_replica,
     play,
-    report,
     there,
     uid_of,
     vanish,
@@ -61,89 +57,72 @@ async def what_is_there(bench: NotebookWorld) -> tuple[int, int]:
     return len(await there(bench, CLAIMS)), len(await there(bench, VOLUMES))
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param({}, id="announced"),
-        pytest.param({"acknowledged": True}, id="acknowledged"),
-        pytest.param({"age": 900.0}, id="a young backup, which only a process that lives on can know of"),
-    ],
-)
-def test_what_a_backup_says_of_a_machine_is_no_evidence(case: dict[str, Any]) -> None:
+def test_what_a_backup_says_of_a_machine_is_no_evidence() -> None:
     """Its Node is made again once its kubelet starts; until then nobody knows that it is there."""
-    seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
-        found = await returned_then_restored(bench, **case)
-        await wait(bench, 1000)
-        assert await what_is_there(bench) == (1, 1)
-        told = await gone(bench)
-        assert told["evidence"] == "None"
-        assert "restored from a backup" in told["message"]
-        await back_with_its_disks(bench, *found)
-        await wait(bench, 700)
-        assert await gone(bench) == {}
+    def case(case: dict[str, Any]) -> None:
+        seen = Watchman()
 
-    play(story, seen, args=CLEANING)
-    assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
+        async def story(bench: NotebookWorld) -> None:
+            found = await returned_then_restored(bench, **case)
+            await wait(bench, 1000)
+            assert await what_is_there(bench) == (1, 1)
+            told = await gone(bench)
+            assert told["evidence"] == "None"
+            assert "restored from a backup" in told["message"]
+            await back_with_its_disks(bench, *found)
+            await wait(bench, 700)
+            assert await gone(bench) == {}
 
+        play(story, seen, args=CLEANING)
+        assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
 
-@pytest.mark.parametrize("case", [{}, {"acknowledged": True}], ids=["announced", "acknowledged"])
-def test_who_acknowledges_after_the_restore_is_believed(case: dict[str, Any]) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await returned_then_restored(bench, **case)
-        await wait(bench, 1000)
-        stored = await report(bench)
-        assert stored is not None
-        assert names.ACKNOWLEDGED not in stored["metadata"]["annotations"], "what was said before is taken off"
-        await bench.you.patch(DRAIN_REPORTS, REPORT, ACK, content_type=MERGE_PATCH)
-        await wait(bench, 200)
-        assert await what_is_there(bench) == (0, 0)
-
-    play(story, args=CLEANING)
+    for case in [
+        {},  # announced
+        {"acknowledged": True},  # acknowledged
+        {"age": 900.0},  # a young backup, which only a process that lives on can know of
+    ]:
+        case(case)
 
 
-def test_it_is_known_also_where_the_lease_goes_with_a_node_that_is_no_more() -> None:
-    """As where the backup is of before an autoscaler has replaced that machine."""
-
-    async def story(bench: NotebookWorld) -> None:
-        await returned_then_restored(bench)
-        had_it = await holder(bench)
-        for node in bench.nodes.values():
-            node.kill()
-        await bench.you.delete(NODES, had_it)
-        bench.cluster.collect_garbage()
-        assert names.node_loss(DRIVER) not in await there(bench, LEASES)
-        await wait(bench, 1000)
-        assert await what_is_there(bench) == (1, 1)
-        assert "restored from a backup" in (await gone(bench))["message"]
-
-    play(story, args=CLEANING)
+# --- When nobody has looked for gone nodes for a while, and which losses are doubted because of it ---
 
 
-def test_what_is_lost_after_that_is_cleared_away_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gap, "SETTLING", 900.0)
-
-    async def story(bench: NotebookWorld) -> None:
-        found = await returned_then_restored(bench)
-        await wait(bench, 1000)
-        await back_with_its_disks(bench, *found)
-        await wait(bench, gap.SETTLING)
-        await announce(bench)
-        for resource in (NODES, CSI_NODES):
-            await bench.you.delete(resource, "n0")
-        await wait(bench, 600)
-        assert await what_is_there(bench) == (0, 0)
-
-    play(story, args=CLEANING)
+NOW: Final = 1_800_000_000.0
+LATELY, EARLIER, LONG_AGO = NOW - 300.0, NOW - gap.LONGEST, NOW - gap.LONGEST - 1.0
+TEXT: Final = timestamps.to_text(NOW)
+NOTED: Final = timestamps.to_text(NOW - 90_000.0)
+DRIVER: Final = "local.example"
 
 
-def test_a_guard_that_is_missing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gap, "doubt", lambda over, *, missed_since: "")
+def stored(renewed: float, *, noted: str = "", version: str = "7") -> Lease:
+    body = gap.body(DRIVER, namespace="kube-system", holder="uid-1/local.example", gap=noted, now=renewed, resource_version=version)
+    return Lease.of(body)
 
-    async def story(bench: NotebookWorld) -> None:
-        await returned_then_restored(bench)
-        await wait(bench, 1000)
-        assert await what_is_there(bench) == (0, 0)
 
-    play(story, args=CLEANING)
+def test_when_the_latest_gap_was_over() -> None:
+    for found, before, over in [
+        (None, "", ""),  # nobody has ever looked
+        (None, "7", TEXT),  # it was there, and is not any more
+        (stored(LATELY), "", ""),  # somebody looks
+        (stored(EARLIER), "", ""),  # the one that looked has died, and is followed
+        (stored(LONG_AGO), "", TEXT),  # nobody has looked
+        (stored(NOW + 600.0), "", ""),  # another clock
+        (stored(NOW + 601.0), "", TEXT),  # in the future
+        (stored(LATELY, noted=NOTED), "", NOTED),  # an earlier gap
+        (stored(LONG_AGO, noted=NOTED), "", TEXT),  # another one
+        (stored(LATELY, noted="yesterday"), "", TEXT),  # garbage
+        (stored(LATELY, version="7"), "8", TEXT),  # versions go back
+        (stored(LATELY, version="9"), "8", ""),  # versions go on
+    ]:
+        assert gap.ended(found, before=before, now=NOW) == over
+
+
+def test_what_is_missed_around_its_end_is_doubted() -> None:
+    for over, since, doubted in [
+        ("", NOW, False),
+        (TEXT, NOW - 1e6, True),
+        (TEXT, NOW + gap.SETTLING, True),
+        (TEXT, NOW + gap.SETTLING + 1.0, False),
+    ]:
+        assert gap.doubt(over, missed_since=since) == (over if doubted else "")

@@ -1,18 +1,29 @@
 """Notes on volumes, as processes write them: led step by step against a simulated API server."""
 
+import asyncio
+import contextlib
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from hack.sim.cluster import Call
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import InProcessApi
 from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
+from sidecar.config.parse import Parsed, parse
+from sidecar.doors import Instruments
 from sidecar.drain.notes.controller import Notes
-from sidecar.kube.api import MERGE_PATCH, VOLUMES
-from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, Unavailable
+from sidecar.drain.notes.early_undo_io import EVERY
+from sidecar.errors import Fatal
+from sidecar.kube.api import CLAIMS, NODES, VOLUMES
+from sidecar.kube.errors import Forbidden
 from sidecar.model import names
+from sidecar.start import before_the_driver
+from tests.harness.cluster_tools import new_cluster
+from tests.harness.drain import node_loss
+from tests.harness.drain.node_loss import CLEANING, gone, one_replica, there, vanish
 from tests.harness.drain.notes import ARGS, Writes, apps, marks, play
-from tests.harness.drain.simulated import EVACUATE, all_of, change, node_of, wait, with_pod
+from tests.harness.drain.simulated import EVACUATE, Json, all_of, change, wait, with_pod
 
 
 def test_each_node_notes_its_own_volumes_and_then_rests() -> None:
@@ -64,70 +75,23 @@ def test_nothing_is_announced_by_what_a_watch_has_shown_before_it_was_undone(mon
     play(story, Writes())
 
 
-def test_an_announcement_does_not_wait_for_the_first_notes() -> None:
-    seen = Writes()
+def test_nothing_is_noted_otherwise() -> None:
+    def case(args: tuple[str, ...]) -> None:
+        seen = Writes()
 
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, *["n0"] * 10)
-        await change(bench, "n0", {"taints": [EVACUATE | {"effect": "PreferNoSchedule"}]})
-        await wait(bench, 12)
-        assert set((await marks(bench)).values()) == {("n0", "n0")}
+        async def story(bench: NotebookWorld) -> None:
+            await apps(bench, "n0")
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 300)
 
-    play(story, seen)
+        play(story, seen, args=args)
+        assert seen.calls == []
 
-
-def test_an_announcement_does_not_wait_until_what_is_not_urgent_is_done() -> None:
-    seen = Writes()
-
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, *["n0"] * 40)
-        while len(seen.calls) < 5:
-            await wait(bench, 1)
-        assert len(seen.calls) < 20
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 8)
-        assert set((await marks(bench)).values()) == {("n0", "n0")}
-
-    play(story, seen)
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({"unschedulable": True}, id="a cordon that nobody explains"),
-        pytest.param({"taints": [EVACUATE | {"value": "reboot"}], "unschedulable": True}, id="a reboot"),
-        pytest.param({"taints": [EVACUATE | {"value": ""}]}, id="a taint without a word"),
-        pytest.param({"taints": [EVACUATE | {"value": "retier"}]}, id="a wrong word"),
-    ],
-)
-def test_what_does_not_say_that_the_node_goes_for_good_is_not_noted(spec: dict[str, Any]) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0")
-        await wait(bench, 60)
-        await change(bench, "n0", spec)
-        await wait(bench, 300)
-        assert await marks(bench) == {"app-0": ("n0", "")}
-
-    play(story, Writes(), args=("--drain-report", "--node-drain-policy=Evacuate"))
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        pytest.param(("--node-drain-policy=NoSchedule",), id="nothing is judged"),
-        pytest.param((*ARGS, "--dry-run"), id="dry run"),
-    ],
-)
-def test_nothing_is_noted_otherwise(args: tuple[str, ...]) -> None:
-    seen = Writes()
-
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0")
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 300)
-
-    play(story, seen, args=args)
-    assert seen.calls == []
+    for args in [
+        ("--node-drain-policy=NoSchedule",),  # nothing is judged
+        (*ARGS, "--dry-run"),  # dry run
+    ]:
+        case(args)
 
 
 def test_a_right_that_is_missing_is_told_once_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,69 +110,6 @@ def test_a_right_that_is_missing_is_told_once_and_the_rest_goes_on(caplog: pytes
     told = [record for record in caplog.records if "Notes on volumes" in record.getMessage()]
     assert len(told) == 1
     assert len(seen.calls) <= 10, "a few questions in fifty minutes, and three notes"
-
-
-@pytest.mark.parametrize("error", [Conflict("somebody was faster"), Unavailable("no answer"), Invalid("a policy refuses it", status=422)])
-def test_what_fails_is_written_later_and_holds_up_no_other(error: ApiError) -> None:
-    failed: list[str] = []
-
-    def refuse(call: Call) -> ApiError | None:
-        if failed and call.name not in failed:
-            return None
-        failed.append(call.name)
-        return error if len(failed) == 1 else None
-
-    seen = Writes(refuse)
-
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0", "n0", "n0")
-        await wait(bench, 60)
-        volumes = {volume["metadata"]["name"]: volume for volume in await all_of(bench, VOLUMES)}
-        others = [each for name, each in volumes.items() if name != failed[0]]
-        assert all(names.LIES_ON in each["metadata"]["annotations"] for each in others)
-        first = {"metadata": {"labels": {"touched": "true"}}}
-        await bench.you.patch(VOLUMES, failed[0], first, content_type=MERGE_PATCH)  # as somebody did who was faster
-        await wait(bench, 1300)
-        assert set((await marks(bench)).values()) == {("n0", "")}
-
-    play(story, seen)
-
-
-def test_a_conflict_that_nobody_has_caused_does_not_leave_a_volume_without_its_note() -> None:
-    """As of a proxy, or of an API server that is behind the others: no watch will show a newer version."""
-    seen = Writes(lambda _: Conflict("the object has been modified") if len(seen.calls) == 1 else None)
-
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0")
-        await wait(bench, 300)
-        assert len(seen.calls) == 1
-        await wait(bench, 400)
-        assert set((await marks(bench)).values()) == {("n0", "")}
-
-    play(story, seen)
-
-
-def test_what_every_volume_is_refused_is_not_tried_for_every_volume() -> None:
-    seen = Writes(lambda _: Invalid("a policy refuses it", status=422))
-
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, *["n0"] * 30)
-        await wait(bench, 120)
-
-    play(story, seen)
-    assert len(seen.calls) <= 9
-
-
-def test_a_volume_that_goes_meanwhile_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
-    seen = Writes(lambda _: NotFound("gone"))
-
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0")
-        await wait(bench, 300)
-
-    play(story, seen)
-    assert len(seen.calls) == 1
-    assert not [record for record in caplog.records if "otes on volumes" in record.getMessage()]
 
 
 def test_a_process_that_starts_again_writes_nothing() -> None:
@@ -242,43 +143,140 @@ def test_an_undo_that_no_process_saw_is_made_good_at_the_next_start() -> None:
     play(story, Writes())
 
 
-@pytest.mark.parametrize("undone", [True, False], ids=["undone", "still announced"])
-def test_a_process_that_judges_no_more_takes_back_that_the_machine_leaves(undone: bool) -> None:
+def test_a_process_that_judges_no_more_takes_back_that_the_machine_leaves() -> None:
     """Nobody here would notice that it stays after all, and a peer deletes by what is noted. Where it lies is as true as before."""
+
+    def case(undone: bool) -> None:
+        seen = Writes()
+
+        async def story(bench: NotebookWorld) -> None:
+            await apps(bench, "n0", "n1", "n0")
+            await wait(bench, 60)
+            for node in ("n0", "n1"):
+                await change(bench, node, {"taints": [EVACUATE]})
+            await wait(bench, 10)
+            bench.nodes["n0"].flags = ("--drain-report=false",)
+            bench.nodes["n0"].kill()
+            if undone:
+                await change(bench, "n0", {"taints": None})
+            await wait(bench, 60)
+            assert await marks(bench) == {"app-0": ("n0", ""), "app-1": ("n1", "n1"), "app-2": ("n0", "")}
+            written = len(seen.calls)
+            await with_pod(bench, "later", node="n0")
+            await wait(bench, 7200)
+            assert len(seen.calls) == written, "it notes nothing"
+
+        play(story, seen)
+
+    for undone in [
+        True,  # undone
+        False,  # still announced
+    ]:
+        case(undone)
+
+
+# --- What was announced for a node is taken off its volumes also while its driver is dead, and whatever process came after that ---
+
+
+SOON = 2 * EVERY
+
+
+async def announced(bench: NotebookWorld) -> None:
+    """Both nodes, by word and by note; then n0 has lost its driver, and its sidecar has started since."""
+    await apps(bench, "n0", "n1", "n0")
+    await wait(bench, 60)
+    for node in ("n0", "n1"):
+        await change(bench, node, {"taints": [EVACUATE]})
+    await wait(bench, 30)
+    assert set((await marks(bench)).values()) == {("n0", "n0"), ("n1", "n1")}
+    bench.nodes["n0"].driver_away()
+    bench.nodes["n0"].kill()
+    await wait(bench, 60)
+
+
+def test_an_undo_is_heard_although_the_driver_is_dead_and_other_nodes_keep_their_word() -> None:
     seen = Writes()
 
     async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0", "n1", "n0")
-        await wait(bench, 60)
-        for node in ("n0", "n1"):
-            await change(bench, node, {"taints": [EVACUATE]})
-        await wait(bench, 10)
-        bench.nodes["n0"].flags = ("--drain-report=false",)
-        bench.nodes["n0"].kill()
-        if undone:
-            await change(bench, "n0", {"taints": None})
-        await wait(bench, 60)
+        await announced(bench)
+        before = len(seen.calls)
+        await wait(bench, 600)
+        assert len(seen.calls) == before, "it is still announced"
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, SOON)
         assert await marks(bench) == {"app-0": ("n0", ""), "app-1": ("n1", "n1"), "app-2": ("n0", "")}
-        written = len(seen.calls)
-        await with_pod(bench, "later", node="n0")
-        await wait(bench, 7200)
-        assert len(seen.calls) == written, "it notes nothing"
+        assert len(seen.calls) == before + 2
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, SOON)
+        assert len(seen.calls) == before + 2, "what is noted anew waits for the driver"
+        bench.nodes["n0"].driver_back()
+        await wait(bench, 120)
+        assert await marks(bench) == {"app-0": ("n0", "n0"), "app-1": ("n1", "n1"), "app-2": ("n0", "n0")}
 
     play(story, seen)
 
 
-def test_a_note_that_somebody_takes_off_is_written_again_and_one_of_others_stays() -> None:
+def test_nothing_is_deleted_if_the_node_is_lost_after_the_undo() -> None:
     async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0", "n0")
+        await one_replica(bench)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        (stored,) = await all_of(bench, VOLUMES)
+        assert stored["metadata"]["annotations"][names.LEAVING]
+        bench.nodes["n0"].driver_away()
+        bench.nodes["n0"].kill()
         await wait(bench, 60)
-        first, second = (volume["metadata"]["name"] for volume in await all_of(bench, VOLUMES))
-        for name, note in ((first, None), (second, "hands off")):
-            await bench.you.patch(VOLUMES, name, {"metadata": {"annotations": {names.LIES_ON: note}}}, content_type=MERGE_PATCH)
-        await wait(bench, 60)
-        texts = {
-            volume["metadata"]["name"]: volume["metadata"]["annotations"].get(names.LIES_ON) for volume in await all_of(bench, VOLUMES)
-        }
-        assert texts[second] == "hands off"
-        assert texts[first] == f"n0/{(await node_of(bench))['metadata']['uid']}"
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, SOON)
+        await vanish(bench)
+        await wait(bench, 1200)
+        assert (await gone(bench))["evidence"] == "None"
+        assert await there(bench, VOLUMES) == [stored["metadata"]["name"]]
+        assert await there(bench, CLAIMS) == ["data-db-0"]
 
-    play(story, Writes())
+    node_loss.play(story, args=CLEANING)
+
+
+class Remembered:
+    """The driver that the process before has served."""
+
+    async def read(self) -> str:
+        return DRIVER
+
+    async def write(self, driver: str) -> None:
+        pass
+
+
+def test_a_process_that_never_meets_that_driver_takes_it_off_too() -> None:
+    def case(met: str, taints: list[Json], after: bool) -> None:
+        parsed = parse(["--node-deployment", *CLEANING], {"NODE_NAME": "n0", "NAMESPACE": "default"})
+        assert isinstance(parsed, Parsed)
+        config = parsed.config
+
+        async def story() -> None:
+            kube = InProcessApi(new_cluster())
+            node = await kube.create(NODES, {"metadata": {"name": "n0"}, "spec": {"taints": taints}})
+            said = {names.LEAVING: f"n0/{node['metadata']['uid']}"}
+            csi = {"driver": DRIVER, "volumeHandle": "h"}
+            spec = {"csi": csi, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+            await kube.create(VOLUMES, {"metadata": {"name": "pv", "annotations": said}, "spec": spec})
+            with contextlib.suppress(ExceptionGroup):
+                async with before_the_driver(config, kube, Instruments(wall=lambda: 0.0), Remembered) as meet:
+                    if not met:
+                        raise Fatal("the driver failed NodeGetInfo")
+                    await meet(met)
+                    await asyncio.sleep(SOON)
+            stored = await kube.get(VOLUMES, "pv")
+            assert (names.LEAVING in (stored["metadata"].get("annotations") or {})) is after
+
+        run_virtual(story())
+
+    for met in [
+        "",  # the driver fails at once
+        "another.example.com",  # another driver answers
+    ]:
+        for taints, after in [
+            ([], False),  # undone
+            ([EVACUATE], True),  # announced
+        ]:
+            case(met, taints, after)

@@ -5,7 +5,6 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,120 +56,98 @@ def noted(decision: Decision) -> dict[str, str | None] | None:
 
 
 ONLY_HERE = [
-    pytest.param(placed(NODE), made_by("n2"), id="the affinity names this node"),
-    pytest.param(placed(NODE, NODE), "", id="each term of it does"),
-    pytest.param(None, made_by(NODE), id="no affinity, and made here"),
+    (placed(NODE), made_by("n2")),  # the affinity names this node
+    (placed(NODE, NODE), ""),  # each term of it does
+    (None, made_by(NODE)),  # no affinity, and made here
 ]
 NOT_ONLY_HERE = [
-    pytest.param(placed("n2"), made_by(NODE), id="another node"),
-    pytest.param(placed(NODE, "n2"), made_by(NODE), id="two nodes"),
-    pytest.param((Term((Requirement(KEY, "In", (NODE, "n2")),)),), made_by(NODE), id="two nodes in one term"),
-    pytest.param((Term((Requirement("zone", "In", ("a",)),)),), made_by(NODE), id="a zone"),
-    pytest.param((Term((Requirement(KEY, "NotIn", (NODE,)),)),), made_by(NODE), id="all but this node"),
-    pytest.param((Term(()),), made_by(NODE), id="a term without requirements"),
-    pytest.param((), made_by(NODE), id="no term"),
-    pytest.param(None, made_by("n2"), id="no affinity, and made elsewhere"),
-    pytest.param(None, "", id="no affinity, and nobody says who made it"),
-    pytest.param(None, made_by(f"x-{NODE}"), id="a maker whose name ends alike"),
+    (placed("n2"), made_by(NODE)),  # another node
+    (placed(NODE, "n2"), made_by(NODE)),  # two nodes
+    ((Term((Requirement(KEY, "In", (NODE, "n2")),)),), made_by(NODE)),  # two nodes in one term
+    ((Term((Requirement("zone", "In", ("a",)),)),), made_by(NODE)),  # a zone
+    ((Term((Requirement(KEY, "NotIn", (NODE,)),)),), made_by(NODE)),  # all but this node
+    ((Term(()),), made_by(NODE)),  # a term without requirements
+    ((), made_by(NODE)),  # no term
+    (None, made_by("n2")),  # no affinity, and made elsewhere
+    (None, ""),  # no affinity, and nobody says who made it
+    (None, made_by(f"x-{NODE}")),  # a maker whose name ends alike
 ]
 BY_FIELD = terms_of({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [NODE]}]}]})
 
 
-@pytest.mark.parametrize(("affinity", "identity"), [*ONLY_HERE, pytest.param(BY_FIELD, "", id="by the field of the name")])
-@pytest.mark.parametrize("listed", [CANNOT_LIST, SOMEWHERE, HERE_ALONE], ids=["cannot list", "lists it", "lists it here alone"])
-def test_what_can_be_nowhere_else_is_noted(affinity: Any, identity: str, listed: DriverList) -> None:
-    assert noted(decide(one(affinity=affinity, identity=identity), view(listed))) == {names.LIES_ON: MINE}
+def test_what_can_be_nowhere_else_is_noted() -> None:
+    for listed in [
+        CANNOT_LIST,  # cannot list
+        SOMEWHERE,  # lists it
+        HERE_ALONE,  # lists it here alone
+    ]:
+        for affinity, identity in [*ONLY_HERE, (BY_FIELD, "")]:
+            assert noted(decide(one(affinity=affinity, identity=identity), view(listed))) == {names.LIES_ON: MINE}
 
 
-@pytest.mark.parametrize(("affinity", "identity"), NOT_ONLY_HERE)
-@pytest.mark.parametrize("listed", [CANNOT_LIST, SOMEWHERE, HERE_ALONE, NOT_ASKED], ids=["cannot", "lists", "here alone", "not asked"])
-@pytest.mark.parametrize("lies_on", ["", FORMER, "n3/uid-n3"])
-def test_what_may_be_elsewhere_is_not(affinity: Any, identity: str, listed: DriverList, lies_on: str) -> None:
+def test_what_may_be_elsewhere_is_not() -> None:
     """What several nodes reach least of all, whatever the driver says, whoever made it, and whatever somebody has noted."""
-    seen = one(affinity=affinity, identity=identity, lies_on=lies_on)
-    for leaving in (False, True):
-        decision = decide(seen, view(listed, leaving=leaving, known={"n2": True, f"x-{NODE}": True, "n3": False}))
-        assert not isinstance(decision, Note), decision
+    for lies_on in ["", FORMER, "n3/uid-n3"]:
+        for listed in [
+            CANNOT_LIST,  # cannot
+            SOMEWHERE,  # lists
+            HERE_ALONE,  # here alone
+            NOT_ASKED,  # not asked
+        ]:
+            for affinity, identity in NOT_ONLY_HERE:
+                seen = one(affinity=affinity, identity=identity, lies_on=lies_on)
+                for leaving in (False, True):
+                    decision = decide(seen, view(listed, leaving=leaving, known={"n2": True, f"x-{NODE}": True, "n3": False}))
+                    assert not isinstance(decision, Note), decision
 
 
-@pytest.mark.parametrize(
-    ("listed", "created", "since", "proven"),
-    [
-        pytest.param(CANNOT_LIST, stamp(500), stamp(1000), True, id="younger than the Node"),
-        pytest.param(CANNOT_LIST, stamp(1000), stamp(1000), True, id="as old"),
-        pytest.param(CANNOT_LIST, stamp(1001), stamp(1000), False, id="older: an earlier machine may have had it"),
-        pytest.param(SOMEWHERE, stamp(1001), stamp(1000), False, id="older, and the list says no place"),
-        pytest.param(HERE_ALONE, stamp(1001), stamp(1000), True, id="older, and the driver has it here"),
-        pytest.param(CANNOT_LIST, stamp(500), "", False, id="the age of the Node is not known"),
-        pytest.param(CANNOT_LIST, "", stamp(1000), False, id="its own age is not known"),
-        pytest.param(NOT_ASKED, stamp(500), stamp(1000), False, id="the driver has not been asked yet"),
-        pytest.param(NOT_HERE, stamp(500), stamp(1000), False, id="the driver does not have it"),
-    ],
-)
-def test_the_machine_has_to_be_proven(listed: DriverList, created: str, since: str, proven: bool) -> None:
-    assert isinstance(decide(one(created=created), view(listed, since=since)), Note) is proven
+def test_the_machine_has_to_be_proven() -> None:
+    for listed, created, since, proven in [
+        (CANNOT_LIST, stamp(500), stamp(1000), True),  # younger than the Node
+        (CANNOT_LIST, stamp(1000), stamp(1000), True),  # as old
+        (CANNOT_LIST, stamp(1001), stamp(1000), False),  # older: an earlier machine may have had it
+        (SOMEWHERE, stamp(1001), stamp(1000), False),  # older, and the list says no place
+        (HERE_ALONE, stamp(1001), stamp(1000), True),  # older, and the driver has it here
+        (CANNOT_LIST, stamp(500), "", False),  # the age of the Node is not known
+        (CANNOT_LIST, "", stamp(1000), False),  # its own age is not known
+        (NOT_ASKED, stamp(500), stamp(1000), False),  # the driver has not been asked yet
+        (NOT_HERE, stamp(500), stamp(1000), False),  # the driver does not have it
+    ]:
+        assert isinstance(decide(one(created=created), view(listed, since=since)), Note) is proven
 
 
-@pytest.mark.parametrize("listed", [CANNOT_LIST, NOT_ASKED, NOT_HERE], ids=["cannot list", "not asked", "listed before it was made"])
-def test_what_this_process_has_made_is_on_its_machine(listed: DriverList) -> None:
-    assert noted(decide(one(identity=PROCESS, created=stamp(1001)), view(listed))) == {names.LIES_ON: MINE}
+def test_what_is_noted_of_another_machine_is_rewritten_on_the_drivers_word_alone() -> None:
+    for lies_on, listed, known, expected in [
+        (FORMER, HERE_ALONE, {}, Note),  # an earlier machine of this name, and the driver has it
+        (FORMER, CANNOT_LIST, {}, Left),  # an earlier machine, and the driver cannot say
+        (FORMER, SOMEWHERE, {}, Left),  # an earlier machine, and the driver names no place
+        (FORMER, NOT_HERE, {}, Left),  # an earlier machine, and the driver does not have it
+        (FORMER, NOT_ASKED, {}, Left),  # an earlier machine, and the driver was not asked
+        (OTHER, HERE_ALONE, {}, Ask),  # another node, of which nothing is known
+        (OTHER, HERE_ALONE, {"n2": True}, Left),  # another node that exists
+        (OTHER, HERE_ALONE, {"n2": False}, Note),  # another node that is gone
+        (OTHER, CANNOT_LIST, {"n2": False}, Left),  # gone, and the driver does not say that it came here
+        ("hands off", HERE_ALONE, {}, Left),  # no machine
+        (f"{NODE}/", HERE_ALONE, {}, Left),  # no uid
+        ("x" * 262_144, HERE_ALONE, {}, Left),  # a long text
+    ]:
+        decision = decide(one(lies_on=lies_on, created=stamp(500)), view(listed, known=known))
+        assert isinstance(decision, expected), decision
+        if isinstance(decision, Note):
+            assert decision.annotations[names.LIES_ON] == MINE
 
 
-def test_a_driver_that_calls_its_place_by_no_node_proves_nothing() -> None:
-    """On each node of a zone it says that the volume is in the zone."""
-    old = one(created=stamp(1001))
-    assert isinstance(decide(old, view(HERE_ALONE, names_this_node=False)), Fine)
-    assert isinstance(decide(replace(old, lies_on=FORMER), view(HERE_ALONE, names_this_node=False)), Left)
-
-
-@pytest.mark.parametrize(
-    ("lies_on", "listed", "known", "expected"),
-    [
-        pytest.param(FORMER, HERE_ALONE, {}, Note, id="an earlier machine of this name, and the driver has it"),
-        pytest.param(FORMER, CANNOT_LIST, {}, Left, id="an earlier machine, and the driver cannot say"),
-        pytest.param(FORMER, SOMEWHERE, {}, Left, id="an earlier machine, and the driver names no place"),
-        pytest.param(FORMER, NOT_HERE, {}, Left, id="an earlier machine, and the driver does not have it"),
-        pytest.param(FORMER, NOT_ASKED, {}, Left, id="an earlier machine, and the driver was not asked"),
-        pytest.param(OTHER, HERE_ALONE, {}, Ask, id="another node, of which nothing is known"),
-        pytest.param(OTHER, HERE_ALONE, {"n2": True}, Left, id="another node that exists"),
-        pytest.param(OTHER, HERE_ALONE, {"n2": False}, Note, id="another node that is gone"),
-        pytest.param(OTHER, CANNOT_LIST, {"n2": False}, Left, id="gone, and the driver does not say that it came here"),
-        pytest.param("hands off", HERE_ALONE, {}, Left, id="no machine"),
-        pytest.param(f"{NODE}/", HERE_ALONE, {}, Left, id="no uid"),
-        pytest.param("x" * 262_144, HERE_ALONE, {}, Left, id="a long text"),
-    ],
-)
-def test_what_is_noted_of_another_machine_is_rewritten_on_the_drivers_word_alone(
-    lies_on: str, listed: DriverList, known: dict[str, bool], expected: type[Decision]
-) -> None:
-    decision = decide(one(lies_on=lies_on, created=stamp(500)), view(listed, known=known))
-    assert isinstance(decision, expected), decision
-    if isinstance(decision, Note):
-        assert decision.annotations[names.LIES_ON] == MINE
-
-
-def test_the_notes_of_other_nodes_volumes_are_not_told() -> None:
-    """A node may hear of them, and its driver may list them."""
-    theirs = one(affinity=placed("n2"), identity=made_by("n2"), lies_on=OTHER)
-    for listed, known in product((CANNOT_LIST, SOMEWHERE, NOT_HERE), ({}, {"n2": True})):
-        assert isinstance(decide(theirs, view(listed, known=known)), Fine)
-    assert isinstance(decide(theirs, view(HERE_ALONE, known={"n2": True})), Fine)
-
-
-@pytest.mark.parametrize("affinity", [placed("old"), None], ids=["named by its affinity", "by its maker"])
-@pytest.mark.parametrize("lies_on", ["", "old/uid-0"])
-def test_a_renamed_node_notes_what_its_driver_has(affinity: Any, lies_on: str) -> None:
-    theirs = one(affinity=affinity, identity=made_by("old"), lies_on=lies_on)
-    assert isinstance(decide(theirs, view(HERE_ALONE)), Ask)
-    assert not isinstance(decide(theirs, view(HERE_ALONE, known={"old": True})), Note)
-    assert noted(decide(theirs, view(HERE_ALONE, known={"old": False}))) == {names.LIES_ON: MINE}
-    assert not isinstance(decide(theirs, view(SOMEWHERE, known={"old": False})), Note)
-
-
-def test_two_living_nodes_never_write_over_each_other() -> None:
-    """Whatever their drivers say: each leaves the note of the other."""
-    shared = one(affinity=None, identity=made_by("n2"), lies_on=OTHER)
-    assert not isinstance(decide(shared, view(HERE_ALONE, known={"n2": True})), Note)
+def test_a_renamed_node_notes_what_its_driver_has() -> None:
+    for lies_on in ["", "old/uid-0"]:
+        for affinity in [
+            placed("old"),  # named by its affinity
+            None,  # by its maker
+        ]:
+            theirs = one(affinity=affinity, identity=made_by("old"), lies_on=lies_on)
+            assert isinstance(decide(theirs, view(HERE_ALONE)), Ask)
+            assert not isinstance(decide(theirs, view(HERE_ALONE, known={"old": True})), Note)
+            assert noted(decide(theirs, view(HERE_ALONE, known={"old": False}))) == {names.LIES_ON: MINE}
+            assert not isinstance(decide(theirs, view(SOMEWHERE, known={"old": False})), Note)
 
 
 def test_another_drivers_volume_is_never_written() -> None:
@@ -179,28 +156,20 @@ def test_another_drivers_volume_is_never_written() -> None:
         assert isinstance(decide(theirs, view(HERE_ALONE, leaving=True)), Fine)
 
 
-@pytest.mark.parametrize(
-    ("lies_on", "leaving", "leaves", "expected"),
-    [
-        pytest.param("", "", True, {names.LIES_ON: MINE, names.LEAVING: MINE}, id="both at once"),
-        pytest.param(MINE, "", True, {names.LEAVING: MINE}, id="announced"),
-        pytest.param(MINE, MINE, True, None, id="at rest while it leaves"),
-        pytest.param(MINE, MINE, False, {names.LEAVING: None}, id="undone"),
-        pytest.param(MINE, FORMER, True, {names.LEAVING: MINE}, id="another one's leaving"),
-        pytest.param(MINE, FORMER, False, {names.LEAVING: None}, id="another one's leaving, which is no more"),
-        pytest.param(MINE, "garbage", False, {names.LEAVING: None}, id="garbage"),
-        pytest.param(MINE, "", False, None, id="at rest"),
-        pytest.param("", FORMER, False, {names.LIES_ON: MINE, names.LEAVING: None}, id="the note was taken off"),
-        pytest.param("", MINE, False, {names.LIES_ON: MINE, names.LEAVING: None}, id="the note was taken off, and ours left"),
-    ],
-)
-def test_leaving_goes_with_the_announcement(lies_on: str, leaving: str, leaves: bool, expected: dict[str, str | None] | None) -> None:
-    assert noted(decide(one(lies_on=lies_on, leaving=leaving), view(leaving=leaves))) == expected
-
-
-def test_what_an_earlier_machine_said_of_its_leaving_goes_with_its_note() -> None:
-    seen = one(lies_on=FORMER, leaving=FORMER)
-    assert noted(decide(seen, view(HERE_ALONE))) == {names.LIES_ON: MINE, names.LEAVING: None}
+def test_leaving_goes_with_the_announcement() -> None:
+    for lies_on, leaving, leaves, expected in [
+        ("", "", True, {names.LIES_ON: MINE, names.LEAVING: MINE}),  # both at once
+        (MINE, "", True, {names.LEAVING: MINE}),  # announced
+        (MINE, MINE, True, None),  # at rest while it leaves
+        (MINE, MINE, False, {names.LEAVING: None}),  # undone
+        (MINE, FORMER, True, {names.LEAVING: MINE}),  # another one's leaving
+        (MINE, FORMER, False, {names.LEAVING: None}),  # another one's leaving, which is no more
+        (MINE, "garbage", False, {names.LEAVING: None}),  # garbage
+        (MINE, "", False, None),  # at rest
+        ("", FORMER, False, {names.LIES_ON: MINE, names.LEAVING: None}),  # the note was taken off
+        ("", MINE, False, {names.LIES_ON: MINE, names.LEAVING: None}),  # the note was taken off, and ours left
+    ]:
+        assert noted(decide(one(lies_on=lies_on, leaving=leaving), view(leaving=leaves))) == expected
 
 
 def test_an_earlier_machine_that_may_have_come_back_as_this_one_leaves_no_more() -> None:
@@ -210,11 +179,6 @@ def test_an_earlier_machine_that_may_have_come_back_as_this_one_leaves_no_more()
         assert noted(decide(seen, view(listed, leaving=leaves))) == {names.LEAVING: None}
     assert isinstance(decide(replace(seen, leaving=""), view(CANNOT_LIST)), Left)
     assert isinstance(decide(replace(seen, leaving=OTHER), view(CANNOT_LIST)), Left)
-
-
-def test_our_word_of_leaving_does_not_stay_beside_another_machine() -> None:
-    assert noted(decide(one(lies_on=OTHER, leaving=MINE), view(leaving=True))) == {names.LEAVING: None}
-    assert noted(decide(one(affinity=placed("n2"), identity="", leaving=MINE), view())) == {names.LEAVING: None}
 
 
 def test_a_note_is_guarded_by_the_object_that_was_seen() -> None:

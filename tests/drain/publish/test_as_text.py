@@ -1,13 +1,21 @@
 """What `explain node` prints, to the letter where people read it, and the list of reasons that the component's README carries."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
-import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.judgement.assess import assess
+from sidecar.drain.publish.as_json import bytes_in_the_way, held_bytes
 from sidecar.drain.publish.as_text import as_json, hindrances_table, reasons_table, render, size
 from sidecar.drain.vocabulary import MEANING, Intent, Reason
-from tests.harness.drain.judgements import GIB, blocked, blocker, everything, ready
+from sidecar.model.nodes import Pod
+from tests.harness.drain import samples, worlds
+from tests.harness.drain.judgements import GIB, blocked, blocker, everything
 
 README = Path(__file__).resolve().parents[3] / "deploy" / "components" / "drain" / "reasons" / "README.md"
 
@@ -54,17 +62,6 @@ def test_of_one_intent_only_what_concerns_it_is_told() -> None:
     assert not [word for word in ("retired", "RETIRED", "shop/data-0", "StrandedUntilUncordon", "LastCopy") if word in text]
 
 
-def test_a_node_with_nothing_on_it_takes_two_lines() -> None:
-    assert render(ready()).splitlines()[2:] == [
-        "May it be drained?  True  NoVolumes  no volume is here",
-        "May it be retired?  True  NoVolumes  no volume is here",
-    ]
-
-
-def test_a_remedy_that_many_blockers_share_is_told_once() -> None:
-    assert render(blocked(*(blocker(f"data-{number}") for number in range(5)))).count(MEANING[Reason.LAST_COPY].remedy) == 1
-
-
 def test_what_is_no_claim_is_called_by_its_kind() -> None:
     lonely = blocker("pv-9", kind="PersistentVolume", namespace="", class_=None, policy=None, policy_source="")
     row = next(line for line in render(blocked(lonely)).splitlines() if line.startswith("PersistentVolume "))
@@ -78,11 +75,9 @@ def test_nobody_s_text_can_pass_as_a_line_of_the_table() -> None:
     assert len([line for line in text.splitlines() if line.startswith("May it be retired?")]) == 1
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0"), (1023, "1023"), (1024, "1Ki"), (3 * 2**20 // 2, "1.5Mi"), (10 * GIB, "10Gi"), (2**41, "2Ti")]
-)
-def test_sizes_are_for_reading(count: int, text: str) -> None:
-    assert size(count) == text
+def test_sizes_are_for_reading() -> None:
+    for count, text in [(0, "0"), (1023, "1023"), (1024, "1Ki"), (3 * 2**20 // 2, "1.5Mi"), (10 * GIB, "10Gi"), (2**41, "2Ti")]:
+        assert size(count) == text
 
 
 def test_json_holds_every_field_and_nothing_is_cut() -> None:
@@ -124,11 +119,6 @@ def test_D11_a_blocker_carries_everything() -> None:
     ]
 
 
-def test_a_volume_that_blocks_twice_is_in_the_way_once() -> None:
-    twice = blocked(blocker(), blocker(reason=Reason.NO_CAPACITY))
-    assert as_json(twice)["bytes"] == {"total": 20 * GIB, "remaining": 10 * GIB}
-
-
 def test_every_reason_to_withhold_a_verdict_is_in_the_table() -> None:
     rows = reasons_table().splitlines()[2:]
     assert [row.split("`")[1] for row in rows] == [str(reason) for reason in Reason if reason in MEANING]
@@ -151,3 +141,39 @@ def test_the_readme_of_emptying_has_the_table_of_hindrances() -> None:
 def test_the_readme_of_reprovision_has_the_table_of_its_own() -> None:
     page = (README.parents[2] / "reprovision" / "README.md").read_text()
     assert page.partition("<!-- hindrances -->\n")[2].startswith(hindrances_table(anew=True) + "\n")
+
+
+# --- The figures that every rendering takes: what lies here, and what of it is in the way ---
+
+
+LONE, OTHER = (samples.pod(name, *claims, owner=None) for name, claims in (("a", ("data-0", "data-1")), ("b", ("data-0",))))
+OF_LONE = replace(samples.owner("Pod", "a"), uid=LONE.uid)
+
+
+def world(*policies: str | None, pods: tuple[Pod, ...] = (), **changes: object) -> Snapshot:
+    """Of 10 Gi, 20 Gi and so on."""
+    volumes = tuple(samples.volume(f"pv-{n}", f"data-{n}", gib=10 * (n + 1), policy=policy) for n, policy in enumerate(policies))
+    return samples.snapshot(volumes=volumes, pods=pods, **changes)  # type: ignore[arg-type]
+
+
+def test_each_volume_that_is_in_the_way_counts_once() -> None:
+    for snapshot, reboot, retire in [
+        (world("Ignore", "Ignore", pods=(LONE,)), 30, 30),  # all volumes of a pod
+        (world("Ignore", "Ignore", pods=(LONE, OTHER)), 30, 30),  # of two pods that share one
+        (world("Ignore", "Block", pods=(LONE,)), 30, 30),  # one blocks by itself as well
+        (world("Ignore", "Block", None, pods=(OTHER,)), 10, 60),  # others block without a pod
+        (world("Ignore", pods=(samples.pod("db-0", "data-0"),), budgets=(samples.budget(allowed=0),)), 10, 0),  # a budget
+        # what ends with its pod is not in the way
+        (world("Ignore", "Ignore", pods=(replace(LONE, ephemeral=("data-1",)),), claims=[samples.claim("data-1", owner=OF_LONE)]), 10, 10),
+    ]:
+        found = assess(snapshot)
+        assert [bytes_in_the_way(found, intent) for intent in Intent] == [reboot * GIB, retire * GIB]
+        assert as_json(found)["bytes"]["remaining"] == retire * GIB
+
+
+@given(st.integers(0, 2**32))
+def test_what_is_in_the_way_is_of_what_lies_here(seed: int) -> None:
+    found = assess(worlds.drawn(Random(seed)))
+    for intent in Intent:
+        blocking = [blocker for blocker in found.blockers if intent in blocker.blocks]
+        assert max((blocker.bytes for blocker in blocking), default=0) <= bytes_in_the_way(found, intent) <= held_bytes(found)

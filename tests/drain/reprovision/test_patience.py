@@ -1,6 +1,9 @@
 """What keeps one replica, one pod or one namespace from holding up all others for ever."""
 
+from sidecar.drain.reprovision.kept import KeptPods
+from sidecar.drain.reprovision.lock import Refusal
 from sidecar.drain.reprovision.patience import Conflicts, FairTurns, Leavers, Turns
+from sidecar.drain.vocabulary import Hindrance
 
 
 def test_whoever_was_looked_at_comes_last_also_if_the_look_came_to_nothing() -> None:
@@ -41,3 +44,35 @@ def test_after_a_few_conflicts_in_a_row_nothing_is_tried_at_once() -> None:
     assert [conflicts.one_more() for _ in range(5)] == [True, True, True, False, False]
     conflicts.none()
     assert conflicts.one_more()
+
+
+# --- For how long a pod that may not go lets others go first ---
+
+
+DENIED = Refusal(Hindrance.PAUSED, "a webhook denied it")
+
+
+def kept(times: int) -> KeptPods:
+    pods = KeptPods()
+    for _ in range(times):
+        pods.note("uid-0", DENIED, now=100.0)
+    return pods
+
+
+def test_one_refusal_may_pass_and_after_two_others_are_tried_first_for_a_while() -> None:
+    assert kept(1).why("uid-0", now=100.0) is None
+    assert kept(2).why("uid-0", now=219.0) == DENIED
+    assert kept(2).why("uid-1", now=219.0) is None
+
+
+def test_after_that_while_it_is_counted_anew() -> None:
+    pods = kept(2)
+    assert pods.why("uid-0", now=220.0) is None
+    pods.note("uid-0", DENIED, now=221.0)
+    assert pods.why("uid-0", now=222.0) is None
+
+
+def test_a_pod_that_is_gone_is_forgotten() -> None:
+    pods = kept(2)
+    pods.see({"uid-1"})
+    assert pods.why("uid-0", now=100.0) is None

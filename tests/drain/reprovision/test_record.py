@@ -4,8 +4,6 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from sidecar.drain import leases
 from sidecar.drain.leases import Lease
 from sidecar.drain.reprovision import record
@@ -37,19 +35,38 @@ def said(**changes: Any) -> str:
     return json.dumps({key: value for key, value in (whole | changes).items() if value is not ...})
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "", "{", "null", "[]", "7", '"x"', "{}", "[" * 100_000, "9" * 20_000,
-        said(stage="Deleted"), said(stage=None), said(stage=...), said(pod=""), said(pod=7), said(pod=...), said(workload=None),
-        said(claims=[]), said(claims={}), said(claims=["data"]), said(claims=[{"name": "data"}]),
+def test_garbage_is_no_record() -> None:
+    for text in [
+        "",
+        "{",
+        "null",
+        "[]",
+        "7",
+        '"x"',
+        "{}",
+        "[" * 100_000,
+        "9" * 20_000,
+        said(stage="Deleted"),
+        said(stage=None),
+        said(stage=...),
+        said(pod=""),
+        said(pod=7),
+        said(pod=...),
+        said(workload=None),
+        said(claims=[]),
+        said(claims={}),
+        said(claims=["data"]),
+        said(claims=[{"name": "data"}]),
         said(claims=[{"name": "data", "uid": ""}]),
-        said(claims=[{"name": "data", "uid": "u"}] * 33), said(at="now"), said(at=True), said(at=float("nan")), said(begunAt=float("inf")),
-        said(begunAt=None), said(workloadUID="uid-of-another"),
-    ],
-)  # fmt: skip
-def test_garbage_is_no_record(text: str) -> None:
-    assert record.of(lease(text), driver=DRIVER) is None
+        said(claims=[{"name": "data", "uid": "u"}] * 33),
+        said(at="now"),
+        said(at=True),
+        said(at=float("nan")),
+        said(begunAt=float("inf")),
+        said(begunAt=None),
+        said(workloadUID="uid-of-another"),
+    ]:
+        assert record.of(lease(text), driver=DRIVER) is None
 
 
 def test_a_record_under_another_name_or_for_another_driver_is_none() -> None:
@@ -58,29 +75,26 @@ def test_a_record_under_another_name_or_for_another_driver_is_none() -> None:
     assert record.of(replace(lease(), annotations={}), driver=DRIVER) is None
 
 
-@pytest.mark.parametrize(
-    ("notes", "words"),
-    [
+def test_words_on_claims() -> None:
+    for notes, words in [
         ({}, Words()),
         ({names.ALLOW_CLAIM_DELETION: "true"}, Words(may_be_deleted=True)),
         ({names.ALLOW_CLAIM_DELETION: "false"}, Words()),
         ({names.REPROVISION_PEERS: "2"}, Words(peers=2)),
         ({names.REPROVISIONED_BY: "n1/uid-n1"}, Words(marked_by=ME)),
-    ],
-)
-def test_words_on_claims(notes: dict[str, str], words: Words) -> None:
-    assert read(tuple(notes.items())) == words
+    ]:
+        assert read(tuple(notes.items())) == words
 
 
-@pytest.mark.parametrize(
-    ("key", "text"),
-    [(names.ALLOW_CLAIM_DELETION, text) for text in ("", "True", "1", "yes", "true ")]
-    + [(names.REPROVISION_PEERS, text) for text in ("", "0", "-1", "+1", " 1", "1.0", "٣", "10000", "many")]
-    + [(names.REPROVISIONED_BY, text) for text in ("", "n1", "/", "n1/", "/uid", "n1/uid/more", "n 1/uid", "x" * 9000)]
-    + [(names.LOST_WITH, text) for text in ("", "n1/uid-n1")],
-)
-def test_words_that_nobody_should_have_written_are_a_problem_and_nothing_else(key: str, text: str) -> None:
-    words = read(((key, text),))
-    assert words.problem.startswith(f"the claim's annotation {key} is ")
-    assert len(words.problem) < 200
-    assert replace(words, problem="") == Words()
+def test_words_that_nobody_should_have_written_are_a_problem_and_nothing_else() -> None:
+    wrong: dict[str, tuple[str, ...]] = {
+        names.ALLOW_CLAIM_DELETION: ("", "True", "1", "yes", "true "),
+        names.REPROVISION_PEERS: ("", "0", "-1", "+1", " 1", "1.0", "٣", "10000", "many"),
+        names.REPROVISIONED_BY: ("", "n1", "/", "n1/", "/uid", "n1/uid/more", "n 1/uid", "x" * 9000),
+        names.LOST_WITH: ("", "n1/uid-n1"),
+    }
+    for key, text in ((key, text) for key, texts in wrong.items() for text in texts):
+        words = read(((key, text),))
+        assert words.problem.startswith(f"the claim's annotation {key} is ")
+        assert len(words.problem) < 200
+        assert replace(words, problem="") == Words()
