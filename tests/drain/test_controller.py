@@ -5,8 +5,6 @@ from dataclasses import replace
 import pytest
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.network import Latency
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import (
@@ -32,9 +30,11 @@ from tests.harness.drain.simulated import (
     JUDGING,
     STARTED,
     STATE,
+    Bench,
     Json,
     all_of,
     change,
+    do,
     node_of,
     play,
     report_of,
@@ -45,16 +45,16 @@ from tests.harness.drain.simulated import (
 GATE = ("--drain-gate", "--drain-gate-image=pause")
 
 
-async def reasons(bench: NotebookWorld) -> list[str]:
+async def reasons(bench: Bench) -> list[str]:
     """One for each time it was told: what is told again only counts up in the event that is there."""
     return [event["reason"] for event in await all_of(bench, EVENTS) for _ in range(event.get("count", 1))]
 
 
-async def times(bench: NotebookWorld, reason: str) -> int:
+async def times(bench: Bench, reason: str) -> int:
     return sum(event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == reason)
 
 
-def standing_of(bench: NotebookWorld) -> Standing:
+def standing_of(bench: Bench) -> Standing:
     sidecar = bench.sidecar("n0")
     assert sidecar is not None and sidecar.drains is not None
     return sidecar.drains.room.standing()
@@ -65,21 +65,21 @@ def condition(node: Json, kind: str) -> str:
     return found[0] if found else ""
 
 
-def gate_by_metrics(bench: NotebookWorld) -> str:
+def gate_by_metrics(bench: Bench) -> str:
     sidecar = bench.sidecar("n0")
     assert sidecar is not None and sidecar.drains is not None
     numbers = sidecar.drains.room.numbers()
     return numbers.gate if numbers is not None else ""
 
 
-def phase(bench: NotebookWorld, name: str) -> str:
+def phase(bench: Bench, name: str) -> str:
     return next((item["status"].get("phase", "") for item in bench.log.objects(CLAIMS) if item["metadata"]["name"] == name), "")
 
 
 def test_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
     """Acceptance case D1."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
@@ -102,7 +102,7 @@ def test_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
 def test_steady_state_writes_nothing_but_a_heartbeat() -> None:
     """Acceptance case G3."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 30)
@@ -118,20 +118,8 @@ def test_steady_state_writes_nothing_but_a_heartbeat() -> None:
     play(story)
 
 
-def test_in_normal_life_a_volume_that_is_being_made_is_no_news() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await wait(bench, 20)
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 20)
-        assert (await reasons(bench)).count("NodeDrainBlocked") == 0
-        assert (await reasons(bench)).count("NodeRetireBlocked") == 1
-
-    play(story, nodes=("n0",))
-
-
 def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 15)
         assert [
@@ -148,7 +136,7 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
 def test_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
     """Acceptance case A1, A4."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -178,7 +166,7 @@ def test_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
 def test_success_is_told_once_and_only_when_nothing_is_left() -> None:
     """Acceptance case A3."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -201,7 +189,7 @@ def test_success_is_told_once_and_only_when_nothing_is_left() -> None:
 def test_the_deadline_counts_from_the_start_that_is_noted() -> None:
     """Acceptance case B2, B5."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -219,7 +207,7 @@ def test_the_deadline_counts_from_the_start_that_is_noted() -> None:
 
 
 def test_two_nodes_are_evacuated_one_after_the_other() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         for name, node in (("a", "n0"), ("b", "n1")):
             await with_pod(bench, name, node=node)
             await do(bench, f"until running {name}")
@@ -240,7 +228,7 @@ def test_two_nodes_are_evacuated_one_after_the_other() -> None:
 
 
 def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -263,7 +251,7 @@ def test_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off() ->
         marks = call.verb == "patch" and call.resource.plural == "nodes"
         return Unavailable("no answer") if broken and not marks and call.verb not in ("list", "watch") else None
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -285,7 +273,7 @@ def test_an_override_by_the_deadline_opens_the_gate_and_is_told_once_though_it_c
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("a webhook of nodes is down") if broken and (call.verb, call.resource) == ("patch", NODES) else None
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -311,7 +299,7 @@ def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_onc
         foreign = call.resource.plural in theirs or (call.resource.plural == "nodes" and call.verb == "patch")
         return Forbidden(f"cannot {call.verb} {call.resource}", status=403) if foreign else None
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 400)
@@ -331,7 +319,7 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
     def refuse(call: Call) -> ApiError | None:
         return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"unschedulable": True})
@@ -348,7 +336,7 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
 def test_the_gate_stands_as_long_as_something_blocks() -> None:
     """Acceptance case E1."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -368,7 +356,7 @@ def test_the_gate_stands_as_long_as_something_blocks() -> None:
 
 
 def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 5)
@@ -383,7 +371,7 @@ def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
 
 
 def test_a_dry_run_writes_nothing_anywhere() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         mark = len(bench.log.lines)
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
@@ -393,30 +381,11 @@ def test_a_dry_run_writes_nothing_anywhere() -> None:
     play(story, args=(*EVACUATING, "--drain-gate", "--drain-gate-image=pause", "--dry-run"), nodes=("n0",))
 
 
-def test_a_volume_that_no_pod_has_ever_used_blocks_nothing_until_one_has() -> None:
-    """Acceptance case E6."""
-
-    async def story(bench: NotebookWorld) -> None:
-        await do(bench, "class immediate")
-        await do(bench, "claim fresh class=immediate")
-        await do(bench, "until bound fresh")
-        await wait(bench, 5)
-        report = await report_of(bench)
-        assert report["verdicts"]["retire"]["status"] == "True" and any("never used" in note for note in report["notes"])
-        await do(bench, "pod p claim=fresh")
-        await do(bench, "until running p")
-        await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
-        await wait(bench, 65)
-        assert (await report_of(bench))["verdicts"]["retire"]["reason"] == "LastCopy"
-
-    play(story, nodes=("n0",))
-
-
 def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Forbidden("no", status=403) if (call.resource, call.verb) in ((NODES, "patch"), (DRAIN_REPORTS, "create")) else None
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await wait(bench, 600)
         mark = len(bench.log.lines)
         await wait(bench, 600)
@@ -428,7 +397,7 @@ def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
 def test_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
     """Acceptance case G1."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -456,7 +425,7 @@ def test_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
 def test_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog: pytest.LogCaptureFixture) -> None:
     """Acceptance case B8."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -475,7 +444,7 @@ def test_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog: py
 def test_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
     """Acceptance case G6."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -495,22 +464,8 @@ def test_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-def test_an_optional_watch_that_fails_keeps_no_claim_waiting() -> None:
-    def refuse(call: Call) -> ApiError | None:
-        return Unavailable("its conversion webhook is down") if call.resource == BUDGETS else None
-
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        assert phase(bench, "a") == "Bound"
-        await wait(bench, 60)
-        assert (await report_of(bench))["verdicts"]["drain"]["status"] == "Unknown"
-
-    play(story, nodes=("n0",), refuse=refuse)
-
-
 def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -530,7 +485,7 @@ def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
 
 
 def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 20)
@@ -575,7 +530,7 @@ def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds_whate
                 return Unavailable("no answer")
             return None
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await wait(bench, 30)
             assert condition(await node_of(bench), names.RETIRE_READY) == "True"
             broken.append(True)
@@ -605,7 +560,7 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", DRAIN_REPORTS) else None
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
@@ -626,7 +581,7 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
 
 
 def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [{**EVACUATE, "value": "reboot"}]})
@@ -645,7 +600,7 @@ def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
 
 
 def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -661,24 +616,9 @@ def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
     play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
 
 
-def test_a_label_that_somebody_wrote_in_the_midst_of_an_evacuation_opens_no_gate_and_gives_back_no_slot() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 30)
-        mark = len(bench.log.lines)
-        await change(bench, "n0", labels={STATE: "Overridden"})
-        await wait(bench, 30)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
-        assert not [line for line in bench.log.lines[mark:] if "delete" in line]
-
-    play(story, args=(*EVACUATING, *GATE), nodes=("n0",))
-
-
 def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again() -> None:
     def case(policy: str, taints: list[Json]) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await bench.storage_class("now", "Immediate")
             await change(bench, "n0", {"taints": taints})
             await wait(bench, 10)
@@ -701,7 +641,7 @@ def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again()
 
 
 def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_report(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
         await wait(bench, 30)
         assert any("says 'evacuate'" in note for note in (await report_of(bench))["notes"])
@@ -726,7 +666,7 @@ def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_re
 def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
     """Acceptance case A1, A3."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         bench.network.weather = replace(bench.network.weather, watch=Latency(3.0, 3.0))
@@ -758,7 +698,7 @@ def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds_however_lo
         def refuse(call: Call) -> ApiError | None:
             return Unavailable("no answer") if broken and (call.resource, call.verb) == (BUDGETS, verb) else None
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             broken.append(True)
             await with_pod(bench, "a")
             await do(bench, "until running a")
@@ -775,7 +715,7 @@ def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds_however_lo
 
 
 def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await wait(bench, 20)
         bench.network.weather = replace(bench.network.weather, write=Latency(45.0, 45.0))
         await with_pod(bench, "a")
@@ -789,7 +729,7 @@ def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(ca
 def test_a_true_is_taken_back_before_the_gate_is_made() -> None:
     """Where the API server is slow, making the gate takes minutes."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await wait(bench, 20)
         assert condition(await node_of(bench), names.RETIRE_READY) == "True"
         bench.network.weather = replace(bench.network.weather, write=Latency(20.0, 20.0))

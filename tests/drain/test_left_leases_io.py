@@ -3,17 +3,16 @@
 import json
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import CLAIMS, LEASES
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ARGS
-from tests.harness.drain.simulated import all_of, node_of, wait, with_pod
+from tests.harness.drain.simulated import Bench, all_of, node_of, wait, with_pod
 
 
-async def left_by(bench: NotebookWorld, holder: str, claim: str, mark: str) -> None:
+async def left_by(bench: Bench, holder: str, claim: str, mark: str) -> None:
     await with_pod(bench, claim)
     notes = {"metadata": {"annotations": {names.REPROVISIONED_BY: mark}}}
     uid = (await bench.you.patch(CLAIMS, claim, notes, namespace="default", content_type="application/merge-patch+json"))["metadata"]["uid"]
@@ -29,7 +28,7 @@ def test_the_own_lease_and_its_marks_go_and_those_of_others_stay() -> None:
         def refuse(call: Call) -> ApiError | None:
             return None if may_patch or call.resource != CLAIMS or call.verb != "patch" else Forbidden("no such right", status=403)
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             uid = (await node_of(bench))["metadata"]["uid"]
             await left_by(bench, f"{uid}/{DRIVER}", "mine", f"n0/{uid}")
             await left_by(bench, f"uid-other/{DRIVER}", "foreign", "n9/uid-other")

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.drain.reprovision import candidates, locks
 from sidecar.drain.reprovision.lock import Name
@@ -18,12 +17,12 @@ from tests.drain.reprovision.scenes import TAINTED, facts, view
 from tests.harness.drain import emptying, samples
 from tests.harness.drain.emptying import Evictions, owner, run
 from tests.harness.drain.reprovision import unready
-from tests.harness.drain.simulated import EVACUATE, change, wait
+from tests.harness.drain.simulated import EVACUATE, Bench, change, wait
 
 TENANT: Final = "a-tenant"
 
 
-async def a_set(bench: NotebookWorld, name: str, namespace: str, *, replicas: int = 2) -> dict[str, Any]:
+async def a_set(bench: Bench, name: str, namespace: str, *, replicas: int = 2) -> dict[str, Any]:
     """As the owner of pods."""
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     spec = {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}
@@ -41,7 +40,7 @@ def test_many_sets_that_lack_a_pod_keep_no_other_one_here_and_are_asked_about_no
 
     seen = Evictions(count)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         for namespace in (TENANT, "well"):
             await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
         for number in range(40):
@@ -64,13 +63,13 @@ def test_many_sets_that_lack_a_pod_keep_no_other_one_here_and_are_asked_about_no
     emptying.play(story, seen)
 
 
-async def waits_for_claims_that_nobody_makes(bench: NotebookWorld) -> None:
+async def waits_for_claims_that_nobody_makes(bench: Bench) -> None:
     volumes = [{"name": f"v{number}", "persistentVolumeClaim": {"claimName": f"none-{number}"}} for number in range(500)]
     spec = {"nodeName": "n0", "containers": [{"name": "main", "image": "none"}], "volumes": volumes}
     await bench.you.create(PODS, {"metadata": {"name": "a"}, "spec": spec, "status": {"phase": "Pending"}}, namespace=TENANT)
 
 
-async def claims_say_that_they_are_bound_here(bench: NotebookWorld) -> None:
+async def claims_say_that_they_are_bound_here(bench: Bench) -> None:
     for number in range(200):
         notes = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
         wish = {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
@@ -81,7 +80,7 @@ async def claims_say_that_they_are_bound_here(bench: NotebookWorld) -> None:
 def test_claims_by_the_hundred_cost_few_requests() -> None:
     """At five requests a second, a look that asked for each of them would not be over before the next one."""
 
-    def case(trouble: Callable[[NotebookWorld], Awaitable[None]]) -> None:
+    def case(trouble: Callable[[Bench], Awaitable[None]]) -> None:
         requests: list[Call] = []
 
         def count(call: Call) -> ApiError | None:
@@ -90,7 +89,7 @@ def test_claims_by_the_hundred_cost_few_requests() -> None:
 
         seen = Evictions(count)
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
             await trouble(bench)
             await run(bench, "z-0", namespace="well")

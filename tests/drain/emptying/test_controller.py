@@ -4,29 +4,28 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
-from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
+from tests.harness.drain.simulated import EVACUATE, STATE, Bench, all_of, change, node_of, wait
 
 REBOOT: Final = EVACUATE | {"value": "reboot"}
 
 
-async def told(bench: NotebookWorld) -> list[str]:
+async def told(bench: Bench) -> list[str]:
     events = await all_of(bench, EVENTS)
     return sorted(event["involvedObject"]["name"] for event in events if event["reason"] == names.POD_EVICTED)
 
 
-async def state(bench: NotebookWorld) -> str | None:
+async def state(bench: Bench) -> str | None:
     return (await node_of(bench))["metadata"]["labels"].get(STATE)
 
 
 def test_what_may_leave_is_evicted_and_told_once_and_then_the_evacuation_succeeds() -> None:
     seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         for number in range(3):
             await app(bench, f"app-{number}")
         await wait(bench, 20)
@@ -48,7 +47,7 @@ def test_pods_leave_at_the_rate_that_is_asked_for() -> None:
     def case(qps: str, seconds: float) -> None:
         seen = Evictions()
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             for number in range(10):
                 await app(bench, f"app-{number}")
             await wait(bench, 20)
@@ -68,7 +67,7 @@ def test_nobody_is_evicted_otherwise() -> None:
     def case(args: tuple[str, ...], taint: dict[str, str]) -> None:
         seen = Evictions()
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await app(bench, "app-0")
             await app(bench, "kept-0", policy="Block")  # so that nothing is over at once
             await wait(bench, 20)
@@ -87,27 +86,10 @@ def test_nobody_is_evicted_otherwise() -> None:
         case(args, taint)
 
 
-def test_a_node_that_is_retired_after_a_reboot_for_which_nobody_had_to_leave_is_emptied() -> None:
-    seen = Evictions()
-
-    async def story(bench: NotebookWorld) -> None:
-        await app(bench, "app-0")
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [REBOOT], "unschedulable": True})
-        await wait(bench, 60)
-        assert (await state(bench), seen.calls) == ("Success", [])
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
-        assert (await state(bench), await told(bench)) == ("Success", ["app-0"])
-
-    play(story, seen)
-    assert seen.calls == ["app-0"]
-
-
 def test_a_volume_that_blocks_keeps_its_pod_and_the_others_leave() -> None:
     seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench, "app-0")
         await app(bench, "kept-0", policy="Block")
         await wait(bench, 20)
@@ -124,7 +106,7 @@ def test_two_of_one_workload_never_leave_at_once() -> None:
     """The second stays until the first was made again elsewhere and is ready."""
     seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench, "db-0", owner="db")
         await app(bench, "db-1", owner="db")
         await wait(bench, 20)
@@ -142,7 +124,7 @@ def test_two_of_one_workload_never_leave_at_once() -> None:
 
 def test_after_an_undo_nobody_is_evicted_though_no_watch_has_shown_it_yet() -> None:
     """It is undone when the pods of the workload are read, the last thing that is asked before the Node itself."""
-    benches: list[NotebookWorld] = []
+    benches: list[Bench] = []
 
     def undo(call: Call) -> None:
         if benches and (call.verb, call.resource, call.namespace) == ("list", PODS, "default"):
@@ -150,7 +132,7 @@ def test_after_an_undo_nobody_is_evicted_though_no_watch_has_shown_it_yet() -> N
 
     seen = Evictions(undo)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench, "app-0")
         await wait(bench, 20)
         benches.append(bench)
@@ -166,7 +148,7 @@ def test_after_an_undo_nobody_is_evicted_though_no_watch_has_shown_it_yet() -> N
 def test_drain_B7_a_budget_is_asked_again_and_never_overruled() -> None:
     seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench, "app-0")
         await bench.you.patch(PODS, "app-0", {"metadata": {"labels": {"app": "x"}}}, namespace="default", content_type=MERGE_PATCH)
         budget = {"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
@@ -194,7 +176,7 @@ def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> 
 
     seen = Evictions(refuse)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         nonlocal readable
         await app(bench, "app-0")
         await wait(bench, 20)
@@ -209,7 +191,7 @@ def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> 
     assert seen.calls == ["app-0"]
 
 
-async def count(bench: NotebookWorld, budget: dict[str, Any], allowed: int) -> None:
+async def count(bench: Bench, budget: dict[str, Any], allowed: int) -> None:
     status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "observedGeneration": 1}
     await bench.you.patch(
         BUDGETS, budget["metadata"]["name"], {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH
@@ -220,7 +202,7 @@ def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told() -> None:
     def case(error: ApiError) -> None:
         seen = Evictions(lambda call: error if call.subresource == "eviction" else None)
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await app(bench, "app-0")
             await app(bench, "app-1")
             await wait(bench, 20)
@@ -240,7 +222,7 @@ def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> No
     """It may have happened: until that is known nobody else is evicted."""
     seen = Evictions(lambda call: Unavailable("no answer") if call.subresource == "eviction" and len(seen.calls) == 1 else None)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench, "app-0")
         await app(bench, "app-1")
         await wait(bench, 20)
@@ -265,7 +247,7 @@ def test_a_pod_that_somebody_refuses_to_let_go_keeps_no_other_one_here() -> None
     def case(error: ApiError) -> None:
         seen = Evictions(refusing("a", error))
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             for name in ("a", "b", "c"):
                 await app(bench, name)
             await wait(bench, 20)
@@ -289,7 +271,7 @@ def test_a_namespace_that_cannot_be_read_keeps_only_its_own_pods_here() -> None:
             lambda call: error if away and call.namespace == "a" and asked.get(call.verb) is call.resource is resource else None
         )
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             nonlocal away
             await run(bench, "a-0", namespace="a")
             await run(bench, "b-0", namespace="b")
@@ -311,7 +293,7 @@ def test_a_namespace_that_cannot_be_read_keeps_only_its_own_pods_here() -> None:
 def test_a_pod_that_takes_a_day_to_leave_holds_up_others_for_some_minutes() -> None:
     seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await run(bench, "a-0", namespace="a", stays=True)
         await run(bench, "a-1", namespace="a", stays=True)
         for number in range(5):

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.emptying.decisions import Ask, EmptyingView, Evict, Hold
 from sidecar.drain.emptying.rules import decide, in_words, unfinished
 from sidecar.drain.facts.snapshot import Snapshot
@@ -16,7 +15,7 @@ from sidecar.model.objects import Owner
 from tests.harness.drain import emptying, samples
 from tests.harness.drain.emptying import Evictions, play, pods
 from tests.harness.drain.samples import NAMESPACE, stamp
-from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, wait
+from tests.harness.drain.simulated import EVACUATE, STATE, Bench, all_of, change, node_of, wait
 
 TAINTED = samples.node(taints=(samples.taint(names.EVACUATE_TAINT, "retire"),))
 SCRATCH = "db-0-scratch"
@@ -86,13 +85,6 @@ def test_which_one_stays_for_a_reason_that_is_told() -> None:
         assert held_by(decide(told(scene(waiting(**changes))))) is hindrance
 
 
-def test_a_claim_that_another_pod_names_too_is_not_taken_away_under_it() -> None:
-    other = samples.pod("thief", SCRATCH, node="")
-    assert held_by(decide(told(scene(waiting(), claimants=(waiting(), other))))) is Hindrance.CLAIM_IN_USE
-    here = samples.pod("thief", SCRATCH)
-    assert held_by(decide(told(scene(waiting(), pods=(here,)), here, sizes={"apps/uid-db": None}))) is not None
-
-
 def test_who_is_none_of_those() -> None:
     for snapshot in [
         scene(waiting(), of="uid-other"),  # the claim is another pod's
@@ -109,19 +101,13 @@ def test_who_is_none_of_those() -> None:
         assert not isinstance(decision, Evict | Ask), decision
 
 
-def test_it_is_not_evicted_again_and_again_where_somebody_makes_volumes_here_all_the_same() -> None:
-    view, other = scene(waiting()), samples.pod("db-1", node="n2")
-    assert isinstance(decide(told(view, other, waiting_evicted={"apps/uid-db": 1})), Evict)
-    assert held_by(decide(told(view, other, waiting_evicted={"apps/uid-db": 2}))) is Hindrance.WOULD_COME_BACK
-
-
 # --- Pods that wait for a node with a volume on one that is emptied, as a process meets them: on a simulated API server ---
 
 
 def test_it_is_evicted_and_then_the_evacuation_succeeds() -> None:
     seen = Evictions()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         node = await emptying.waiting(bench)
         await change(bench, node, {"taints": [EVACUATE]})
         await wait(bench, 120)

@@ -2,45 +2,42 @@
 
 import pytest
 
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import DEPLOYMENTS
 from sidecar.model import names
-from tests.harness.drain.simulated import EVACUATE, STATE, Json, all_of, change, node_of, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import STATE, Bench, all_of, change, do, node_of, play, report_of, wait, with_pod
 
 REBOOT, CLOSED = names.of_driver(DRIVER, names.REBOOT_INTENT), names.of_driver(DRIVER, names.CLOSED_AT)
 GATED = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
 CORDON, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
-KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
 
 
 # Longer than a look, and much shorter than any delay.
 SOON = 8
 
 
-async def stands(bench: NotebookWorld) -> bool:
+async def stands(bench: Bench) -> bool:
     """Whether the gate does, once the room has had time to look."""
     await wait(bench, SOON)
     return bool(await all_of(bench, DEPLOYMENTS))
 
 
-async def with_volume_in_use(bench: NotebookWorld) -> None:
+async def with_volume_in_use(bench: Bench) -> None:
     await with_pod(bench, "a")
     await do(bench, "until running a")
     assert await stands(bench)
 
 
-async def annotate(bench: NotebookWorld, notes: dict[str, str | None]) -> None:
+async def annotate(bench: Bench, notes: dict[str, str | None]) -> None:
     await change(bench, "n0", annotations=notes)
 
 
-async def noted(bench: NotebookWorld, key: str) -> str | None:
+async def noted(bench: Bench, key: str) -> str | None:
     found: dict[str, str] = (await node_of(bench))["metadata"].get("annotations") or {}
     return found.get(key)
 
 
-async def restart(bench: NotebookWorld) -> None:
+async def restart(bench: Bench) -> None:
     bench.nodes["n0"].kill()
     await wait(bench, 6)
 
@@ -48,7 +45,7 @@ async def restart(bench: NotebookWorld) -> None:
 @pytest.mark.parametrize("policy", ["Ignore", "NoSchedule"])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_forgotten_reboot_opens_the_gate_for_one_cordon(policy: str, restarts: bool) -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_volume_in_use(bench)
         await annotate(bench, {names.DRAIN_INTENT: "reboot"})
         assert await stands(bench), "a node that is not cordoned is not rebooted"
@@ -72,35 +69,8 @@ def test_a_forgotten_reboot_opens_the_gate_for_one_cordon(policy: str, restarts:
     play(story, args=(*GATED, f"--node-drain-policy={policy}"), nodes=("n0",))
 
 
-@pytest.mark.parametrize("policy", ["Ignore", "NoSchedule"])
-@pytest.mark.parametrize("restarts", [False, True])
-def test_what_kured_leaves_behind_opens_the_gate_for_one_cordon_and_its_next_reboot_does_again(policy: str, restarts: bool) -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await with_volume_in_use(bench)
-        for value in ("2026-01-05T00:00:00Z", "2026-01-06T00:00:00Z"):
-            await annotate(bench, {names.KURED_REBOOTS: value})
-            await change(bench, "n0", CORDON)
-            assert not await stands(bench)
-            if restarts:
-                await restart(bench)
-            await change(bench, "n0", UNCORDON)
-            assert await stands(bench)
-            if restarts:
-                await restart(bench)
-            await change(bench, "n0", CORDON)
-            assert await stands(bench), "the annotation was for the cordon before"
-            assert [note for note in (await report_of(bench))["notes"] if "cordon that is over" in note]
-            await change(bench, "n0", UNCORDON)
-            await wait(bench, SOON)
-        await annotate(bench, dict.fromkeys(KURED))
-        await wait(bench, SOON)
-        assert await noted(bench, names.of_driver(DRIVER, names.KURED_REBOOT)) is None
-
-    play(story, args=(*GATED, f"--node-drain-policy={policy}"), nodes=("n0",))
-
-
 def test_cordon_uncordon_cordon_within_a_second_is_two_cordons() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_volume_in_use(bench)
         await annotate(bench, {names.DRAIN_INTENT: "reboot"})
         await change(bench, "n0", CORDON)
@@ -114,18 +84,7 @@ def test_cordon_uncordon_cordon_within_a_second_is_two_cordons() -> None:
     play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
 
 
-# when an evacuation starts: four runs
-
-MARKS: dict[str, Json] = {
-    "the taint": {"spec": {"taints": [EVACUATE]}},
-    "the annotation": {"annotations": {names.DRAIN_INTENT: "retire"}},
-    "a cordon": {"spec": CORDON},
-    "an autoscaler": {"spec": {"taints": [{"key": names.RETIRING_TAINTS[1], "value": "1", "effect": "NoSchedule"}]}},
-    "kured": {"spec": CORDON, "annotations": KURED},
-}
-
-
-async def starts_after(bench: NotebookWorld, seconds: int) -> bool:
+async def starts_after(bench: Bench, seconds: int) -> bool:
     """Whether the evacuation begins so many seconds from now, and not before."""
     if seconds:
         await wait(bench, seconds - 5)
@@ -138,7 +97,7 @@ EVACUATES = ("--drain-report", "--node-drain-policy=Evacuate")
 
 
 def test_a_cordon_that_is_lifted_before_the_delay_starts_nothing() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         for _ in range(3):
             await change(bench, "n0", CORDON)
             await wait(bench, 55)
@@ -152,7 +111,7 @@ def test_a_cordon_that_is_lifted_before_the_delay_starts_nothing() -> None:
 
 
 def test_a_process_that_is_killed_again_and_again_puts_the_start_off_no_further() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await change(bench, "n0", CORDON)
         for _ in range(4):
             await wait(bench, 14)
@@ -165,7 +124,7 @@ def test_a_process_that_is_killed_again_and_again_puts_the_start_off_no_further(
 
 def test_the_delay_is_a_flag() -> None:
     def case(delay: str, by: int) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await change(bench, "n0", CORDON)
             assert await starts_after(bench, by if by > 60 else 0)
 
@@ -173,25 +132,3 @@ def test_the_delay_is_a_flag() -> None:
 
     for delay, by in [("0s", 3), ("5m", 305)]:
         case(delay, by)
-
-
-ASSUMES = "--drain-gate-assumes=reboot"
-
-
-def test_nothing_is_assumed_where_somebody_says_something() -> None:
-    def case(policy: str, mark: Json) -> None:
-        async def story(bench: NotebookWorld) -> None:
-            await with_volume_in_use(bench)
-            await change(bench, "n0", **mark)
-            assert await stands(bench)
-
-        play(story, args=(*GATED, f"--node-drain-policy={policy}", ASSUMES), nodes=("n0",))
-
-    for policy, mark in [
-        ("NoSchedule", {"annotations": {names.DRAIN_INTENT: "reboot"}}),  # a reboot that has no cordon yet
-        ("NoSchedule", {"annotations": KURED}),  # kured waits for its turn
-        ("NoSchedule", {"annotations": {names.DRAIN_INTENT: "retier"}, "spec": CORDON}),  # a word that is none
-        ("NoSchedule", MARKS["an autoscaler"]),  # an autoscaler
-        ("Evacuate", {"spec": CORDON}),  # by the policy a cordon means retire
-    ]:
-        case(policy, mark)

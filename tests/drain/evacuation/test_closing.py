@@ -173,15 +173,6 @@ def course(facts: dict[str, Any], *, policy: NodePolicy, annotated: bool) -> tup
     return closed_at, asked_at
 
 
-def test_who_asks_is_named_by_its_source() -> None:
-    seen = read(node(**EXPLAINED["kured drains"]), DRIVER, now=NOW)
-    assert asked(seen, policy=NodePolicy.EVACUATE, standing=judge(seen, NodePolicy.EVACUATE)[0]).endswith(
-        "kured's annotation says what the node is emptied for: reboot"
-    )
-    alone = read(node(unschedulable=True, annotations={CLOSED: stamp(90)}), DRIVER, now=NOW, default_policy=NodePolicy.EVACUATE)
-    assert "nobody says what for" in asked(alone, policy=NodePolicy.EVACUATE, standing=judge(alone, NodePolicy.EVACUATE)[0])
-
-
 @given(st.floats(-100, 100), st.floats(0, 100))
 def test_time_alone_closes_and_never_opens(since: float, later: float) -> None:
     signals = marks(cordoned=True)

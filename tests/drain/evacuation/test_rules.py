@@ -1,6 +1,6 @@
 """An evacuation step by step, and what must hold at every step."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import given
@@ -25,10 +25,12 @@ from sidecar.drain.evacuation.rules import (
     event,
     lets_go,
     override_due,
+    remaining,
     state_after,
     told,
     wants_slot,
 )
+from sidecar.drain.evacuation.steady_clock import AT_LEAST, SteadyClock
 from sidecar.drain.facts.node_marks import NodePolicy, Signals, read
 from sidecar.drain.facts.own_notes import State, digest
 from sidecar.drain.judgement.assessment import Assessment, Verdict
@@ -169,13 +171,6 @@ def test_the_deadline_is_told_once_and_lifted_by_success() -> None:
     assert isinstance(decide(late("Failed", retire=READY)), Succeed)
 
 
-def test_a_changed_configuration_counts() -> None:
-    assert isinstance(decide(late("Failed", expiry=Expiry.OVERRIDE)), Override)
-    assert isinstance(decide(late("Overridden")), Expire)
-    assert isinstance(decide(late("Failed", allowed=1200.0, slot=leases.NotWanted())), Wait)
-    assert isinstance(decide(late("InProgress", allowed=0.0)), Rest)
-
-
 def test_an_override_by_hand_says_why_once_and_goes_with_its_annotation() -> None:
     forced = marks("Pending", stamp(60), force="the disk is dead")
     decision = decide(view(forced, retire=UNKNOWN, slot=None))
@@ -183,11 +178,6 @@ def test_an_override_by_hand_says_why_once_and_goes_with_its_annotation() -> Non
     assert event(decision) == ("Warning", names.EVACUATION_OVERRIDDEN, decision.why)
     assert isinstance(decide(view(marks("Overridden", stamp(60), force="the disk is dead"))), Rest)
     assert isinstance(decide(view(marks("Overridden", stamp(60)), slot=leases.NotWanted())), Wait)
-
-
-def test_an_override_by_hand_has_nothing_to_do_after_success() -> None:
-    for verdict in [READY, UNKNOWN]:
-        assert isinstance(decide(view(marks("Success", stamp(60), force="the disk is dead"), retire=verdict)), Rest)
 
 
 def test_a_label_overridden_is_believed_only_where_the_rule_would_override_again() -> None:
@@ -291,8 +281,68 @@ def test_a_neighbour_lets_no_node_go_that_nobody_asks_for_any_more() -> None:
     assert due(forgotten) == "", "the node was uncordoned meanwhile"
 
 
-def test_a_neighbour_trusts_no_start_that_cannot_be_used_and_none_of_a_success_or_a_former_node() -> None:
-    for signals in (marks("InProgress", stamp(-5)), marks("InProgress", "soon"), marks("InProgress"), marks("Success", stamp(600))):
-        assert due(signals) == ""
-    notes = {START: stamp(600), names.of_driver(DRIVER, names.MARKED_NODE): "uid-of-another"}
-    assert due(read(node(taints=(taint(names.EVACUATE_TAINT, "retire"),), annotations=notes), DRIVER, now=NOW)) == ""
+# --- The deadline of an evacuation while the wall clock jumps ---
+
+
+ALLOWED, BEGUN = 600.0, 1_767_225_600.0
+
+
+@dataclass
+class Clocks:
+    """What a process sees: how long it has lived, and what the wall clock of its node says."""
+
+    lived: float = 0.0
+    wall: float = BEGUN
+
+    def __post_init__(self) -> None:
+        self.steady = SteadyClock()
+
+    def passes(self, seconds: float, *, jump: float = 0.0) -> None:
+        self.lived += seconds
+        self.wall += seconds + jump
+
+    def left(self, started_at: float = BEGUN, *, overridden: bool = False) -> float:
+        steady = self.steady.now(started_at, allowed=ALLOWED, overridden=overridden, wall=self.wall, clock=self.lived)
+        return remaining(started_at, allowed=ALLOWED, clocks=(self.wall, steady))
+
+
+def test_without_a_jump_it_is_the_wall_clock() -> None:
+    clocks = Clocks()
+    for left in (600.0, 300.0, 0.0, -300.0):
+        assert clocks.left() == left
+        clocks.passes(300.0)
+
+
+def test_a_leap_ahead_ends_nothing_early() -> None:
+    for jump in [60.0, 3600.0, 1e9]:
+        clocks = Clocks()
+        clocks.left()
+        clocks.passes(10.0, jump=jump)
+        assert clocks.left() == 590.0
+        clocks.passes(590.0)
+        assert clocks.left() == 0.0, "nor late"
+
+
+def test_a_clock_that_is_set_back_shortens_nothing() -> None:
+    for jump in [-60.0, -3600.0]:
+        clocks = Clocks()
+        clocks.left()
+        clocks.passes(10.0, jump=jump)
+        assert clocks.left() >= 590.0
+        clocks.passes(10.0, jump=-jump)
+        assert clocks.left() == 580.0
+
+
+def test_one_that_is_over_when_the_process_first_sees_it_may_be_so_by_a_leap_so_there_is_a_minute_left() -> None:
+    clocks = Clocks()
+    clocks.passes(0.0, jump=1e9)
+    assert clocks.left() == AT_LEAST
+    clocks.passes(AT_LEAST)
+    assert clocks.left() == 0.0
+    assert Clocks(wall=BEGUN + 590.0).left() == AT_LEAST
+
+
+def test_but_not_where_an_earlier_process_has_ended_it_already() -> None:
+    clocks = Clocks()
+    clocks.passes(0.0, jump=1e9)
+    assert clocks.left(overridden=True) < 0

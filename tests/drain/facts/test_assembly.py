@@ -11,7 +11,6 @@ from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.settings import Settings
-from sidecar.drain.vocabulary import VolumeClass
 from sidecar.kube.api import Change
 from sidecar.kube.store import Store
 from sidecar.model import names
@@ -74,10 +73,6 @@ def in_use(kube: Lists) -> None:
     kube.objects["pods"][0]["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}]
 
 
-def silent_namespace(kube: Lists) -> None:
-    kube.objects["namespaces"] = [{"metadata": meta("default")}]
-
-
 def without_labels(kube: Lists) -> None:
     kube.objects["nodes"][0]["metadata"]["labels"] = {}
 
@@ -114,17 +109,6 @@ def claim_that_its_volume_names_without_a_uid(kube: Lists) -> None:
 def claim_with_an_unseen_volume(kube: Lists) -> None:
     kube.objects["persistentvolumeclaims"].append(claim("late", selected="n1", volume_name="pv-late"))
     kube.later[("persistentvolumes", "pv-late")] = volume("pv-late", "n1", claim="late")
-
-
-def class_of_volumes_made_by_hand(kube: Lists) -> None:
-    kube.objects["persistentvolumes"][0]["spec"]["storageClassName"] = "static"
-    for name in ("static", "unused"):
-        kube.objects["storageclasses"].append({"metadata": meta(name), "provisioner": "kubernetes.io/no-provisioner"})
-
-
-def labelled_content(kube: Lists) -> None:
-    labels = {names.CONTENT_MANAGED_BY: "n1"}
-    kube.objects["volumesnapshotcontents"][1]["metadata"]["labels"] = labels
 
 
 def pending_pod(kube: Lists) -> None:
@@ -169,7 +153,6 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
         snapshot_whose_source_is_gone,
         attached,
         in_use,
-        silent_namespace,
         without_labels,
         claim_gone,
         claim_says_nothing_yet,
@@ -177,8 +160,6 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
         claim_made_anew_elsewhere_and_used,
         claim_that_its_volume_names_without_a_uid,
         claim_with_an_unseen_volume,
-        class_of_volumes_made_by_hand,
-        labelled_content,
     ]:
         kube = ready()
         change(kube)
@@ -192,15 +173,6 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
         assert in_order(one_of_all) == in_order(outside) or change is claim_with_an_unseen_volume
 
 
-def test_a_claim_that_its_volume_names_speaks_for_it_before_it_is_bound() -> None:
-    kube = ready()
-    claim_says_nothing_yet(kube)
-    snapshot = from_outside(kube)
-    assert set(snapshot.claims) == {"default/a"}
-    assert [item.name for item in snapshot.in_flight] == ["a", "waits"]
-    assert [held.claim for held in assess(snapshot).volumes if held.name == "pv-1"] == ["default/a"]
-
-
 def test_a_claim_that_was_made_anew_elsewhere_does_not_speak_for_the_volume() -> None:
     kube = ready()
     claim_made_anew_elsewhere(kube)
@@ -209,13 +181,6 @@ def test_a_claim_that_was_made_anew_elsewhere_does_not_speak_for_the_volume() ->
     assert [item.name for item in snapshot.in_flight] == ["waits"]
     (held,) = [held for held in assess(snapshot).volumes if held.name == "pv-1"]
     assert (held.claim, held.policy_source) == ("default/a", "Namespace default")
-
-
-def test_pods_of_a_claim_that_was_made_anew_do_not_use_the_volume_of_the_former_one() -> None:
-    kube = ready()
-    claim_made_anew_elsewhere_and_used(kube)
-    (held,) = [held for held in assess(asyncio.run(from_inside(kube))).volumes if held.name == "pv-1"]
-    assert (held.class_, held.pods) == (VolumeClass.IDLE, ())
 
 
 def test_a_claim_that_its_volume_names_without_a_uid_has_its_say_before_it_is_bound() -> None:
@@ -259,11 +224,6 @@ def test_what_was_really_begun_is_in_flight_for_as_long_as_it_takes() -> None:
     begun = frozenset({"uid-waits"})
     assert flights(facts_of_waiting(waits(selector={}), begun=begun, waited={"uid-waits": 5000.0})) == [("waits", True)]
     assert flights(facts_of_waiting(waits(), begun=frozenset())) == [("waits", False)]
-
-
-def test_what_could_be_made_and_is_not_begun_is_in_flight_for_ten_minutes() -> None:
-    for seconds, counts in ((599.0, True), (600.0, False)):
-        assert bool(flights(facts_of_waiting(waits(), begun=frozenset(), waited={"uid-waits": seconds}))) is counts
 
 
 def test_from_outside_a_claim_counts_for_ten_minutes_after_it_was_made() -> None:

@@ -22,7 +22,6 @@ from tests.harness.drain.listed_cluster import (
     look_at_all,
     meta,
     node,
-    pod,
     ready,
     volume,
 )
@@ -61,16 +60,6 @@ def test_a_snapshot_has_what_concerns_its_driver_and_nothing_else() -> None:
     assert [volume.name for volume in other.volumes] == ["pv-other"]
     assert (other.in_flight, other.contents, other.classes) == ((), (), {})
     assert other.surroundings is not None and other.surroundings.capacities == ()
-
-
-def test_a_volume_without_affinity_lies_where_its_maker_ran() -> None:
-    kube = cluster()
-    mine, theirs = volume("pv-mine"), volume("pv-foreign")
-    for obj, where in ((mine, "n1"), (theirs, "n2")):
-        del obj["spec"]["nodeAffinity"]
-        obj["spec"]["csi"]["volumeAttributes"] = {names.PROVISIONER_IDENTITY: f"1700000000000-1234-{DRIVER}-{where}"}
-    kube.objects["persistentvolumes"] = [mine, theirs]
-    assert [found.name for found in look(kube).volumes] == ["pv-mine"]
 
 
 def test_a_node_that_is_not_there_is_an_error() -> None:
@@ -125,17 +114,6 @@ def test_a_volume_that_was_created_after_the_list_leaves_something_unknown() -> 
         assert "pv-gone" in told
 
 
-def test_a_volume_that_asks_for_a_label_the_node_lacks_is_unknown() -> None:
-    """People take labels off nodes; what they made themselves does not say where it was made."""
-    kube = cluster()
-    kube.objects["nodes"][0]["metadata"]["labels"] = {}
-    listed = look(kube)
-    assert listed.doubtful[DRIVER] == ("pv-1",)
-    (told,) = snapshot_of(listed, DRIVER).ignorance
-    assert "pv-1" in told and "lacks labels" in told
-    assert snapshot_of(listed, "third.example").ignorance == ()
-
-
 def test_where_something_that_may_set_a_policy_cannot_be_read_nothing_blocks_by_the_default() -> None:
     for everywhere in [False, True]:
         for plural in ["namespaces", "storageclasses", "persistentvolumeclaims"]:
@@ -167,24 +145,3 @@ def test_many_nodes_cost_no_more_lists_than_one() -> None:
     lists = {plural for plural, name, _ in kube.asked if not name}
     pages = sum(-(-max(1, len(kube.objects.get(plural, ()))) // 2) for plural in lists)
     assert len(kube.asked) == pages
-
-
-def test_a_pod_anywhere_that_names_a_claim_of_a_volume_here_is_known() -> None:
-    kube = cluster()
-    kube.objects["pods"] += [pod("pending", "a"), pod("elsewhere", "a", node="n2"), pod("over", "a", phase="Failed"), pod("other", "b")]
-    assert {found.name for found in look(kube).claimants} == {"pending", "elsewhere"}
-    assert {found.name for found in NodePicker(look_at_all(kube)).node("n1").claimants} == {"pending", "elsewhere"}
-
-
-def test_what_is_attached_to_the_node_is_here_unless_its_driver_attaches_nothing() -> None:
-    for everywhere in [False, True]:
-        for required, here in [(None, True), (True, True), (False, False)]:
-            kube = cluster()
-            for other in kube.objects["nodes"]:
-                other["status"] = ready().objects["nodes"][0]["status"]
-            spec = {"source": {"persistentVolumeName": "pv-both"}, "nodeName": "n1", "attacher": DRIVER}
-            kube.objects["volumeattachments"] = [{"metadata": meta("va-1"), "spec": spec}]
-            kube.objects["csidrivers"] = [] if required is None else [{"metadata": meta(DRIVER), "spec": {"attachRequired": required}}]
-            facts = looked(kube, everywhere).facts_of(DRIVER)
-            assert (facts.attached == {"pv-both"}) is here
-            assert ("pv-both" in {found.name for found in facts.volumes}) is here

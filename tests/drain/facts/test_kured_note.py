@@ -70,25 +70,10 @@ def test_kureds_next_reboot_counts_again() -> None:
             assert MARK not in machine.annotations
 
 
-def test_an_annotation_that_is_left_behind_is_a_note_and_no_problem() -> None:
-    """kured takes it away a moment later, after each reboot: that is no warning."""
-    machine = Machine()
-    for cordoned in (True, False):
-        machine.look(MONDAY, cordoned=cordoned)
-    assert machine.before is not None and machine.before.problems == ()
-    (note,) = machine.before.notes
-    assert names.KURED_REBOOTS in note and "cordon that is over" in note and "remove it" in note
-
-
 def test_what_was_written_for_a_former_node_is_spent_and_a_new_value_counts() -> None:
     for state in ["InEffect", "Spent"]:
         notes = {MARK: f"{state} {digest(MONDAY)}", MARKED: "uid-of-another"}
         assert [_of(notes, value) for value in (MONDAY, TUESDAY)] == [None, Intent.REBOOT]
-
-
-def test_a_mark_that_nobody_of_us_wrote_counts_as_spent() -> None:
-    for text in ["ineffect", "Spent", f"Ineffect {digest(MONDAY)}", "InEffect nonsense", f"Spent  {digest(TUESDAY)}"]:
-        assert _of({MARK: text}, MONDAY) is None
 
 
 def _of(notes: dict[str, str], value: str) -> Intent | None:

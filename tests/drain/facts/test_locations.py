@@ -141,20 +141,6 @@ def test_the_last_node_that_reaches_a_volume_and_stays_has_it() -> None:
         assert locator.others_that_stay(volume(BOTH)) == (() if last else ("n2",))
 
 
-def test_what_the_driver_lists_here_outranks_labels() -> None:
-    """A driver that does not say where a volume is may list those of all nodes: then a living node that reaches it has it."""
-    for terms, maker, alone, here in [
-        ([labels(asks(KEY, "In", "gone"))], "", False, True),
-        ([labels(asks(KEY, "In", "gone"))], "gone", False, True),
-        ([labels(asks(KEY, "In", "gone"))], "n2", False, False),
-        ([labels(asks(KEY, "In", "n2"))], "", False, False),
-        ([labels(asks(KEY, "In", "n2"))], "n2", True, True),
-        ([], "", False, False),
-    ]:
-        locator = VolumeLocator(N1, (N2, N3), listed={"h": alone})
-        assert (locator.holds(volume(*terms, maker=maker)), locator.is_renamed(volume(*terms, maker=maker))) == (here, here)
-
-
 def test_a_volume_that_names_one_node_needs_no_list_of_the_others() -> None:
     for terms, only in [
         ([HERE], True),

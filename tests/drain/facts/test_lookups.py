@@ -7,7 +7,7 @@ from typing import Any
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import CLAIMS, NAMESPACES, NODES, VOLUMES, Change, Page, Resource
+from sidecar.kube.api import CLAIMS, NODES, VOLUMES, Change, Page, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.store import Store
 from sidecar.model import names
@@ -74,16 +74,6 @@ def test_a_claim_that_the_watch_dropped_is_read_once_a_minute() -> None:
     room.begin()
     asyncio.run(room.claims(HELD))
     assert len(kube.asked) == 2
-
-
-def test_a_refusal_is_kept_as_well_and_reported_in_each_look() -> None:
-    kube = Kube(Forbidden("no", status=403))
-    room, _ = asker(kube, volumes=(volume("pv-1", "n1", claim="a"),))
-    for _ in range(3):
-        room.begin()
-        assert asyncio.run(room.namespaces(HELD)) == {"default": None}
-        assert (room.ignorance, room.unread) == (["namespace default: no"], {"namespace default"})
-    assert kube.asked == [(NAMESPACES.plural, "default")]
 
 
 def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone() -> None:

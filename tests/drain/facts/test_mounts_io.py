@@ -58,17 +58,6 @@ def test_a_volume_that_names_another_node_and_is_mounted_here_is_found_and_read_
     assert scene.asked == ["a", "pv-a", "a", "pv-a"]
 
 
-def test_of_a_volume_of_another_driver_it_is_asked_once_in_the_life_of_its_pod() -> None:
-    scene = Scene()
-    for scene.now in (0.0, 100.0, 10_000.0):
-        found = scene.look(pod("p", "b"))
-        assert ([item.name for item in found.foreign], found.ours) == (["pv-b"], ())
-    assert scene.asked == ["b", "pv-b"]
-    assert scene.look() == Mounts((), ())
-    scene.look(pod("p", "b"))
-    assert len(scene.asked) == 4, "what pods that are gone have mounted is forgotten"
-
-
 def test_what_cannot_be_found_out_is_told_with_its_name() -> None:
     for answer in [Forbidden("no", status=403), NotFound("gone", status=404)]:
         for refused in ["a", "pv-a"]:
@@ -121,20 +110,3 @@ def test_what_an_earlier_process_found_here_and_says_nothing_of_nodes_stays_here
     scene.now, scene.objects["pv-d"] = 61.0, {**scene.objects["pv-a"], "metadata": meta("pv-d")}
     assert [item.name for item in scene.look(watched=seen).ours] == ["pv-a", "pv-d"]
     assert sorted(set(scene.asked)) == ["pv-a", "pv-d"]
-
-
-def test_what_could_not_be_read_while_a_pod_was_here_is_asked_after_its_end() -> None:
-    """Its eviction answers nothing: the volume may be here, and no label says so."""
-    for unread in ["a", "pv-a"]:
-        scene = Scene()
-        scene.objects["pv-a"] = {**volume("pv-a", claim="a"), "spec": {**volume("pv-a", claim="a")["spec"], "nodeAffinity": None}}
-        answer, scene.objects[unread] = scene.objects[unread], Forbidden("no", status=403)
-        assert not scene.look(pod("p", "a")).ours
-        for scene.now in (30.0, 61.0):
-            assert not scene.look().ours
-            assert scene.asking.ignorance, "nothing is ready on what is not known"
-        scene.objects[unread] = answer
-        scene.now = 130.0
-        for _ in range(2):
-            assert [found.name for found in scene.look().ours] == ["pv-a"]
-            assert not scene.asking.ignorance

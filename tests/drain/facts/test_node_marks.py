@@ -127,11 +127,6 @@ def test_a_noted_time_that_cannot_be_used_is_named() -> None:
             assert bool(seen.start_problem) is (key == START) is seen.marked
 
 
-def test_a_wrong_state_is_named_and_still_counts_as_a_mark() -> None:
-    seen = look(labels={STATE: "done"})
-    assert (seen.state, seen.marked) == (None, True) and "'done'" in seen.problems[0]
-
-
 def test_an_override_is_its_text_and_one_that_has_had_its_time_is_named() -> None:
     assert look(annotations={names.FORCE_DRAIN: " disk is dead "}).override == "disk is dead"
     assert look(annotations={names.FORCE_DRAIN: "  "}).override == ""
@@ -142,12 +137,6 @@ def test_an_override_is_its_text_and_one_that_has_had_its_time_is_named() -> Non
 
 def test_a_cordon_is_the_field_or_its_taint() -> None:
     assert look(unschedulable=True).cordoned and look(taint(names.CORDON_TAINT)).cordoned
-
-
-def test_of_what_is_quoted_only_the_beginning_is_told() -> None:
-    for key in [START, CLOSED, MARKED, names.DRAIN_INTENT, names.NODE_DRAIN_POLICY]:
-        seen = look(evacuate("reboot"), annotations={key: "garbage" * 10_000})
-        assert seen.problems and all(("garbage" in problem or "reboot" in problem) and len(problem) < 400 for problem in seen.problems)
 
 
 # a reboot that is announced
@@ -217,18 +206,6 @@ def test_an_uncordon_for_less_than_a_second_ends_it_though_nothing_could_be_note
     assert counts(machine.look(noted=False)) == (None, None)
 
 
-def test_retire_stays_whatever_the_cordon_does_and_ends_what_was_noted_of_a_reboot() -> None:
-    machine = Machine(**{names.DRAIN_INTENT: "retire"})
-    for cordoned in (False, True, False, True):
-        assert counts(machine.look(cordoned=cordoned)) == (Intent.RETIRE, Intent.RETIRE)
-    machine.annotations |= REBOOTING
-    for cordoned in (True, False):
-        machine.look(cordoned=cordoned)
-    machine.annotations[names.DRAIN_INTENT] = "retire"
-    seen = machine.look()
-    assert counts(seen) == (Intent.RETIRE, Intent.RETIRE) and seen.reboot is None
-
-
 def test_a_drain_has_not_begun_on_a_node_for_which_a_reboot_is_announced_and_no_cordon_is_there() -> None:
     """Kured annotates a node when a reboot is needed, and then waits for its turn, for hours."""
     announced = [look(annotations=REBOOTING), look(annotations=KURED)]
@@ -242,10 +219,6 @@ def test_a_reboot_that_was_announced_for_a_former_node_is_spent() -> None:
     for note in ["InEffect", "Spent", "nonsense"]:
         seen = look(annotations={**REBOOTING, REBOOT: note, MARKED: "uid-of-another"}, unschedulable=True)
         assert (*counts(seen), seen.reboot) == (None, None, RebootNote.SPENT)
-
-
-def test_a_mark_that_nobody_of_us_wrote_counts_as_spent() -> None:
-    assert counts(look(annotations={**REBOOTING, REBOOT: "ineffect"}, unschedulable=True)) == (None, None)
 
 
 # a cordon that nobody explains

@@ -1,24 +1,27 @@
 """Where volumes are, in the whole program: what labels do not tell is told by pods, by the driver, or by who else is about to go."""
 
+from dataclasses import replace
 from typing import Any
 
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from hack.sim.world.node import TOPOLOGY_KEY as KEY
+from sidecar.drain.facts.watched import OpenClaims, open_claims
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, VOLUMES
 from sidecar.model import names
-from tests.harness.drain.simulated import change, node_of, play, report_of, wait, with_pod
+from sidecar.model.nodes import Pod
+from sidecar.model.objects import Owner, Volume
+from tests.harness.drain.listed_cluster import pod as running_pod
+from tests.harness.drain.listed_cluster import volume
+from tests.harness.drain.simulated import Bench, change, do, play, report_of, wait
 
 Json = dict[str, Any]
-ALLOWING = {names.DRAIN_POLICY: "AllowIdle", f"{names.DRAIN_POLICY}.retire": "AllowIdle"}
 
 
 def term(*values: str) -> Json:
     return {"matchExpressions": [{"key": KEY, "operator": "In", "values": list(values)}]}
 
 
-async def static(bench: NotebookWorld, name: str, *terms: Json, handle: str = "", claim: bool = True) -> None:
+async def static(bench: Bench, name: str, *terms: Json, handle: str = "", claim: bool = True) -> None:
     """A volume that a person made, and its claim, bound to each other."""
     spec: Json = {
         "csi": {"driver": DRIVER, "volumeHandle": handle or f"by-hand-{name}"},
@@ -38,46 +41,24 @@ async def static(bench: NotebookWorld, name: str, *terms: Json, handle: str = ""
     await bench.you.replace(VOLUMES, {**obj, "status": {"phase": "Bound" if claim else "Available"}}, name=name, subresource="status")
 
 
-async def pod(bench: NotebookWorld, name: str, claim: str, *, node: str = "") -> None:
+async def pod(bench: Bench, name: str, claim: str, *, node: str = "") -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
     spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes} | ({"nodeName": node} if node else {})
     await bench.you.create(PODS, {"metadata": {"name": name}, "spec": spec}, namespace="default")
 
 
-async def retire(bench: NotebookWorld, node: str) -> tuple[str, str]:
+async def retire(bench: Bench, node: str) -> tuple[str, str]:
     said = (await report_of(bench, node))["verdicts"]["retire"]
     return said["status"], said["reason"]
 
 
-async def cordon(bench: NotebookWorld, *nodes: str) -> None:
+async def cordon(bench: Bench, *nodes: str) -> None:
     for node in nodes:
         await change(bench, node, {"unschedulable": True})
 
 
-def test_an_evicted_pod_that_waits_for_its_volume_keeps_it_in_use() -> None:
-    """Though the volume's owner allows to lose it while it is idle."""
-
-    async def story(bench: NotebookWorld) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await bench.you.patch(CLAIMS, "a", {"metadata": {"annotations": ALLOWING}}, content_type=MERGE_PATCH, namespace="default")
-        await cordon(bench, "n0")
-        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
-        await wait(bench, 3)
-        assert (await retire(bench, "n0"))[0] == "False", "the pod may be made again"
-        await pod(bench, "a", "a")
-        for _ in range(4):
-            await wait(bench, 50)
-            assert await retire(bench, "n0") == ("False", "VolumeInUse")
-        await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
-        await wait(bench, 190)
-        assert await retire(bench, "n0") == ("True", "NothingBlocks")
-
-    play(story)
-
-
 def test_a_volume_without_affinity_is_where_its_pod_runs_and_stays_there_when_the_pod_is_evicted() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await static(bench, "loose")
         await wait(bench, 10)
         assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["True", "True"]
@@ -102,23 +83,8 @@ def test_a_volume_without_affinity_is_where_its_pod_runs_and_stays_there_when_th
     play(story)
 
 
-def test_of_two_nodes_that_share_a_volume_the_last_one_cannot_be_retired() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await static(bench, "shared", term("n0", "n1"))
-        await wait(bench, 10)
-        assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["True", "True"]
-        await cordon(bench, "n0")
-        await wait(bench, 10)
-        assert (await retire(bench, "n0"))[0] == "True"
-        await cordon(bench, "n1")
-        await wait(bench, 10)
-        assert (await retire(bench, "n1"))[0] == "False"
-
-    play(story)
-
-
 def test_a_volume_that_the_driver_has_here_under_the_name_of_another_node_blocks() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         bench.fill("n0", "1Gi")
         (made,) = bench.nodes["n0"].driver.volumes()
         await static(bench, "old", term("former-name"), handle=made.id, claim=False)
@@ -133,27 +99,72 @@ def test_a_volume_that_the_driver_has_here_under_the_name_of_another_node_blocks
     play(story)
 
 
-def test_a_restart_in_peace_changes_no_verdict_and_one_in_a_drain_waits_for_pods_that_come_back() -> None:
-    def case(restarted: bool) -> None:
-        async def story(bench: NotebookWorld) -> None:
-            await with_pod(bench, "a")
-            await do(bench, "until running a")
-            await bench.you.patch(CLAIMS, "a", {"metadata": {"annotations": ALLOWING}}, content_type=MERGE_PATCH, namespace="default")
-            await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
-            await wait(bench, 80)
-            assert (await retire(bench, "n0"))[0] == "True"
-            if restarted:
-                await do(bench, "kill n0")
-                await wait(bench, 20)
-                assert (await retire(bench, "n0"))[0] == "True"
-            await cordon(bench, "n0")
+# --- Volumes that people made: the running sidecar judges those that lie here, whatever they ask for, and does nothing else with them ---
+
+
+def asking(*pairs: tuple[str, str]) -> Json:
+    return {"matchExpressions": [{"key": key, "operator": "In", "values": [value]} for key, value in pairs]}
+
+
+async def premade(bench: Bench, name: str, *terms: Json, policy: str = "Retain", released: bool = True) -> None:
+    """A volume that a person made for the driver; its claim is gone."""
+    spec: Json = {
+        "csi": {"driver": DRIVER, "volumeHandle": f"by-hand-{name}"},
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": policy,
+        "nodeAffinity": {"required": {"nodeSelectorTerms": list(terms)}},
+        "claimRef": {"namespace": "default", "name": "gone", "uid": "uid-gone"},
+    }
+    await bench.you.create(VOLUMES, {"metadata": {"name": name}, "spec": spec})
+    if released:
+        obj = await bench.you.get(VOLUMES, name)
+        await bench.you.replace(VOLUMES, {**obj, "status": {"phase": "Released"}}, name=name, subresource="status")
+
+
+def test_claims_that_only_pods_of_daemon_sets_name_are_open_as_well() -> None:
+    agent = replace(Pod.of(running_pod("agent", "shared", "alone", "own", node="n1")), ephemeral=("own",))
+    agent = replace(agent, owner=Owner("apps/v1", names.DAEMON_SET, "agent", "u"))
+    other = Pod.of(running_pod("db", "shared", node="n1"))
+    bound = {"status": {"phase": "Bound"}}
+    held = [Volume.of(volume(f"pv-{name}", "n1", claim=name) | bound) for name in ("shared", "alone", "own", "idle")]
+    assert open_claims(held, [agent, other]) == OpenClaims(unused=("default/idle",), kept=("default/alone",))
+    assert open_claims(held, [agent]) == OpenClaims(unused=("default/idle",), kept=("default/alone", "default/shared"))
+
+
+async def told(bench: Bench, node: str) -> tuple[str, str]:
+    retire = (await report_of(bench, node))["verdicts"]["retire"]
+    return retire["status"], retire["reason"]
+
+
+BY_HOSTNAME = asking((names.HOSTNAME, "n0"))
+BY_NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
+
+
+def test_a_volume_that_only_this_node_reaches_blocks_whatever_label_says_so() -> None:
+    def case(asked: Json) -> None:
+        async def story(bench: Bench) -> None:
+            await change(bench, "n0", labels={"disk": "fast"})
+            await premade(bench, "kept", asked)
             await wait(bench, 10)
-            assert (await retire(bench, "n0"))[0] == ("False" if restarted else "True")
-            await wait(bench, 60)
-            assert (await retire(bench, "n0"))[0] == "True"
-            assert await node_of(bench)
+            assert await told(bench, "n0") == ("False", "ReclaimRetain")
+            assert await told(bench, "n1") == ("True", "NoVolumes")
 
         play(story)
 
-    for restarted in [False, True]:
-        case(restarted)
+    for asked in [
+        BY_HOSTNAME,  # hostname
+        BY_NAME,  # name
+        asking((KEY, "n0"), ("disk", "fast")),  # driver and another
+    ]:
+        case(asked)
+
+
+def test_what_the_driver_cannot_be_shown_to_have_is_never_deleted() -> None:
+    async def story(bench: Bench) -> None:
+        await premade(bench, "leaving", BY_HOSTNAME, policy="Delete")
+        await wait(bench, 60)
+        assert await told(bench, "n0") == ("False", "ReleasePending")
+        assert (await bench.you.get(VOLUMES, "leaving"))["spec"]["csi"]["volumeHandle"] == "by-hand-leaving"
+
+    play(story, nodes=("n0",))

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.doors import NodeDriver
 from sidecar.csi.api import LIST_VOLUMES, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
@@ -23,7 +22,7 @@ from sidecar.model.objects import Volume
 from sidecar.model.topology import Segment
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube
-from tests.harness.drain.simulated import JUDGING, node_of, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, node_of, play, report_of, wait, with_pod
 
 ABLE = samples.info(controller=(LIST_VOLUMES,))
 
@@ -156,17 +155,6 @@ def test_a_driver_that_always_fails_counts_after_two_minutes_as_one_that_cannot_
     assert scene.listed_after(11) == DriverList(answered=True), "it is asked again soon"
 
 
-def test_volumes_that_no_watch_keeps_are_read_and_as_often_as_all_that_is_not_watched_if_they_are_here() -> None:
-    scene = Scene({"lv-1": True, "lv-2": False, "lv-3": True}).stored("lv-1").stored("lv-2").stored("lv-3", driver="other")
-    scene.volumes.apply(Change("lv-2", None, Volume.of(of("lv-2"))))
-    listed = scene.listed_after(700)
-    assert [volume.name for volume in listed.volumes] == ["lv-1"]
-    assert scene.driver.count("list") >= 6
-    scene = Scene({"lv-1": False}).stored("lv-1")
-    assert [volume.name for volume in scene.listed_after(700).volumes] == ["lv-1"]
-    assert scene.driver.count("list") == 2
-
-
 def test_a_driver_that_takes_too_long_for_its_list_counts_as_one_that_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:
     """Page after page, none of them late: without an end of its own such a list would keep the node from being judged."""
 
@@ -186,13 +174,13 @@ def test_a_driver_that_takes_too_long_for_its_list_counts_as_one_that_cannot_lis
 # --- in the whole program ---------------------------------------------------------------------------------------------
 
 
-def forget(bench: NotebookWorld) -> None:
+def forget(bench: Bench) -> None:
     """The volume stays in the driver."""
     bench.fill("n0", "1Mi")
 
 
 def test_a_forgotten_volume_is_a_note_and_with_the_flag_it_blocks_retiring() -> None:
-    async def noted(bench: NotebookWorld) -> None:
+    async def noted(bench: Bench) -> None:
         forget(bench)
         await wait(bench, 700)
         report = await report_of(bench)
@@ -200,7 +188,7 @@ def test_a_forgotten_volume_is_a_note_and_with_the_flag_it_blocks_retiring() -> 
         assert (report["untracked"], report["counts"]["classes"]) == (1, {"Untracked": 1})
         assert [note for note in report["notes"] if note.startswith("known to the driver alone: 'n0-vol-")]
 
-    async def blocks(bench: NotebookWorld) -> None:
+    async def blocks(bench: Bench) -> None:
         forget(bench)
         await wait(bench, 700)
         report = await report_of(bench)
@@ -223,7 +211,7 @@ def test_a_driver_that_does_not_answer_delays_and_changes_no_verdict(monkeypatch
 
         monkeypatch.setattr(NodeDriver, "list_volumes", list_volumes)
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await wait(bench, 600)
             why = (await report_of(bench))["notes"][-1]
             assert why.startswith("whether the driver has volumes without a PersistentVolume is not known: ")

@@ -71,39 +71,6 @@ def test_while_somebody_empties_the_node_pods_of_other_nodes_count_and_the_cache
     assert scene.asked[1] == ("default", "", "")
 
 
-def test_without_an_idle_claim_nobody_is_asked() -> None:
-    scene = Scene(pod("waits", "a"))
-    assert (scene.look(), scene.asked) == ([], [])
-
-
-def test_a_pod_that_has_ended_uses_nothing() -> None:
-    for phase in ["Succeeded", "Failed"]:
-        assert Scene(pod("job", "a", phase=phase)).look("default/a") == []
-
-
-def test_a_claim_that_becomes_idle_later_is_asked_for_at_once() -> None:
-    scene = Scene(pod("p", "a"), pod("q", "b"))
-    assert scene.look("default/a") == ["p"]
-    assert scene.look("default/a", "default/b") == ["p", "q"]
-    assert scene.look("default/b") == ["q"]
-    assert len(scene.asked) == 2
-
-
-def test_a_pod_that_was_made_again_while_its_claim_counted_as_used_is_not_overlooked() -> None:
-    """The list was made right before it came, and would be trusted when the claim counts no more."""
-    scene = Scene()
-    scene.recent.named(Pod.of(pod("p", "a", node="n1")))
-    scene.now += 20
-    assert scene.look("default/a", observed=True) == []
-    scene.pods.append(pod("p", "a"))
-    scene.now += 39
-    assert scene.look("default/a", observed=True) == []
-    assert scene.recent.among(["default/a"], observed=True)
-    scene.now += 1
-    assert not scene.recent.among(["default/a"], observed=True)
-    assert scene.look("default/a", observed=True) == ["p"]
-
-
 def test_a_refusal_is_told() -> None:
     scene = Scene()
     scene.refused = True

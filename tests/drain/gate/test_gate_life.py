@@ -1,15 +1,23 @@
 """The gate of a running sidecar, from one drain to the next: it is open only while somebody drains and the sidecar looks."""
 
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
-from sidecar.kube.api import EVENTS
+import asyncio
+from collections import Counter
+
+import pytest
+
+from hack.sim.cluster import Call
+from hack.sim.world import node as world_node
+from hack.sim.world.node import DRIVER
+from sidecar.drain.gate.rebuilding import Rebuilding
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, EVENTS, MERGE_PATCH, NODES, Resource
+from sidecar.kube.errors import ApiError, NotFound, Unavailable
 from sidecar.model import names
 from tests.harness.drain.gate_life import GATED, NONE, OPEN, SHUT, cordon, dispensable, gate, verdict
-from tests.harness.drain.simulated import all_of, change, play, wait, with_pod
+from tests.harness.drain.simulated import Bench, all_of, change, do, node_of, play, report_of, wait, with_pod
 
 
 def test_a_gate_opens_for_each_drain_and_stands_in_between() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         assert await gate(bench) == NONE, "nothing is there"
         await dispensable(bench)
         for _ in range(2):
@@ -23,7 +31,7 @@ def test_a_gate_opens_for_each_drain_and_stands_in_between() -> None:
 
 
 def test_the_event_of_a_gate_says_how_to_find_out_what_blocks() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await wait(bench, 20)
@@ -33,20 +41,9 @@ def test_the_event_of_a_gate_says_how_to_find_out_what_blocks() -> None:
     play(story, args=GATED)
 
 
-def test_a_sidecar_that_dies_in_peace_leaves_its_gate_shut() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await dispensable(bench)
-        bench.nodes["n0"].driver_away()
-        bench.nodes["n0"].kill()
-        await wait(bench, 7200)
-        assert await gate(bench) == SHUT
-
-    play(story, args=GATED)
-
-
 def test_what_an_unannounced_drain_is_taken_for_is_a_flag() -> None:
     def case(assumes: str, there: list[str]) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await with_pod(bench, "a")
             await do(bench, "until running a")
             await wait(bench, 20)
@@ -61,3 +58,175 @@ def test_what_an_unannounced_drain_is_taken_for_is_a_flag() -> None:
 
     for assumes, there in [("retire", SHUT), ("reboot", OPEN)]:
         case(assumes, there)
+
+
+# --- The gate through a drain in which the sidecar is killed, the API server is away, or the clock leaps: whole worlds, in virtual time ---
+
+
+HOUR = 3600.0
+
+
+def test_a_sidecar_that_is_killed_anywhere_in_a_drain_opens_and_shuts_its_gate_all_the_same() -> None:
+    def case(boundary: int) -> None:
+        async def story(bench: Bench) -> None:
+            await dispensable(bench)
+            for on, there in ((True, OPEN), (False, SHUT)):
+                bench.nodes["n0"].doom(boundary)
+                await cordon(bench, on)
+                await wait(bench, 60)
+                assert await gate(bench) == there
+            assert len(bench.nodes["n0"].ends) == 2
+
+        play(story, args=GATED)
+
+    for boundary in range(1, 11):
+        case(boundary)
+
+
+@pytest.mark.parametrize("leap", [HOUR, -HOUR])
+def test_a_clock_that_leaps_neither_opens_the_gate_nor_ends_an_announced_reboot(leap: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 60)
+        await change(bench, "n0", annotations={names.DRAIN_INTENT: "reboot"})
+        await cordon(bench, True)
+        assert await gate(bench) == OPEN
+        monkeypatch.setattr(world_node, "EPOCH", world_node.EPOCH + leap)
+        await wait(bench, 400)
+        assert (await gate(bench), await verdict(bench)) == (OPEN, "False")
+        for on in (False, True):
+            await cordon(bench, on)
+            assert await gate(bench) == SHUT, "the reboot is over with the uncordon"
+        assert [node.ends for node in bench.nodes.values()] == [[], []]
+
+    play(story, args=GATED)
+
+
+def test_while_the_api_server_is_away_nothing_opens_and_afterwards_all_is_as_it_should_be() -> None:
+    away: list[str] = []
+
+    def refuse(_: Call) -> ApiError | None:
+        return Unavailable("connection refused") if away else None
+
+    async def story(bench: Bench) -> None:
+        await dispensable(bench)
+        for on, there in ((True, OPEN), (False, SHUT)):
+            before = await gate(bench)
+            away.append("now")
+            bench.api.cut_watches(Unavailable("connection refused"))
+            await cordon(bench, on)
+            await wait(bench, 600)
+            assert await gate(bench) == before
+            away.clear()
+            await wait(bench, 120)
+            assert await gate(bench) == there
+
+    play(story, args=GATED, refuse=refuse)
+
+
+def test_a_machine_that_registers_anew_gets_a_gate_of_its_own() -> None:
+    def case(restarted: bool) -> None:
+        async def story(bench: Bench) -> None:
+            await with_pod(bench, "a")
+            await do(bench, "until running a")
+            await wait(bench, 20)
+            assert await gate(bench) == SHUT
+            labels = (await node_of(bench))["metadata"]["labels"]
+            await bench.you.delete(NODES, "n0")
+            await wait(bench, 20)
+            bench.cluster.collect_garbage()
+            await bench.you.create(NODES, {"metadata": {"name": "n0", "labels": labels}})
+            answers = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+            await bench.you.patch(NODES, "n0", answers, content_type=MERGE_PATCH, subresource="status")
+            if restarted:
+                bench.nodes["n0"].kill()
+            await wait(bench, 100)
+            assert (await gate(bench), await verdict(bench)) == (SHUT, "False")
+
+        play(story, args=GATED)
+
+    for restarted in [False, True]:
+        case(restarted)
+
+
+# --- A gate that somebody takes away is built again at once, and one that somebody takes away for ever costs no node a write a second ---
+
+
+A_WHILE = 1200.0
+
+
+# Seven in the first two minutes, then one a minute; and a gate is two objects.
+MOST_WRITES = 2 * 27
+
+
+async def taken_away(bench: Bench, kinds: tuple[Resource, ...]) -> None:
+    """A controller that knows nothing of gates, and deletes what it does not know as soon as it sees it."""
+    name = names.guard((await node_of(bench))["metadata"]["uid"], DRIVER)
+    while True:
+        for kind in kinds:
+            for obj in await all_of(bench, kind):
+                if obj["metadata"]["name"] == name:
+                    await bench.you.delete(kind, name, namespace=obj["metadata"]["namespace"])
+        await asyncio.sleep(0.1)
+
+
+async def changed(bench: Bench) -> None:
+    """A webhook that takes all tolerations away."""
+    name = names.guard((await node_of(bench))["metadata"]["uid"], DRIVER)
+    bare = {"spec": {"template": {"spec": {"tolerations": None}}}}
+    while True:
+        for obj in await all_of(bench, DEPLOYMENTS):
+            if obj["metadata"]["name"] == name and obj["spec"]["template"]["spec"].get("tolerations"):
+                try:
+                    await bench.you.patch(DEPLOYMENTS, name, bare, content_type=MERGE_PATCH, namespace=obj["metadata"]["namespace"])
+                except NotFound:
+                    pass
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("drained", [False, True], ids=["in-peace", "drained"])
+@pytest.mark.parametrize("kinds", [(DEPLOYMENTS,), (BUDGETS,), (BUDGETS, DEPLOYMENTS), ()], ids=["guard", "budget", "both", "webhook"])
+def test_who_takes_it_away_for_ever_has_no_node_write_for_ever(kinds: tuple[Resource, ...], drained: bool) -> None:
+    writes, written = Counter[str](), list[int]()
+    told: list[str] = []
+
+    def count(call: Call) -> None:
+        if call.resource in (DEPLOYMENTS, BUDGETS):
+            writes[call.verb] += 1
+
+    async def story(bench: Bench) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 20)
+        await cordon(bench, drained)
+        assert await gate(bench) == SHUT
+        taking = asyncio.create_task(taken_away(bench, kinds) if kinds else changed(bench))
+        writes.clear()
+        await wait(bench, A_WHILE)
+        written.append(writes["create"] + writes["delete"])
+        gates = (await report_of(bench))["gate"]
+        told.append(gates["why"])
+        taking.cancel()
+        await wait(bench, 150)
+        assert await gate(bench) == SHUT
+
+    play(story, args=GATED, refuse=count)
+    assert written[0] <= MOST_WRITES
+    assert "again and again" in told[0] or BUDGETS not in kinds
+
+
+def test_one_that_is_taken_away_once_is_built_again_at_once_however_often_in_a_day() -> None:
+    building = Rebuilding()
+    for now in range(0, 86_400, 300):
+        assert building.due <= now
+        building = building.built(float(now))
+
+
+def test_the_more_often_it_is_taken_away_the_longer_it_takes() -> None:
+    building, waits = Rebuilding(), list[float]()
+    for _ in range(8):
+        now = max(building.built_at, building.due, 0.0)
+        building = building.built(now)
+        waits.append(max(0.0, building.due - now))
+    assert waits == [0, 2, 4, 8, 16, 32, 60, 60]

@@ -370,3 +370,11 @@ def test_ignorance_never_opens_a_gate_and_builds_none_but_for_volumes_in_peace(
         assert seen.verdict is TRUE and (draining or holds is False)
     if isinstance(decision, Build):
         assert seen.verdict is FALSE or (holds and not draining)
+
+
+def test_each_object_of_a_gate_says_what_it_is_for_and_how_to_get_past_it() -> None:
+    """A drainer's message names the budget alone."""
+    made = gate(post())
+    for meta in (made.budget["metadata"], made.deployment["metadata"], made.deployment["spec"]["template"]["metadata"]):
+        why = meta["annotations"][f"{names.GROUP}/why"]
+        assert f"explain node {node().name}" in why and names.FORCE_DRAIN in why and f"uninstall --driver {DRIVER}" in why

@@ -6,7 +6,10 @@ from typing import Any
 from sidecar.drain import leases
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import NodePolicy, Signals, read
+from sidecar.drain.gate import lease as gate_lease
 from sidecar.drain.gate import takeover
+from sidecar.drain.gate.hidden import known_volumes, seen_volumes
+from sidecar.drain.gate.pacing import after_failures, pause, usual
 from sidecar.drain.gate.takeover import (
     Confirm,
     GateFacts,
@@ -22,10 +25,14 @@ from sidecar.drain.gate.takeover import (
     responsible,
 )
 from sidecar.drain.judgement.assessment import Verdict
-from sidecar.drain.leases import Lease, Take, decide, identity
+from sidecar.drain.leases import RENEWED_EVERY, Hold, Lease, LeaseView, NotWanted, Release, Renew, Take, decide, identity
+from sidecar.drain.publish import report
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
+from sidecar.kube.api import LEASES
 from sidecar.model import names
+from tests.harness.cluster_tools import new_cluster
+from tests.harness.drain.judgements import blocked
 from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 
 ME = identity("uid-n2", DRIVER)
@@ -162,27 +169,117 @@ def test_a_neighbour_lets_a_node_go_at_its_deadline_with_the_words_of_its_own_si
     assert override(evacuated(3599.0), FLAGS, clocks=(NOW,)) == ""
 
 
-def test_of_two_clocks_the_one_that_leaves_more_time_counts() -> None:
-    assert override(evacuated(3600.0), FLAGS, clocks=(NOW, NOW - 1)) == ""
-    assert override(evacuated(3600.0), FLAGS, clocks=(NOW, NOW + 1)) != ""
-
-
 def test_without_such_a_deadline_nobody_is_let_go() -> None:
     for flags in [{"expiry": Expiry.REPORT}, {"allowed": 0.0}, {"policy": NodePolicy.IGNORE}]:
         assert override(evacuated(1e6), replace(FLAGS, **flags), clocks=(NOW,)) == ""
 
 
-def test_a_label_that_anybody_can_write_neither_hastens_nor_hinders_the_deadline() -> None:
-    for label in ["Overridden", "Failed"]:
-        assert override(evacuated(60.0, label=label), FLAGS, clocks=(NOW,)) == ""
-        assert override(evacuated(3600.0, label=label), FLAGS, clocks=(NOW,)) != ""
-
-
-def test_an_evacuation_that_nobody_asks_for_any_more_has_no_deadline() -> None:
-    marks = {names.of_driver(DRIVER, names.EVACUATION_STARTED_AT): stamp(1e6)}
-    assert override(read(node(annotations=marks), DRIVER, now=NOW), FLAGS, clocks=(NOW,)) == ""
-
-
 def test_people_let_a_node_go_at_any_time() -> None:
     said = read(node(annotations={names.FORCE_DRAIN: "ticket 7"}), DRIVER, now=NOW)
     assert override(said, FLAGS, clocks=(NOW,)) == f"{names.FORCE_DRAIN}: ticket 7"
+
+
+# --- What a stopped sidecar counted, and what can be seen of it ---
+
+
+JUDGED = replace(blocked(), node_uid="uid-n0")
+STORED = report.body(JUDGED, previous=None, agent="1")
+
+
+def with_status(**changes: Any) -> dict[str, Any]:
+    return STORED | {"status": STORED["status"] | changes}
+
+
+def test_the_report_of_a_judgement_counts_what_that_judgement_counts() -> None:
+    assert known_volumes(STORED, node_uid="uid-n0") == seen_volumes(JUDGED) > 0
+
+
+def test_what_was_not_counted_is_not_known() -> None:
+    for stored in [
+        None,  # none
+        {},  # empty
+        with_status(nodeUID="uid-of-another-machine"),  # another machine
+        with_status(verdicts={}),  # no verdict
+        with_status(verdicts={"retire": {"status": "Unknown"}}),  # not judged
+        with_status(counts={"classes": {"Idle": "many"}}),  # edited
+    ]:
+        assert known_volumes(stored, node_uid="uid-n0") is None
+
+
+def test_a_sidecar_that_has_just_started_leaves_the_count_of_the_one_before() -> None:
+    withdrawn = with_status(
+        verdicts={"retire": {"status": "Unknown", "formerStatus": "True"}}, counts={"classes": {"Idle": 3, "Ephemeral": 2}}
+    )
+    assert known_volumes(withdrawn, node_uid="uid-n0") == 3
+
+
+# --- How long a neighbour waits between two looks ---
+
+
+def test_the_more_gates_there_are_the_less_often_they_are_listed() -> None:
+    for gates, seconds in [(0, 60), (100, 60), (300, 180), (10_000, RENEWED_EVERY)]:
+        assert usual(gates) == seconds
+
+
+def test_a_pause_ends_when_something_is_due_and_is_never_very_short() -> None:
+    for due, seconds in [
+        ([], 70.0),  # nothing
+        ([2_000.0], 70.0),  # later than usual
+        ([1_030.0, 2_000.0], 30.0),  # sooner
+        ([1_001.0], 5.0),  # very soon
+        ([900.0], 5.0),  # overdue
+    ]:
+        assert pause(60.0, spread=70.0, due=due, now=1_000.0) == seconds
+
+
+def test_where_very_many_leases_run_out_together_they_are_not_listed_every_few_seconds() -> None:
+    assert pause(usual(1_000), spread=300.0, due=[1_000.0], now=1_000.0) == 25.0
+
+
+def test_after_a_failure_the_next_look_comes_soon_and_after_many_as_usual() -> None:
+    assert [after_failures(usual(0), number) for number in (1, 2, 3, 4, 5, 6, 10_000)] == [5, 10, 20, 40, 60, 60, 60]
+
+
+# --- The lease of a node with a gate, as the node's own sidecar keeps it ---
+
+
+SELF = identity("uid-n1", DRIVER)
+MINE = Lease(names.guard("uid-n1", DRIVER), "u", "7", SELF, "n1", "uid-n1", NOW - 10, 900.0)
+
+
+def own_view(**changes: Any) -> LeaseView:
+    terms = gate_lease.terms("n1", "uid-n1", DRIVER, namespace="default", holder=SELF)
+    return replace(LeaseView(NOW, terms, wanted=True, stored=None, own=True), **changes)
+
+
+def test_a_gate_has_a_lease_and_the_api_server_takes_it() -> None:
+    given = decide(own_view())
+    assert isinstance(given, Take) and not given.replaces
+    cluster = new_cluster()
+    stored = Lease.of(cluster.create(LEASES, given.body, namespace="default").obj)
+    assert stored.name == gate_lease.name("uid-n1", DRIVER)
+    assert (stored.holder, stored.node, stored.node_uid, stored.renewed) == (SELF, "n1", "uid-n1", NOW)
+    assert given.body["metadata"]["labels"] == {names.GUARDED_NODE: "uid-n1", names.GUARDED_FOR: DRIVER}
+    later = decide(own_view(now=NOW + 300, stored=stored))
+    assert isinstance(later, Renew)
+    cluster.replace(LEASES, later.body, name=stored.name, namespace="default")
+
+
+def test_the_lease_is_renewed_every_five_minutes_and_not_before() -> None:
+    assert isinstance(decide(own_view(stored=MINE)), Hold)
+    assert isinstance(decide(own_view(stored=replace(MINE, renewed=NOW - 299))), Hold)
+    assert isinstance(decide(own_view(stored=replace(MINE, renewed=NOW - 300))), Renew)
+
+
+def test_a_neighbour_that_holds_the_lease_gives_way() -> None:
+    back = decide(own_view(stored=replace(MINE, holder=identity("uid-n2", DRIVER))))
+    assert isinstance(back, Take) and back.replaces
+    assert back.body["spec"]["holderIdentity"] == SELF
+    assert back.body["metadata"]["resourceVersion"] == "7"
+
+
+def test_without_a_gate_there_is_no_lease() -> None:
+    assert decide(own_view(wanted=False, stored=MINE)) == Release(MINE.name, "u", "", "it is not needed any more")
+    theirs = decide(own_view(wanted=False, stored=replace(MINE, holder="somebody")))
+    assert isinstance(theirs, Take), "it is taken back first: nobody deletes what another one holds"
+    assert isinstance(decide(own_view(wanted=False)), NotWanted)

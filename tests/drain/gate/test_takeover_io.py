@@ -1,11 +1,9 @@
 """The sidecar of one node is dead, and that of another looks after its gate: whole worlds, in virtual time."""
 
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Json, all_of, change, node_of, play, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, do, node_of, play, wait, with_pod
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
 EXPIRED = 900.0 + 90.0 + 60.0
@@ -14,7 +12,7 @@ LOOK = 75.0
 BOUNDARIES = range(1, 8)
 
 
-async def guarded(bench: NotebookWorld, *, node: str = "n0", name: str = "a") -> None:
+async def guarded(bench: Bench, *, node: str = "n0", name: str = "a") -> None:
     """A pod with a volume is on the node, so the gate stands."""
     await with_pod(bench, name, node=node)
     await do(bench, f"until running {name}")
@@ -22,41 +20,41 @@ async def guarded(bench: NotebookWorld, *, node: str = "n0", name: str = "a") ->
     assert len(await gates(bench, node)) == 3
 
 
-async def gates(bench: NotebookWorld, node: str = "n0") -> list[str]:
+async def gates(bench: Bench, node: str = "n0") -> list[str]:
     """The kinds of what stands for that node."""
     guard = names.guard((await node_of(bench, node))["metadata"]["uid"], DRIVER)
     return [kind.kind for kind in (BUDGETS, DEPLOYMENTS, LEASES) for item in await all_of(bench, kind) if item["metadata"]["name"] == guard]
 
 
-async def lease(bench: NotebookWorld, node: str = "n0") -> Json:
+async def lease(bench: Bench, node: str = "n0") -> Json:
     guard = names.guard((await node_of(bench, node))["metadata"]["uid"], DRIVER)
     return await bench.you.get(LEASES, guard, namespace="default")
 
 
-async def holder(bench: NotebookWorld, node: str = "n0") -> str:
+async def holder(bench: Bench, node: str = "n0") -> str:
     """The node whose sidecar looks after the gate."""
     held = str((await lease(bench, node))["spec"]["holderIdentity"])
     return next(item["metadata"]["name"] for item in await all_of(bench, NODES) if held == f"{item['metadata']['uid']}/{DRIVER}")
 
 
-async def told(bench: NotebookWorld, reason: str, node: str = "n0") -> list[str]:
+async def told(bench: Bench, reason: str, node: str = "n0") -> list[str]:
     events = [item for item in await all_of(bench, EVENTS) if (item["reason"], item["involvedObject"]["name"]) == (reason, node)]
     return [item["message"] for item in events if "no sign of life" in item["message"]]
 
 
-def die(bench: NotebookWorld, node: str = "n0") -> None:
+def die(bench: Bench, node: str = "n0") -> None:
     """Killed, and not to start again before its driver is back."""
     bench.nodes[node].driver_away()
     bench.nodes[node].kill()
 
 
-async def may_vanish(bench: NotebookWorld, name: str = "a") -> None:
+async def may_vanish(bench: Bench, name: str = "a") -> None:
     patch = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
     await bench.you.patch(CLAIMS, name, patch, content_type=MERGE_PATCH, namespace="default")
 
 
 def test_a_gate_adds_one_heartbeat_of_five_minutes_to_the_steady_state() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await guarded(bench)
         await wait(bench, 600)
         mark = len(bench.log.lines)
@@ -69,7 +67,7 @@ def test_a_gate_adds_one_heartbeat_of_five_minutes_to_the_steady_state() -> None
 
 
 def test_the_gate_of_a_dead_sidecar_stays_and_says_why_until_it_is_proven_that_nothing_blocks() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await guarded(bench)
         die(bench)
         await wait(bench, 880)
@@ -93,40 +91,9 @@ def test_the_gate_of_a_dead_sidecar_stays_and_says_why_until_it_is_proven_that_n
     play(story, args=GATED)
 
 
-def test_a_sidecar_that_is_back_looks_after_its_own_gate() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await guarded(bench)
-        die(bench)
-        await wait(bench, EXPIRED + 3 * LOOK)
-        assert await holder(bench) == "n1"
-        bench.nodes["n0"].driver_back()
-        await wait(bench, 30)
-        assert await holder(bench) == "n0"
-        await wait(bench, 3600)
-        assert await holder(bench) == "n0"
-        assert await gates(bench) == ["PodDisruptionBudget", "Deployment", "Lease"]
-
-    play(story, args=GATED)
-
-
-def test_a_dry_run_takes_nothing_over() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        uid = (await node_of(bench))["metadata"]["uid"]
-        owner = {"apiVersion": "v1", "kind": "Node", "name": "n0", "uid": uid}
-        labels = {names.GUARDED_NODE: uid, names.GUARDED_FOR: DRIVER}
-        spec = {"holderIdentity": f"{uid}/{DRIVER}", "leaseDurationSeconds": 900}
-        meta = {"name": names.guard(uid, DRIVER), "labels": labels, "ownerReferences": [owner]}
-        await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
-        die(bench)
-        await wait(bench, EXPIRED + 600)
-        assert await holder(bench) == "n0"
-
-    play(story, args=(*GATED, "--dry-run"))
-
-
 def test_a_neighbour_that_is_killed_anywhere_still_opens_the_gate_and_leaves_nothing() -> None:
     def case(boundary: int) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await guarded(bench)
             die(bench)
             await wait(bench, EXPIRED + 3 * LOOK)
@@ -145,7 +112,7 @@ def test_a_neighbour_that_is_killed_anywhere_still_opens_the_gate_and_leaves_not
 
 
 def test_the_gate_goes_with_its_node_and_nothing_is_told() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await guarded(bench)
         die(bench)
         await wait(bench, EXPIRED + 3 * LOOK)

@@ -1,19 +1,16 @@
 """Single looks of one neighbour at the gates of others, with something happening in the midst of them."""
 
 import json
-from itertools import pairwise
 
 from hack.sim.cluster import Call
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import NodePolicy
-from sidecar.drain.gate.controller import GateController
 from sidecar.drain.leases import identity
-from sidecar.drain.vocabulary import Status
 from sidecar.kube.api import BUDGETS, LEASES, NODES, PODS, VOLUMES
-from sidecar.kube.errors import ApiError, Forbidden, Invalid, Unavailable
+from sidecar.kube.errors import Forbidden, Invalid
 from sidecar.model import names
 from tests.harness.drain.samples import DRIVER
-from tests.harness.drain.takeover_scene import LOOK, NAMESPACE, Json, Scene, play
+from tests.harness.drain.takeover_scene import LOOK, NAMESPACE, Scene, play
 
 EXPIRED = 1200.0
 
@@ -49,25 +46,6 @@ def test_a_sidecar_that_comes_back_while_it_is_judged_keeps_its_gate() -> None:
     play(story)
 
 
-def test_another_volume_that_has_come_does_not_stand_for_one_that_only_the_stopped_sidecar_saw() -> None:
-    def case(gone: bool) -> None:
-        async def story(scene: Scene) -> None:
-            node = await scene.guarded("n0")
-            await scene.reported(node, hidden=("pv-a",), Renamed=1)
-            await scene.volume("pv-new", "n0", policy="Ignore")
-            if not gone:
-                await scene.volume("pv-a", "n9", maker="n9")
-            await scene.cordon("n0")
-            await scene.looks(await scene.neighbour(), EXPIRED + 5 * LOOK)
-            assert await scene.left() == ([0, 0, 0] if gone else [1, 1, 1])
-            assert gone or "alone knew that these volumes are there: pv-a" in scene.told.events[-1][-1]
-
-        play(story)
-
-    for gone in [False, True]:
-        case(gone)
-
-
 def test_one_lease_that_cannot_be_taken_keeps_no_other_waiting() -> None:
     async def story(scene: Scene) -> None:
         both = [await scene.guarded(name) for name in ("n0", "n2")]
@@ -81,94 +59,6 @@ def test_one_lease_that_cannot_be_taken_keeps_no_other_waiting() -> None:
         failures = await scene.looks(await scene.neighbour(), EXPIRED + 5 * LOOK)
         assert failures and all("denied by a webhook" in failure for failure in failures)
         assert [item["metadata"]["name"] for item in await scene.all(LEASES)] == [names.guard(stuck.uid, DRIVER)]
-
-    play(story)
-
-
-def spoil(budget: Json) -> None:
-    del budget["spec"]["minAvailable"]
-    budget["spec"]["maxUnavailable"] = 0
-
-
-def test_a_budget_that_was_edited_is_taken_away_all_the_same() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.guarded("n0")
-        await scene.edit(BUDGETS, spoil)
-        await scene.looks(await scene.neighbour(), EXPIRED + 3 * LOOK)
-        assert await scene.left() == [0, 0, 0]
-
-    play(story)
-
-
-def test_a_gate_that_is_switched_off_takes_its_lease_along_after_a_failure_too() -> None:
-    def case(verb: str) -> None:
-        async def story(scene: Scene) -> None:
-            node = await scene.guarded("n0")
-            gate = GateController(scene.api, scene.settings("n0", gate=False), clock=lambda: scene.now, wall=scene.wall)
-            failures: list[ApiError] = [Unavailable("no answer")]
-
-            async def happens(call: Call) -> None:
-                if call.resource == LEASES and call.verb == verb and failures:
-                    raise failures.pop()
-
-            scene.happens = happens
-            for _ in range(3):
-                if gate.may_stand:
-                    await gate.step(scene.picture(node, Status.UNKNOWN, Status.UNKNOWN), ())
-            assert not failures and not gate.may_stand
-            assert await scene.left() == [0, 0, 0]
-
-        play(story)
-
-    for verb in ["get", "delete"]:
-        case(verb)
-
-
-def test_an_opening_is_told_although_the_lease_could_not_be_deleted_at_once() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.guarded("n0")
-        failures: list[ApiError] = [Unavailable("no answer")]
-
-        async def happens(call: Call) -> None:
-            if call.resource == LEASES and call.verb == "delete" and failures:
-                raise failures.pop()
-
-        scene.happens = happens
-        await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
-        assert await scene.left() == [0, 0, 0]
-        assert scene.told.reasons() == ["DrainLetGo"]
-
-    play(story)
-
-
-def test_after_a_gap_in_which_nobody_could_look_all_have_time_to_renew() -> None:
-    async def story(scene: Scene) -> None:
-        node = await scene.guarded("n0")
-        neighbour = await scene.neighbour()
-        await scene.looks(neighbour, 5 * LOOK)
-        scene.now += 1500.0
-        await scene.looks(neighbour, 900.0)
-        (lease,) = await scene.all(LEASES)
-        assert lease["spec"]["holderIdentity"] == identity(node.uid, DRIVER)
-
-    play(story)
-
-
-def test_a_neighbour_that_stays_as_it_is_is_looked_at_less_and_less() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.guarded("n0")
-        await scene.volume("pv-a", "n0")
-        whole: list[float] = []
-
-        async def happens(call: Call) -> None:
-            if call.resource == PODS:
-                whole.append(scene.now)
-
-        scene.happens = happens
-        await scene.looks(await scene.neighbour(), EXPIRED + 3 * 3600)
-        pauses = [later - before for before, later in pairwise(whole)]
-        assert pauses[:3] == [300, 600, 1200] and set(pauses[3:]) == {1800}
-        assert scene.told.reasons() == ["DrainHeld"]
 
     play(story)
 
@@ -276,53 +166,6 @@ def test_the_lease_is_kept_until_what_is_said_of_the_node_is_let_through() -> No
     ]:
         for status in ["True", "Unknown"]:
             case(by_hand, status)
-
-
-def test_who_lets_a_node_go_lets_autoscalers_have_it_too() -> None:
-    def case(forced: bool) -> None:
-        async def story(scene: Scene) -> None:
-            await scene.guarded("n0")
-            await scene.annotate("n0", {**PROTECTED, MARKER: json.dumps([*PROTECTED])})
-            if forced:
-                await scene.volume("pv-a", "n0")
-                await scene.force_drain("n0")
-            await scene.looks(await scene.neighbour(), EXPIRED + 4 * LOOK)
-            assert (await scene.left())[:2] == [0, 0]
-            assert [await scene.note("n0", key) for key in (*PROTECTED, MARKER)] == ["", "", ""]
-
-        play(story)
-
-    for forced in [
-        True,  # force-drain
-        False,  # on proof
-    ]:
-        case(forced)
-
-
-def test_a_neighbour_that_may_not_write_there_opens_the_gate_all_the_same() -> None:
-    async def story(scene: Scene) -> None:
-        node = await scene.guarded("n0")
-        await scene.said(node, "False")
-        await scene.annotate("n0", {**PROTECTED, MARKER: json.dumps([*PROTECTED])})
-        await scene.force_drain("n0")
-
-        async def happens(call: Call) -> None:
-            if call.resource == NODES and call.verb == "patch":
-                raise Invalid("csi-node-sidecar on node n1 may not change node n0", status=422)
-
-        scene.happens = happens
-        neighbour = await scene.neighbour()
-        failures = await scene.looks(neighbour, EXPIRED + 4 * LOOK)
-        assert await scene.left() == [0, 0, 1], "whoever has its lease may say so later"
-        await scene.looks(neighbour, 900.0)
-        assert await scene.left() == [0, 0, 0], "but not for ever"
-        assert [failure.partition(":")[0] for failure in dict.fromkeys(failures)] == [
-            "conditions of n0",
-            "summary of n0",
-            "autoscalers' annotations of n0",
-        ]
-
-    play(story)
 
 
 def test_a_sidecar_that_comes_back_in_the_midst_of_it_is_not_spoken_for() -> None:

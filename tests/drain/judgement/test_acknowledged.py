@@ -7,8 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.acknowledged import Acknowledged, Acknowledgement, acknowledgement_of, remember, void_now
 from sidecar.drain.judgement.assess import assess
@@ -17,9 +15,9 @@ from sidecar.drain.publish import report, stored
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.kube.api import MERGE_PATCH, PODS, VOLUMES
 from sidecar.model import names
-from sidecar.model.objects import ClaimRef, Json
+from sidecar.model.objects import Json
 from tests.harness.drain import samples
-from tests.harness.drain.simulated import all_of, node_of, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import Bench, all_of, do, node_of, play, report_of, wait, with_pod
 
 PV = samples.volume(notes=samples.notes(ack="ann, 11-23"))
 POD = samples.pod("db-0", "data-0")
@@ -103,18 +101,6 @@ def test_one_that_is_written_when_the_pod_has_just_gone_counts_until_the_next_on
         assert found.retire.reason is Reason.LAST_COPY
 
 
-def test_another_claim_is_another_use_even_if_nobody_saw_its_pods() -> None:
-    kept = replace(PV, phase="Released", reclaim_policy="Retain")
-    looks = Looks()
-    assert looks.at(idle(volumes=(kept,), claims=())).retire.status is Status.TRUE
-    unbound = replace(kept, phase="Available", claim=None)
-    assert looks.at(idle(volumes=(unbound,), claims=())).retire.status is Status.TRUE
-    bound = replace(PV, claim=ClaimRef("uid-of-the-next", "apps", "data-0"))
-    claims = (samples.claim(uid="uid-of-the-next"),)
-    for _ in range(2):
-        assert looks.at(idle(volumes=(bound,), claims=claims)).retire.reason is Reason.LAST_COPY
-
-
 def test_the_stored_report_alone_is_the_memory() -> None:
     """After a restart, and for whoever asks from outside."""
     looks = Looks()
@@ -159,7 +145,7 @@ def test_no_history_makes_a_text_count_that_was_there_while_a_pod_ran(history: l
 CONDITION = "world.csi-node-sidecar.io/RetireReady"
 
 
-async def acknowledged(bench: NotebookWorld) -> None:
+async def acknowledged(bench: Bench) -> None:
     """A volume that nobody has used for a while, and that may vanish."""
     await with_pod(bench, "a")
     await do(bench, "until running a")
@@ -172,7 +158,7 @@ async def acknowledged(bench: NotebookWorld) -> None:
     assert await retire(bench) == "True"
 
 
-async def used_for_a_moment(bench: NotebookWorld) -> None:
+async def used_for_a_moment(bench: Bench) -> None:
     spec = {
         "containers": [{"name": "main", "image": "none"}],
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}],
@@ -182,15 +168,11 @@ async def used_for_a_moment(bench: NotebookWorld) -> None:
     await bench.you.delete(PODS, "b", namespace="default", grace_period_seconds=0)
 
 
-async def nothing(bench: NotebookWorld) -> None:
+async def nothing(bench: Bench) -> None:
     await wait(bench, 1)
 
 
-async def history_is_dropped(bench: NotebookWorld) -> None:
-    bench.cluster.compact()
-
-
-async def away(bench: NotebookWorld, meanwhile: Callable[[NotebookWorld], Awaitable[None]], *, seconds: float = 20.0) -> None:
+async def away(bench: Bench, meanwhile: Callable[[Bench], Awaitable[None]], *, seconds: float = 20.0) -> None:
     bench.nodes["n0"].lay_down()
     await wait(bench, 1)
     await meanwhile(bench)
@@ -198,11 +180,11 @@ async def away(bench: NotebookWorld, meanwhile: Callable[[NotebookWorld], Awaita
     bench.nodes["n0"].get_up()
 
 
-async def retire(bench: NotebookWorld) -> str:
+async def retire(bench: Bench) -> str:
     return next(item["status"] for item in (await node_of(bench))["status"]["conditions"] if item["type"] == CONDITION)
 
 
-async def settles_on(bench: NotebookWorld, status: str) -> list[str]:
+async def settles_on(bench: Bench, status: str) -> list[str]:
     """The notes then. Before that it may be unknown, and nothing else."""
     for _ in range(40):
         await wait(bench, 5)
@@ -212,7 +194,7 @@ async def settles_on(bench: NotebookWorld, status: str) -> list[str]:
 
 
 def test_a_use_while_the_sidecar_was_away_voids_an_acknowledgement() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await acknowledged(bench)
         await away(bench, used_for_a_moment)
         (note,) = await settles_on(bench, "False")
@@ -224,32 +206,10 @@ def test_a_use_while_the_sidecar_was_away_voids_an_acknowledgement() -> None:
 
 
 def test_a_restart_in_which_nothing_happened_voids_none() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await acknowledged(bench)
         for _ in range(3):
             await away(bench, nothing)
             await settles_on(bench, "True")
-
-    play(story)
-
-
-def test_a_process_that_is_killed_before_it_has_found_out_leaves_that_to_the_next_one() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await acknowledged(bench)
-        await away(bench, used_for_a_moment)
-        for _ in range(4):
-            await wait(bench, 4)
-            bench.nodes["n0"].kill()
-        await settles_on(bench, "False")
-
-    play(story)
-
-
-def test_where_the_api_server_has_forgotten_what_pods_did_an_acknowledgement_is_void() -> None:
-    async def story(bench: NotebookWorld) -> None:
-        await acknowledged(bench)
-        await away(bench, history_is_dropped)
-        (note,) = await settles_on(bench, "False")
-        assert "may have been used while the sidecar was away" in note
 
     play(story)

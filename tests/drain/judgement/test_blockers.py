@@ -56,11 +56,6 @@ def test_a_blocker_says_what_why_since_when_and_what_to_do() -> None:
     )
 
 
-def test_what_blocks_both_for_one_reason_is_said_once() -> None:
-    one = only(about_volumes(samples.snapshot(in_flight=(FLIGHT,))))
-    assert (one.reason, one.blocks) == (Reason.PROVISIONING_IN_FLIGHT, (REBOOT, RETIRE))
-
-
 def test_nobody_moves_data_or_gives_it_up_for_a_reboot() -> None:
     for policy in (Policy.REPROVISION, Policy.MIGRATE):
         one = only(about_volumes(samples.used(claims=(samples.claim(policy=policy),))))
@@ -80,18 +75,6 @@ def test_the_message_says_where_it_would_fit_and_what_is_missing() -> None:
     assert "it would fit on n2" in only(about_volumes(snapshot, Place(("pv-0",), "n2", 0, ()))).message
     assert "77 bytes are missing" in only(about_volumes(snapshot, Place(("pv-0",), "", 77, ()))).message
     assert "n2: it is cordoned" in only(about_volumes(snapshot, Place(("pv-0",), "", 0, (("n2", "it is cordoned"),)))).message
-
-
-def test_a_wrong_word_is_named_by_whatever_blocks() -> None:
-    for blocker in about_volumes(samples.used(claims=(samples.claim(policy="Foo"),))):
-        assert "PersistentVolumeClaim says 'Foo', which is not a policy" in blocker.message and blocker.policy is Policy.BLOCK
-
-
-def test_a_bare_pod_blocks_both_and_says_what_it_holds() -> None:
-    snapshot = samples.used(pods=(samples.pod("a", "data-0", owner=None),), claims=(samples.claim(policy="Ignore"),))
-    one = only(about_pods(snapshot))
-    assert (one.kind, one.namespace, one.name, one.volume, one.bytes) == ("Pod", "apps", "a", "pv-0", 10 * GIB)
-    assert (one.reason, one.blocks, one.policy) == (Reason.BARE_POD, (REBOOT, RETIRE), Policy.IGNORE)
 
 
 def test_a_pod_blocks_though_a_policy_is_unread_but_not_if_its_claim_is_unread() -> None:
@@ -144,15 +127,6 @@ def test_what_a_policy_lets_go() -> None:
         assert blocked(samples.idle(claims=claims)) == idle
 
 
-def test_what_cannot_be_moved_says_whether_it_could_be_elsewhere() -> None:
-    for place, reason in [
-        (Place(("pv-0",), "n2", 0, ()), Reason.NOT_AVAILABLE_YET),
-        (Place(("pv-0",), "", 7, ()), Reason.NO_CAPACITY),
-        (Place(("pv-0",), "", 0, ()), Reason.NO_NODE_FITS),
-    ]:
-        assert blocked(samples.used(claims=(samples.claim(policy="Migrate"),)), place=place) == (None, reason)
-
-
 def test_what_is_no_volume_of_a_claim() -> None:
     for snapshot, expected in [
         (samples.snapshot(in_flight=(FLIGHT,)), (Reason.PROVISIONING_IN_FLIGHT,) * 2),
@@ -183,13 +157,6 @@ def test_a_volume_that_only_a_daemon_sets_pod_uses_blocks_no_reboot() -> None:
     assert blocked(samples.used(pods=(staying, samples.pod("db-0", "data-0")), claims=claims))[0] is Reason.WOULD_STRAND
 
 
-def test_a_pod_of_anothers_kind_that_is_called_daemon_set_too_is_evicted() -> None:
-    owner, claims = samples.owner("DaemonSet"), (samples.claim(policy="Block"),)
-    for version, reason in (("apps/v1beta2", None), ("apps.kruise.io/v1alpha1", Reason.WOULD_STRAND), ("v1", Reason.WOULD_STRAND)):
-        pods = (samples.pod("agent", "data-0", owner=replace(owner, api_version=version)),)
-        assert blocked(samples.used(pods=pods, claims=claims))[0] is reason, version
-
-
 def test_with_an_uncertain_policy_only_what_the_laxest_would_block_blocks() -> None:
     unread = frozenset({"namespace apps"})
     assert blocked(samples.used(unread=unread, default_policy=Policy.BLOCK)) == (None, None)
@@ -215,12 +182,6 @@ def test_every_reason_of_a_blocker_is_in_one_of_the_tables_and_each_is_explained
     in_tables = {row.reason for row in (*OF_VOLUMES, *OF_PODS)}
     assert in_tables == set(Reason) - of_others
     assert in_tables <= set(MEANING)
-
-
-def test_what_may_always_go_is_in_no_row() -> None:
-    assert {row.class_ for row in OF_VOLUMES}.isdisjoint({VolumeClass.EPHEMERAL, VolumeClass.FOREIGN})
-    lenient = [row.class_ for row in OF_VOLUMES if Policy.IGNORE in row.policies]
-    assert lenient == [VolumeClass.IN_FLIGHT, VolumeClass.SNAPSHOT, VolumeClass.UNTRACKED]
 
 
 def test_where_replicas_are_made_anew_their_volumes_block_until_they_are_gone() -> None:

@@ -1,37 +1,35 @@
 """The judgement in each look: what opens a gate is asked anew, for what is a minute old is not good enough then."""
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, DEPLOYMENTS, MERGE_PATCH, NAMESPACES, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Json, all_of, change, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, do, play, report_of, wait, with_pod
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
 
 
-async def verdicts(bench: NotebookWorld) -> tuple[str, str]:
+async def verdicts(bench: Bench) -> tuple[str, str]:
     said = (await report_of(bench))["verdicts"]
     return said["drain"]["status"], said["retire"]["status"]
 
 
-async def say(bench: NotebookWorld, claim: str, policy: str) -> None:
+async def say(bench: Bench, claim: str, policy: str) -> None:
     notes = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: policy}}}
     await bench.you.patch(CLAIMS, claim, notes, content_type=MERGE_PATCH, namespace="default")
 
 
-async def of_namespace(bench: NotebookWorld, notes: Json) -> None:
+async def of_namespace(bench: Bench, notes: Json) -> None:
     await bench.you.patch(NAMESPACES, "default", {"metadata": {"annotations": notes}}, content_type=MERGE_PATCH)
 
 
-async def gates(bench: NotebookWorld) -> int:
+async def gates(bench: Bench) -> int:
     return len(await all_of(bench, DEPLOYMENTS))
 
 
 def test_a_word_that_a_namespace_has_taken_back_opens_no_gate_when_the_drain_begins() -> None:
     def case(pause: float) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
             await with_pod(bench, "a")
             await do(bench, "until running a")
@@ -52,7 +50,7 @@ def test_a_word_that_a_namespace_has_taken_back_opens_no_gate_when_the_drain_beg
 
 
 def test_a_pod_that_is_made_again_while_something_else_blocks_keeps_its_volume_in_use() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         for name in ("a", "b"):
             await with_pod(bench, name)
             await do(bench, f"until running {name}")
@@ -81,7 +79,7 @@ def test_what_cannot_be_asked_anew_opens_no_gate() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("no answer") if broken and call.resource == NAMESPACES else None
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
         await with_pod(bench, "a")
         await do(bench, "until running a")

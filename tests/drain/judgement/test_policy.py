@@ -1,17 +1,23 @@
 """Who decides about a volume, and what a word that cannot be understood does."""
 
-from itertools import product
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
-from sidecar.drain.judgement.policy import STRICTNESS, Resolved, resolve, strictest
-from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Snapshot, unread_key
+from sidecar.drain.judgement.assess import assess
+from sidecar.drain.judgement.assessment import Assessment, Blocker
+from sidecar.drain.judgement.policy import STRICTNESS, Resolved, resolve
+from sidecar.drain.vocabulary import MEANING, Intent, Policy, Reason, Status
 from sidecar.model import names
-from sidecar.model.objects import Notes
-from tests.harness.drain import samples
+from sidecar.model.nodes import SnapshotContent
+from sidecar.model.objects import Notes, Volume
+from tests.harness.drain import samples, worlds
 
 WORDS = st.sampled_from([None, *Policy, "Foo", "", "block"])
 
@@ -69,18 +75,6 @@ def test_of_volume_and_claim_that_contradict_each_other_the_stricter_is_taken_an
     assert resolved(pv="Migrate", pvc="Migrate").problem == ""
 
 
-def test_of_an_understood_and_a_wrong_word_on_volume_and_claim_the_wrong_one_blocks() -> None:
-    found = resolved(pv="Ignore", pvc="ignore")
-    assert (found.policy, found.by_order) == (Policy.BLOCK, Policy.IGNORE)
-    assert "'ignore', which is not a policy" in found.problem
-
-
-def test_without_claim_class_or_reference_the_rest_still_speaks() -> None:
-    alone = samples.volume(claim="", policy="Ignore")
-    assert resolve(alone, None, class_=None, default=None, intent=Intent.RETIRE).policy is Policy.IGNORE
-    assert resolve(None, None, class_=None, default=None, intent=Intent.RETIRE).source == "default"
-
-
 NO_CLAIM, NO_CLASS, NO_NAMESPACE = unread_key(CLAIM, "apps/data-0"), unread_key(CLASS, "local"), unread_key(NAMESPACE, "apps")
 
 
@@ -115,14 +109,6 @@ def test_a_mistake_never_makes_it_laxer(pv: str | None, pvc: str | None, class_:
     assert found.problem or found.policy is found.by_order
 
 
-def test_the_strictest_of_several() -> None:
-    several = tuple(Resolved(policy, "driver", policy) for policy in (Policy.ALLOW_IDLE, Policy.MIGRATE, Policy.IGNORE))
-    for one, two, three in product(several, repeat=3):
-        found = strictest((one, two, three))
-        assert found and all(STRICTNESS.index(found.policy) >= STRICTNESS.index(item.policy) for item in (one, two, three))
-    assert strictest(()) is None
-
-
 # --- one policy per intent ----------------------------------------------------------------------------------------------
 
 REBOOT, RETIRE = names.DRAIN_POLICY_REBOOT, names.DRAIN_POLICY_RETIRE
@@ -154,23 +140,11 @@ def test_a_word_for_one_intent_outranks_the_one_for_both_on_the_same_object_and_
         assert both(**{source: (*samples.notes("Migrate"), (RETIRE, "AllowIdle"))}) == (Policy.MIGRATE, Policy.ALLOW_IDLE)
 
 
-def test_between_objects_the_order_is_the_same_for_each_intent() -> None:
-    assert both(pvc=((REBOOT, "Block"),), class_=samples.notes("Ignore")) == (Policy.BLOCK, Policy.IGNORE)
-    assert both(class_=((RETIRE, "Migrate"),), namespace=samples.notes("Block")) == (Policy.BLOCK, Policy.MIGRATE)
-    assert both(pv=((RETIRE, "Ignore"),), pvc=((RETIRE, "Migrate"),)) == (Policy.ALLOW_IDLE, Policy.MIGRATE)
-
-
 def test_allow_idle_loosens_a_reboot_only_unless_it_is_said_for_retiring_by_name() -> None:
     for source in ["pv", "pvc", "class_", "namespace"]:
         assert both(**{source: samples.notes("AllowIdle")}) == (Policy.ALLOW_IDLE, Policy.BLOCK)
         assert both(**{source: samples.notes("AllowIdle")}, default=Policy.IGNORE) == (Policy.ALLOW_IDLE, Policy.BLOCK)
         assert both(**{source: ((RETIRE, "AllowIdle"),)}) == (Policy.ALLOW_IDLE, Policy.ALLOW_IDLE)
-
-
-def test_what_allow_idle_does_not_loosen_says_so() -> None:
-    found = resolved(pvc="AllowIdle")
-    assert (found.source, found.remark) == ("default", "PersistentVolumeClaim says 'AllowIdle', which loosens a reboot only")
-    assert resolved(pv="AllowIdle", pvc="Block").source == "PersistentVolumeClaim"
 
 
 def test_a_wrong_word_for_one_intent_names_the_intent() -> None:
@@ -208,3 +182,91 @@ def test_a_word_that_is_not_heeded_is_named() -> None:
     assert found.unheeded == "PersistentVolumeClaim says 'Block', which is not heeded in namespace apps (--drain-tenant-policies)"
     heeded = resolve(None, samples.claim(policy="Ignore"), class_=None, default=None, intent=Intent.REBOOT, heeded=False)
     assert heeded.unheeded == ""
+
+
+# --- Whoever does what a remedy says loosens the verdict it speaks of, and no other ---
+
+
+_ADVICE = re.compile(rf"({re.escape(names.GROUP)}/[\w.-]+): (\w+)")
+
+LOOSENS = {names.DRAIN_POLICY_REBOOT: Intent.REBOOT, names.DRAIN_POLICY_RETIRE: Intent.RETIRE, names.ACKNOWLEDGED: Intent.RETIRE}
+"""The annotations on volumes that a remedy may advise."""
+
+
+def advised(remedy: str) -> list[tuple[str, str]]:
+    return [(key, word) for key, word in _ADVICE.findall(remedy) if key != names.FORCE_DRAIN]
+
+
+def heeding(snapshot: Snapshot, blocker: Blocker, key: str, word: str) -> Snapshot:
+    """The same with the annotation on the object that the remedy speaks of."""
+    said = (key, word)
+    if blocker.class_ == "Snapshot":
+        return replace(snapshot, contents=tuple(_on(snapshot.contents, blocker.name, said)))
+    if key == names.ACKNOWLEDGED:
+        return replace(snapshot, volumes=tuple(_on(snapshot.volumes, blocker.volume, said)), void_acknowledgements=frozenset())
+    if f"annotate the {names.VOLUME} with {key}" in blocker.remedy:
+        return replace(snapshot, volumes=tuple(_on(snapshot.volumes, blocker.volume, said)))
+    full_name = f"{blocker.namespace}/{blocker.name}"
+    claim = snapshot.claims[full_name]
+    return replace(snapshot, claims={**snapshot.claims, full_name: replace(claim, notes=_noted(claim.notes, said))})
+
+
+def _on(objects: Iterable[Volume | SnapshotContent], name: str, said: tuple[str, str]) -> Iterator[Volume | SnapshotContent]:
+    return (replace(item, notes=_noted(item.notes, said)) if item.name == name else item for item in objects)
+
+
+def _noted(notes: Notes, said: tuple[str, str]) -> Notes:
+    return tuple(sorted({**dict(notes), said[0]: said[1]}.items()))
+
+
+def against(found: Assessment, intent: Intent) -> set[str]:
+    return {blocker.key for blocker in found.blockers if intent in blocker.blocks}
+
+
+def test_no_remedy_advises_a_policy_for_both_intents() -> None:
+    for reason in MEANING:
+        assert {key for key, _ in advised(MEANING[reason].remedy)} <= set(LOOSENS)
+
+
+def test_a_remedy_helps() -> None:
+    for snapshot, reason in [
+        (samples.used(claims=(samples.claim(policy="Block"),)), Reason.WOULD_STRAND),
+        (samples.used(), Reason.VOLUME_IN_USE),
+        (samples.idle(), Reason.LAST_COPY),
+        (samples.idle(claims=(samples.claim(policy="AllowIdle"),)), Reason.LAST_COPY),
+        (samples.idle(volumes=(samples.volume(phase="Released"),)), Reason.RELEASE_PENDING),
+        (samples.idle(volumes=(samples.volume(phase="Released", reclaim_policy="Retain"),)), Reason.RECLAIM_RETAIN),
+        (samples.idle(renamed=frozenset({"pv-0"})), Reason.NODE_RENAMED),
+        (samples.snapshot(contents=(samples.content(),)), Reason.SNAPSHOT_ON_NODE),
+        (samples.idle(volumes=(samples.volume(policy="Block"),)), Reason.LAST_COPY),
+        (samples.used(volumes=(samples.volume(policy="Block"),)), Reason.WOULD_STRAND),
+        (samples.used(volumes=(samples.volume(policy="Block"),)), Reason.VOLUME_IN_USE),
+        (samples.idle(volumes=(samples.volume(policy="AllowIdle"),)), Reason.LAST_COPY),
+        (samples.idle(claims=()), Reason.LAST_COPY),
+        (samples.idle(volumes=(samples.volume(claim="", phase="Available"),), claims=()), Reason.LAST_COPY),
+    ]:
+        (blocker,) = (item for item in assess(snapshot).blockers if item.reason is reason)
+        ((key, word),) = advised(blocker.remedy)
+        after = heeding(snapshot, blocker, key, word)
+        assert reason not in {item.reason for item in assess(after).blockers}
+        assert assess(after).verdict(LOOSENS[key]).status is Status.TRUE
+
+
+@given(st.integers(0, 2**32))
+def test_no_remedy_loosens_the_other_verdict(seed: int) -> None:
+    snapshot = worlds.drawn(Random(seed))
+    before = assess(snapshot)
+    for blocker in before.blockers:
+        for key, word in advised(blocker.remedy):
+            after, (other,) = assess(heeding(snapshot, blocker, key, word)), set(Intent) - {LOOSENS[key]}
+            assert LOOSENS[key] in blocker.blocks
+            assert against(after, other) >= against(before, other)
+            assert before.verdict(other).status is Status.TRUE or after.verdict(other).status is not Status.TRUE
+
+
+def test_a_policy_of_the_volume_is_chosen_on_the_volume() -> None:
+    for volume in (samples.volume(policy="Migrate"), samples.volume(claim="", phase="Available", policy="Migrate")):
+        (blocker,) = assess(samples.idle(volumes=(volume,), claims=() if volume.claim is None else (samples.claim(),))).blockers
+        assert "of the PersistentVolume" in blocker.remedy and "of the claim" not in blocker.remedy
+    (blocker,) = assess(samples.idle(claims=(samples.claim(policy="Migrate"),))).blockers
+    assert "of the claim" in blocker.remedy

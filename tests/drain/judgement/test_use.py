@@ -41,13 +41,6 @@ def test_an_evicted_pod_that_is_made_again_still_uses_its_volume() -> None:
             assert blocking(samples.used(claims=claims)) == blocking(samples.idle(claims=claims, **changes)) == ([], [Reason.VOLUME_IN_USE])
 
 
-def test_under_block_the_eviction_itself_does_not_free_the_reboot() -> None:
-    for changes in AFTER_EVICTION:
-        claims = (samples.claim(policy="Block"),)
-        expected = [Reason.WOULD_STRAND], [Reason.VOLUME_IN_USE]
-        assert blocking(samples.used(claims=claims)) == blocking(samples.idle(claims=claims, **changes)) == expected
-
-
 def test_the_message_says_who_uses_it() -> None:
     for changes, says in [
         ({"claimants": (WAITING,)}, "pod apps/db-0, which waits for a node, names its claim"),
@@ -89,12 +82,6 @@ def test_E6_a_new_volume_blocks_nothing_until_a_pod_asks_for_it() -> None:
     new = {"never_used": frozenset({"pv-0"})}
     assert blocking(samples.idle(**new)) == ([], [])
     assert blocking(samples.idle(**new, claimants=(WAITING,))) == ([], [Reason.VOLUME_IN_USE])
-
-
-def test_an_acknowledgement_says_nothing_while_somebody_uses_the_volume() -> None:
-    kept = samples.volume(phase="Released", reclaim_policy="Retain", notes=samples.notes(ack="ann"))
-    assert blocking(samples.idle(volumes=(kept,), claims=())) == ([], [])
-    assert blocking(samples.idle(volumes=(kept,), claims=(), attached=frozenset({"pv-0"}))) == ([], [Reason.RECLAIM_RETAIN])
 
 
 # --- whose claim it is ------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 hand."""
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import (
     CLAIMS,
@@ -39,7 +38,7 @@ from tests.harness.drain.node_loss import (
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, node_of, wait
 
 # --- what is told ---------------------------------------------------------------------------------------------------------
 
@@ -47,7 +46,7 @@ from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait
 def test_A13_a_loss_is_told_within_90_seconds_and_under_orphan_nothing_is_touched() -> None:
     seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         uid = await uid_of(bench)
         await note(bench, "data-db-0", {names.LEAVING: f"n0/{uid}"})
@@ -74,7 +73,7 @@ def test_A13_a_loss_is_told_within_90_seconds_and_under_orphan_nothing_is_touche
 
 
 def test_the_loss_of_the_node_that_has_the_lease_is_told_within_a_quarter_of_an_hour() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await wait(bench, 100)
         first = await holder(bench)
         await app(bench, node=first)
@@ -90,7 +89,7 @@ def test_the_loss_of_the_node_that_has_the_lease_is_told_within_a_quarter_of_an_
 
 
 def test_a_holder_that_dies_is_followed_by_another_whatever_the_clocks_say() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await wait(bench, 100)
         first = await holder(bench)
         future = {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}}
@@ -108,7 +107,7 @@ def test_a_holder_that_dies_is_followed_by_another_whatever_the_clocks_say() -> 
 def test_a_machine_that_is_there_again_with_its_disks_ends_the_report() -> None:
     """G1: under another uid it is another node, whose own sidecar says what is on it."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench)
         await settled(bench)
         node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
@@ -129,7 +128,7 @@ def test_garbage_collection_may_come_before_the_peer_or_after_it() -> None:
     """The report of the node's own sidecar is the Node's, and goes with it."""
 
     def case(collected: bool) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await app(bench)
             await settled(bench)
             assert await report(bench)
@@ -146,7 +145,7 @@ def test_garbage_collection_may_come_before_the_peer_or_after_it() -> None:
 
 
 def test_the_report_goes_with_what_it_tells_of() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench)
         await settled(bench)
         await vanish(bench)
@@ -162,7 +161,7 @@ def test_the_report_goes_with_what_it_tells_of() -> None:
 
 def test_B8_what_is_half_there_is_not_gone() -> None:
     def case(kept: str) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await app(bench)
             await settled(bench)
             bench.nodes["n0"].driver_away()
@@ -184,7 +183,7 @@ def test_B8_what_is_half_there_is_not_gone() -> None:
 def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes_go() -> None:
     seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await replicas(bench, 1)
         await app(bench)
         await app(bench, "lonely")
@@ -209,7 +208,7 @@ def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes
 
 def test_evidence_is_needed() -> None:
     def case(words: Json, cleared: bool) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await one_replica(bench)
             uid = await uid_of(bench)
             await note(bench, "data-db-0", {key: value.format(uid=uid) for key, value in words.items()})
@@ -230,7 +229,7 @@ def test_evidence_is_needed() -> None:
 
 
 def test_an_acknowledgement_counts_only_on_the_report_on_this_very_machine() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         word = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
         await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)  # said while the node was there
@@ -246,7 +245,7 @@ def test_an_acknowledgement_counts_only_on_the_report_on_this_very_machine() -> 
 
 
 def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench, pods=False)
@@ -260,7 +259,7 @@ def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
 
 
 def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench)
@@ -274,7 +273,7 @@ def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
 
 def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None:
     """It registers after the lists, and before the claim is deleted."""
-    benches: list[tuple[NotebookWorld, Json, Json]] = []
+    benches: list[tuple[Bench, Json, Json]] = []
 
     def back(call: Call) -> None:
         if benches and call.verb == "list" and call.resource == STATEFUL_SETS:
@@ -284,7 +283,7 @@ def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None
 
     seen = Watchman(back)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         await announce(bench)
         node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
@@ -309,7 +308,7 @@ def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(
 
         seen = Watchman(refuse)
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await one_replica(bench)
             await announce(bench)
             broken.append(True)
@@ -336,7 +335,7 @@ def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(
 
 
 def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await app(bench)
         await settled(bench)
         await vanish(bench)
@@ -359,7 +358,7 @@ def test_otherwise_nothing_is_written() -> None:
     def case(args: tuple[str, ...], asks: bool) -> None:
         seen = Watchman()
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await wait(bench, 1000)
 
         play(story, seen, args=args)
@@ -373,7 +372,7 @@ def test_otherwise_nothing_is_written() -> None:
         case(args, asks)
 
 
-def looking(bench: NotebookWorld) -> list[str]:
+def looking(bench: Bench) -> list[str]:
     """Whose sidecar says of itself that it looks after gone nodes."""
     said = f'csi_node_sidecar_looks_after_gone_nodes{{driver_name="{DRIVER}"}} 1'
     return [
@@ -384,7 +383,7 @@ def looking(bench: NotebookWorld) -> list[str]:
 def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says_to_look() -> None:
     """A stolen token of a node whose own sidecar does not run."""
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await settled(bench, besides="")
         thief = await holder(bench)
         assert looking(bench) == [thief]

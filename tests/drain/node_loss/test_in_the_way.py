@@ -4,7 +4,6 @@ import pytest
 
 from hack.sim.cluster import Call
 from hack.sim.driver.faults import Fault
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.csi.outcome import Code
 from sidecar.drain.node_loss import cleanup_io, surroundings_io
@@ -27,12 +26,12 @@ from tests.harness.drain.node_loss import (
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import wait
+from tests.harness.drain.simulated import Bench, wait
 
 TEAMS = ("team-0", "team-1", "team-2", "team-3")
 
 
-async def teams(bench: NotebookWorld) -> None:
+async def teams(bench: Bench) -> None:
     """Each has a database on n0, which is announced to go."""
     await settled(bench)
     mark = f"n0/{await uid_of(bench)}"
@@ -41,7 +40,7 @@ async def teams(bench: NotebookWorld) -> None:
         await bound(bench, "data-db-0", team, **{names.LIES_ON: mark, names.LEAVING: mark})
 
 
-async def namespaces(bench: NotebookWorld) -> list[str]:
+async def namespaces(bench: Bench) -> list[str]:
     return sorted(item["metadata"]["namespace"] for item in (await bench.you.list_page(CLAIMS)).items)
 
 
@@ -54,7 +53,7 @@ def test_a_claim_that_a_policy_of_its_namespace_keeps_stops_no_other(
         def refuse(call: Call) -> ApiError | None:
             return error if (call.verb, call.resource, call.namespace) == (verb, CLAIMS, "team-0") else None
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await teams(bench)
             await vanish(bench)
             await wait(bench, 1500)
@@ -74,7 +73,7 @@ def test_a_claim_that_a_policy_of_its_namespace_keeps_stops_no_other(
             case(error, verb)
 
 
-async def unplaced(bench: NotebookWorld, name: str, mark: str) -> None:
+async def unplaced(bench: Bench, name: str, mark: str) -> None:
     """A released volume of n0 without node affinity."""
     spec = {
         "capacity": {"storage": "1Gi"},
@@ -90,7 +89,7 @@ async def unplaced(bench: NotebookWorld, name: str, mark: str) -> None:
 
 def test_a_slow_driver_keeps_no_other_loss_untold() -> None:
     def case(fault: Fault) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             for node in bench.nodes.values():
                 node.reception.faults.set([fault])
             await settled(bench)
@@ -123,7 +122,7 @@ def test_a_slow_driver_keeps_no_other_loss_untold() -> None:
 def test_claims_of_any_number_of_namespaces_are_told_and_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surroundings_io, "MOST_NAMESPACES", 2)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await settled(bench)
         uid = await uid_of(bench)
         for number in range(4):
@@ -142,7 +141,7 @@ def test_claims_of_any_number_of_namespaces_are_told_and_cleared_away(monkeypatc
 def test_what_several_machines_of_a_name_have_left_is_told_and_only_that_of_one_cleared_away() -> None:
     seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await settled(bench)
         uid = await uid_of(bench)
         await database(bench, "team")

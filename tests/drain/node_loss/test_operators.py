@@ -1,11 +1,18 @@
 """What operators do while a node is missed: they change the policy, uninstall, bring a machine back whose Node was deleted by mistake."""
 
-from hack.sim.notebook.notebook_world import NotebookWorld
+import asyncio
+from typing import Any
+
 from hack.sim.world.node import DRIVER
 from sidecar.commands.uninstall import Step, steps
+from sidecar.drain.machine_mark import Machine
+from sidecar.drain.node_loss.returned_io import Returned
 from sidecar.kube.api import CLAIMS, CSI_NODES, MERGE_PATCH, NODES, VOLUMES
-from sidecar.kube.errors import NotFound
+from sidecar.kube.errors import Conflict, NotFound
 from sidecar.model import names
+from sidecar.model.objects import Claim
+from tests.harness import samples
+from tests.harness.doors import ScriptedKube
 from tests.harness.drain.node_loss import (
     CLEANING,
     TELLING,
@@ -19,17 +26,17 @@ from tests.harness.drain.node_loss import (
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import EVACUATE, change, node_of, wait
+from tests.harness.drain.simulated import EVACUATE, Bench, change, node_of, wait
 
 ORPHAN, CLEANUP = TELLING[-1], CLEANING[-1]
 
 
-async def announced(bench: NotebookWorld) -> None:
+async def announced(bench: Bench) -> None:
     await one_replica(bench)
     await announce(bench)
 
 
-async def marked(bench: NotebookWorld) -> None:
+async def marked(bench: Bench) -> None:
     """Until the claim is marked, and is not deleted yet."""
     for _ in range(300):
         await wait(bench, 1)
@@ -39,7 +46,7 @@ async def marked(bench: NotebookWorld) -> None:
     raise AssertionError("nobody marks it")
 
 
-async def roll(bench: NotebookWorld, policy: str) -> None:
+async def roll(bench: Bench, policy: str) -> None:
     """As a DaemonSet does: one process after the other."""
     for name in ("n1", "n2"):
         bench.nodes[name].flags = (policy,)
@@ -48,7 +55,7 @@ async def roll(bench: NotebookWorld, policy: str) -> None:
 
 
 def test_a_change_to_orphan_midway_keeps_what_is_there_and_one_back_goes_on() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await announced(bench)
         await vanish(bench)
         await marked(bench)
@@ -63,7 +70,7 @@ def test_a_change_to_orphan_midway_keeps_what_is_there_and_one_back_goes_on() ->
     play(story, args=CLEANING)
 
 
-async def uninstall(bench: NotebookWorld) -> None:
+async def uninstall(bench: Bench) -> None:
     async for step in steps(bench.you, DRIVER):
         assert isinstance(step, Step)
         try:
@@ -79,7 +86,7 @@ def test_an_uninstallation_midway_leaves_the_data_and_no_mark() -> None:
     def case(running: bool) -> None:
         seen = Watchman()
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await announced(bench)
             await vanish(bench)
             await marked(bench)
@@ -108,7 +115,7 @@ def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later(
     """By mistake, or by a cloud controller while the machine is stopped. An earlier announcement was undone."""
 
     def case(away: float) -> None:
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await one_replica(bench)
             await change(bench, "n0", {"taints": [EVACUATE]})
             await wait(bench, 60)
@@ -134,3 +141,44 @@ def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later(
 
     for away in [20.0, 5000.0]:
         case(away)
+
+
+# --- A node that is there again takes off what a peer has noted on its claims, and nothing else ---
+
+
+Json = dict[str, Any]
+NOW = Machine("n0", "uid-2")
+
+
+def claim(mark: str | None, **meta: Any) -> Json:
+    notes = {} if mark is None else {names.LOST_WITH: mark}
+    return samples.claim_json(meta={"name": "data", "namespace": "shop", "annotations": notes} | meta)
+
+
+def patches(cached: Json, stored: Json, *, dry_run: bool = False, failures: list[Exception | None] | None = None) -> list[Any]:
+    kube = ScriptedKube({("persistentvolumeclaims", "data"): stored}, failures={"patch": failures or []})
+    returned = Returned(kube, claims=lambda: [Claim.of(cached)], dry_run=dry_run)  # type: ignore[arg-type]
+    asyncio.run(returned.take_marks_off(NOW))
+    return kube.wrote("patch")
+
+
+def test_the_mark_of_an_earlier_machine_of_this_name_goes() -> None:
+    marked = claim("n0/uid-1")
+    (patch,) = patches(marked, marked)
+    meta = marked["metadata"]
+    assert patch == {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": {names.LOST_WITH: None}}}
+
+
+def test_what_is_no_earlier_machine_of_this_name_stays() -> None:
+    for mark in [None, "n1/uid-1", "n0/uid-2", "n0", "garbage"]:
+        assert patches(claim(mark), claim(mark)) == []
+        assert patches(claim("n0/uid-1"), claim(mark)) == [], "it is as it is stored now that counts"
+
+
+def test_a_claim_that_is_being_deleted_stays_as_it_is() -> None:
+    assert patches(claim("n0/uid-1"), claim("n0/uid-1", deletionTimestamp="2026-01-01T00:00:00Z")) == []
+
+
+def test_a_dry_run_writes_nothing_and_a_conflict_is_left_to_the_next_look() -> None:
+    assert patches(claim("n0/uid-1"), claim("n0/uid-1"), dry_run=True) == []
+    assert len(patches(claim("n0/uid-1"), claim("n0/uid-1"), failures=[Conflict("changed", status=409)])) == 1

@@ -7,7 +7,6 @@ from dataclasses import replace
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.kinds.kind import Kind
 from hack.sim.cluster.kinds.table import TABLE
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import as_text, report
@@ -21,7 +20,7 @@ from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, SNAPSHOT_CONTENTS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import Json
 from tests.harness.drain.node_loss import CLEANING, REPORT, Watchman, announce, one_replica, play, vanish
-from tests.harness.drain.simulated import wait
+from tests.harness.drain.simulated import Bench, wait
 
 LOCAL = "local.example"
 N1 = Suspect("n1", "uid-1")
@@ -157,7 +156,7 @@ def test_the_report_of_another_node_by_another_driver_is_not_written_over() -> N
     assert names.drain_report(f"n0.{FIRST}", REST) == REPORT
     seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench, collected=True)

@@ -1,33 +1,45 @@
 """The API server is put back to a backup from before a machine came back: what its volumes said then is no evidence now."""
 
+from dataclasses import replace
 from typing import Any, Final
 
-from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.cluster import Call
+from hack.sim.world.node import DRIVER
 from sidecar.drain.leases import Lease
+from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import gap
-from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, MERGE_PATCH, NODES, VOLUMES
+from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
+from sidecar.drain.node_loss.remains import RemainsView, Step, remains
+from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, volume_of
+from sidecar.drain.remade import LostClaim
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, DRAIN_REPORTS, EVENTS, MERGE_PATCH, NODES, VOLUMES
 from sidecar.model import names, timestamps
 from tests.harness.drain.backups import back_up, put_back
 from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,
+    UNPLACED,
     Watchman,
     announce,
+    app,
+    asked,
     gone,
     note,
     one_replica,
     play,
+    replicas,
+    settled,
     there,
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import Json, node_of, wait
+from tests.harness.drain.simulated import Bench, Json, all_of, node_of, wait
 
 ACK: Json = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
 LONG = gap.LONGEST + 60.0
 
 
-async def back_with_its_disks(bench: NotebookWorld, node: Json, csi_node: Json) -> None:
+async def back_with_its_disks(bench: Bench, node: Json, csi_node: Json) -> None:
     """As another Node, which is not to be retired."""
     for resource, obj in ((NODES, node), (CSI_NODES, csi_node)):
         meta = {"name": "n0", "labels": obj["metadata"].get("labels") or {}}
@@ -35,7 +47,7 @@ async def back_with_its_disks(bench: NotebookWorld, node: Json, csi_node: Json) 
     await note(bench, "data-db-0", {names.LIES_ON: f"n0/{await uid_of(bench)}", names.LEAVING: None})
 
 
-async def returned_then_restored(bench: NotebookWorld, *, acknowledged: bool = False, age: float = LONG) -> tuple[Json, Json]:
+async def returned_then_restored(bench: Bench, *, acknowledged: bool = False, age: float = LONG) -> tuple[Json, Json]:
     """n0 is deleted, with evidence, and comes back; later its Node is not stored any more, and the evidence is. Returns what it was."""
     await one_replica(bench)
     found = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
@@ -53,7 +65,7 @@ async def returned_then_restored(bench: NotebookWorld, *, acknowledged: bool = F
     return found
 
 
-async def what_is_there(bench: NotebookWorld) -> tuple[int, int]:
+async def what_is_there(bench: Bench) -> tuple[int, int]:
     return len(await there(bench, CLAIMS)), len(await there(bench, VOLUMES))
 
 
@@ -63,7 +75,7 @@ def test_what_a_backup_says_of_a_machine_is_no_evidence() -> None:
     def case(case: dict[str, Any]) -> None:
         seen = Watchman()
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             found = await returned_then_restored(bench, **case)
             await wait(bench, 1000)
             assert await what_is_there(bench) == (1, 1)
@@ -92,11 +104,11 @@ NOW: Final = 1_800_000_000.0
 LATELY, EARLIER, LONG_AGO = NOW - 300.0, NOW - gap.LONGEST, NOW - gap.LONGEST - 1.0
 TEXT: Final = timestamps.to_text(NOW)
 NOTED: Final = timestamps.to_text(NOW - 90_000.0)
-DRIVER: Final = "local.example"
+LOCAL: Final = "local.example"
 
 
 def stored(renewed: float, *, noted: str = "", version: str = "7") -> Lease:
-    body = gap.body(DRIVER, namespace="kube-system", holder="uid-1/local.example", gap=noted, now=renewed, resource_version=version)
+    body = gap.body(LOCAL, namespace="kube-system", holder="uid-1/local.example", gap=noted, now=renewed, resource_version=version)
     return Lease.of(body)
 
 
@@ -126,3 +138,112 @@ def test_what_is_missed_around_its_end_is_doubted() -> None:
         (TEXT, NOW + gap.SETTLING + 1.0, False),
     ]:
         assert gap.doubt(over, missed_since=since) == (over if doubted else "")
+
+
+# --- Volumes without node affinity, whose maker is gone: the driver of another node is asked to delete those of that very machine ---
+
+
+N1 = Machine("n1", "uid-1")
+ANNOUNCED = Gone(N1, Evidence.ANNOUNCED, 0.0, "")
+BACK = ClaimThere(LostClaim("shop", "data", None), "uid-c", "8", "pv", deleting=False, lost_with="")
+
+
+def volume(
+    *, maker: str = "n1", phase: str = "Released", reclaim: str = "Delete", lies_on: str = "n1/uid-1", claim: str = "", **meta: Any
+) -> LostVolume:
+    identity = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{maker}"} if maker else {}
+    csi = {"driver": DRIVER, "volumeHandle": "h", "volumeAttributes": identity}
+    head = {"name": "pv", "uid": "uid-pv", "resourceVersion": "7", "annotations": {names.LIES_ON: lies_on}} | meta
+    ref = {"claimRef": {"namespace": "shop", "name": "data", "uid": claim}} if claim else {}
+    spec = {"csi": csi, "persistentVolumeReclaimPolicy": reclaim} | ref
+    found = volume_of({"metadata": head, "spec": spec, "status": {"phase": phase}}, DRIVER)
+    assert found is not None
+    return found
+
+
+def view(lost: LostVolume | None = None, **more: Any) -> RemainsView:
+    seen = RemainsView(ANNOUNCED, cleanup=True, volumes=(lost or volume(),), claims={}, deleted=frozenset())
+    return replace(seen, **more)
+
+
+DELETED = frozenset({"uid-pv"})
+LEAVES: dict[str, Any] = {"deletionTimestamp": "t", "finalizers": [names.VOLUME_FINALIZER]}
+MADE_BY_OTHERS = {names.LIES_ON: "n1/uid-1", names.PROVISIONED_BY: "other.example"}
+
+
+def test_the_next_step() -> None:
+    for seen, step in [
+        (view(), Step.EMPTY_VOLUME),  # first the driver is asked
+        (view(deleted=DELETED), Step.DELETE_VOLUME),  # then it is deleted
+        (view(volume(**LEAVES), deleted=DELETED), Step.RELEASE_VOLUME),  # and our finalizer taken off
+        (view(volume(**LEAVES)), Step.EMPTY_VOLUME),  # after a crash the driver is asked again
+        (view(deleted=None), Step.NOTHING),  # another program provisions
+        (view(volume(maker="n2")), Step.NOTHING),  # another node made it, and it came here since
+        (view(volume(maker="n1-x")), Step.NOTHING),  # the maker's name only begins so
+        (view(volume(maker="")), Step.NOTHING),  # nobody says who made it
+        (view(volume(annotations=MADE_BY_OTHERS)), Step.NOTHING),  # another provisioner says that it made it
+        (view(volume(annotations={})), Step.NOTHING),  # no note of the machine
+        (view(volume(lies_on="n1/uid-0")), Step.NOTHING),  # G1 an earlier machine of the name made it
+        (view(volume(lies_on="n1")), Step.NOTHING),  # garbage in the note
+        (view(volume(phase="Bound")), Step.NOTHING),  # bound
+        (view(volume(reclaim="Retain")), Step.NOTHING),  # kept
+        (view(attachments=(AttachmentThere("a", "u", "pv", deleting=True),)), Step.NOTHING),  # it is attached
+        (view(volume(claim="uid-c"), claims={"uid-c": BACK}), Step.NOTHING),  # its claim is back
+        (view(volume(claim="uid-c"), claims={"uid-c": replace(BACK, volume="pv-2")}), Step.EMPTY_VOLUME),  # with another volume
+        (view(cleanup=False), Step.NOTHING),  # Orphan
+        (view(loss=replace(ANNOUNCED, evidence=Evidence.NONE)), Step.NOTHING),  # no evidence
+        (view(loss=Unproven("no note", 0.0)), Step.NOTHING),  # which machine it was is not known
+    ]:
+        (found,) = (item for item in remains(seen) if item.kind == names.VOLUME)
+        assert found.step is step, found.why
+        assert found.why
+
+
+# --- the story ------------------------------------------------------------------------------------------------------------
+
+
+async def lost(bench: Bench, **words: str) -> None:
+    """n0 is announced to go, and goes, with the only replica and its volume without node affinity."""
+    await replicas(bench, 1)
+    await app(bench)
+    (stored,) = await all_of(bench, VOLUMES)
+    assert "nodeAffinity" not in stored["spec"]
+    await settled(bench)
+    mark = f"n0/{await uid_of(bench)}"
+    await note(bench, "data-db-0", {names.LIES_ON: mark, names.LEAVING: mark} | words)
+    await vanish(bench)
+
+
+def test_the_driver_of_another_node_is_asked_and_then_the_object_goes() -> None:
+    async def story(bench: Bench) -> None:
+        await lost(bench)
+        (stored,) = await all_of(bench, VOLUMES)
+        await wait(bench, 400)
+        assert await there(bench, VOLUMES) == []
+        assert asked(bench) == [stored["spec"]["csi"]["volumeHandle"]]
+        messages = [event["message"] for event in await all_of(bench, EVENTS) if event["involvedObject"]["kind"] == names.VOLUME]
+        assert [message for message in messages if "says that the volume is deleted" in message and "scrub" in message]
+
+    play(story, args=(*CLEANING, UNPLACED))
+
+
+def test_G1_a_node_that_is_back_before_the_driver_is_asked_keeps_it() -> None:
+    """It registers after the look that comes before each step, while the API server is asked who has the handle."""
+    benches: list[tuple[Bench, Json]] = []
+
+    def back(call: Call) -> None:
+        if benches and call.verb == "get" and call.resource == CLASSES:
+            bench, csi_node = benches.pop()
+            bench.cluster.create(NODES, {"metadata": {"name": "n0"}, "spec": {}}, namespace="")
+            bench.cluster.create(CSI_NODES, {"metadata": {"name": "n0"}, "spec": csi_node["spec"]}, namespace="")
+
+    async def story(bench: Bench) -> None:
+        csi_node = await bench.you.get(CSI_NODES, "n0")
+        await lost(bench)
+        benches.append((bench, csi_node))
+        await wait(bench, 1500)
+        assert not benches
+        assert asked(bench) == []
+        assert len(await there(bench, VOLUMES)) == 1
+
+    play(story, Watchman(back), args=(*CLEANING, UNPLACED))

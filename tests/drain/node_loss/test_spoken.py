@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.spoken import No, Nothing, Yes, spoken
 from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, MERGE_PATCH, STATEFUL_SETS, VOLUMES
@@ -25,7 +24,7 @@ from tests.harness.drain.node_loss import (
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import wait
+from tests.harness.drain.simulated import Bench, wait
 
 UID: Final = "0b5b1c8e-2f0b-4a53-9d0c-2f6f6d8f7a11"
 OTHER: Final = "7c2d9f30-8a44-4a5e-b7d2-94f1f3a2c9aa"
@@ -60,7 +59,7 @@ def test_a_no_stops_at_once_what_goes_on() -> None:
     """It is written between two steps."""
     seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench)
@@ -95,7 +94,7 @@ class Midway(Watchman):
             todo()
 
 
-def unsaid(bench: NotebookWorld, claims: tuple[str, ...]) -> None:
+def unsaid(bench: Bench, claims: tuple[str, ...]) -> None:
     """What the undo of the node's own sidecar had reached."""
     for claim in claims:
         volume = bench.cluster.get(CLAIMS, claim, namespace="default").obj["spec"]["volumeName"]
@@ -110,7 +109,7 @@ def test_what_volumes_say_now_counts_and_not_what_a_list_had() -> None:
     def case(reached: tuple[str, ...]) -> None:
         seen = Midway()
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await replicas(bench, 2)
             for claim in ALL:
                 await app(bench, claim)
@@ -141,7 +140,7 @@ def test_an_acknowledgement_is_heeded_within_two_minutes_and_then_asks_for_nothi
     """Whoever has written it looks whether anything happens, and would write it again elsewhere."""
     seen = Watchman()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await replicas(bench, 1)
         await app(bench)
         await app(bench, "of-nobody")

@@ -1,35 +1,24 @@
 """Notes on volumes, as processes write them: led step by step against a simulated API server."""
 
-import asyncio
-import contextlib
 from dataclasses import replace
 
 import pytest
 
-from hack.sim.clock import run_virtual
-from hack.sim.cluster import InProcessApi
-from hack.sim.notebook.notebook_world import NotebookWorld
-from hack.sim.world.node import DRIVER
-from sidecar.config.parse import Parsed, parse
-from sidecar.doors import Instruments
 from sidecar.drain.notes.controller import Notes
 from sidecar.drain.notes.early_undo_io import EVERY
-from sidecar.errors import Fatal
-from sidecar.kube.api import CLAIMS, NODES, VOLUMES
+from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
-from sidecar.start import before_the_driver
-from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import node_loss
 from tests.harness.drain.node_loss import CLEANING, gone, one_replica, there, vanish
-from tests.harness.drain.notes import ARGS, Writes, apps, marks, play
-from tests.harness.drain.simulated import EVACUATE, Json, all_of, change, wait, with_pod
+from tests.harness.drain.notes import Writes, apps, marks, play
+from tests.harness.drain.simulated import EVACUATE, Bench, all_of, change, wait, with_pod
 
 
 def test_each_node_notes_its_own_volumes_and_then_rests() -> None:
     seen = Writes()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await apps(bench, "n0", "n1", "n0")
         await wait(bench, 60)
         assert await marks(bench) == {"app-0": ("n0", ""), "app-1": ("n1", ""), "app-2": ("n0", "")}
@@ -43,7 +32,7 @@ def test_each_node_notes_its_own_volumes_and_then_rests() -> None:
 def test_an_announcement_is_on_all_volumes_soon_and_an_undo_takes_it_off() -> None:
     seen = Writes()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await apps(bench, "n0", "n1", "n0")
         await wait(bench, 60)
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -64,7 +53,7 @@ def test_nothing_is_announced_by_what_a_watch_has_shown_before_it_was_undone(mon
     real = Notes._view
     monkeypatch.setattr(Notes, "_view", lambda self: (view := real(self)) and replace(view, leaving=True))
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await apps(bench, "n0", "n0")
         await wait(bench, 120)
         assert await marks(bench) == {"app-0": ("", ""), "app-1": ("", "")}
@@ -75,29 +64,10 @@ def test_nothing_is_announced_by_what_a_watch_has_shown_before_it_was_undone(mon
     play(story, Writes())
 
 
-def test_nothing_is_noted_otherwise() -> None:
-    def case(args: tuple[str, ...]) -> None:
-        seen = Writes()
-
-        async def story(bench: NotebookWorld) -> None:
-            await apps(bench, "n0")
-            await change(bench, "n0", {"taints": [EVACUATE]})
-            await wait(bench, 300)
-
-        play(story, seen, args=args)
-        assert seen.calls == []
-
-    for args in [
-        ("--node-drain-policy=NoSchedule",),  # nothing is judged
-        (*ARGS, "--dry-run"),  # dry run
-    ]:
-        case(args)
-
-
 def test_a_right_that_is_missing_is_told_once_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     seen = Writes(lambda _: Forbidden("no such right", status=403))
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await apps(bench, "n0", "n0", "n0")
         await wait(bench, 3000)
         assert len(await marks(bench)) == 3
@@ -112,25 +82,8 @@ def test_a_right_that_is_missing_is_told_once_and_the_rest_goes_on(caplog: pytes
     assert len(seen.calls) <= 10, "a few questions in fifty minutes, and three notes"
 
 
-def test_a_process_that_starts_again_writes_nothing() -> None:
-    seen = Writes()
-
-    async def story(bench: NotebookWorld) -> None:
-        await apps(bench, "n0", "n0")
-        await wait(bench, 60)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 60)
-        before = len(seen.calls)
-        bench.nodes["n0"].kill()
-        await wait(bench, 1300)
-        assert len(seen.calls) == before
-        assert set((await marks(bench)).values()) == {("n0", "n0")}
-
-    play(story, seen)
-
-
 def test_an_undo_that_no_process_saw_is_made_good_at_the_next_start() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await apps(bench, "n0", "n0")
         await wait(bench, 60)
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -149,7 +102,7 @@ def test_a_process_that_judges_no_more_takes_back_that_the_machine_leaves() -> N
     def case(undone: bool) -> None:
         seen = Writes()
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await apps(bench, "n0", "n1", "n0")
             await wait(bench, 60)
             for node in ("n0", "n1"):
@@ -181,7 +134,7 @@ def test_a_process_that_judges_no_more_takes_back_that_the_machine_leaves() -> N
 SOON = 2 * EVERY
 
 
-async def announced(bench: NotebookWorld) -> None:
+async def announced(bench: Bench) -> None:
     """Both nodes, by word and by note; then n0 has lost its driver, and its sidecar has started since."""
     await apps(bench, "n0", "n1", "n0")
     await wait(bench, 60)
@@ -197,7 +150,7 @@ async def announced(bench: NotebookWorld) -> None:
 def test_an_undo_is_heard_although_the_driver_is_dead_and_other_nodes_keep_their_word() -> None:
     seen = Writes()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await announced(bench)
         before = len(seen.calls)
         await wait(bench, 600)
@@ -217,7 +170,7 @@ def test_an_undo_is_heard_although_the_driver_is_dead_and_other_nodes_keep_their
 
 
 def test_nothing_is_deleted_if_the_node_is_lost_after_the_undo() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await one_replica(bench)
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
@@ -235,48 +188,3 @@ def test_nothing_is_deleted_if_the_node_is_lost_after_the_undo() -> None:
         assert await there(bench, CLAIMS) == ["data-db-0"]
 
     node_loss.play(story, args=CLEANING)
-
-
-class Remembered:
-    """The driver that the process before has served."""
-
-    async def read(self) -> str:
-        return DRIVER
-
-    async def write(self, driver: str) -> None:
-        pass
-
-
-def test_a_process_that_never_meets_that_driver_takes_it_off_too() -> None:
-    def case(met: str, taints: list[Json], after: bool) -> None:
-        parsed = parse(["--node-deployment", *CLEANING], {"NODE_NAME": "n0", "NAMESPACE": "default"})
-        assert isinstance(parsed, Parsed)
-        config = parsed.config
-
-        async def story() -> None:
-            kube = InProcessApi(new_cluster())
-            node = await kube.create(NODES, {"metadata": {"name": "n0"}, "spec": {"taints": taints}})
-            said = {names.LEAVING: f"n0/{node['metadata']['uid']}"}
-            csi = {"driver": DRIVER, "volumeHandle": "h"}
-            spec = {"csi": csi, "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
-            await kube.create(VOLUMES, {"metadata": {"name": "pv", "annotations": said}, "spec": spec})
-            with contextlib.suppress(ExceptionGroup):
-                async with before_the_driver(config, kube, Instruments(wall=lambda: 0.0), Remembered) as meet:
-                    if not met:
-                        raise Fatal("the driver failed NodeGetInfo")
-                    await meet(met)
-                    await asyncio.sleep(SOON)
-            stored = await kube.get(VOLUMES, "pv")
-            assert (names.LEAVING in (stored["metadata"].get("annotations") or {})) is after
-
-        run_virtual(story())
-
-    for met in [
-        "",  # the driver fails at once
-        "another.example.com",  # another driver answers
-    ]:
-        for taints, after in [
-            ([], False),  # undone
-            ([EVACUATE], True),  # announced
-        ]:
-            case(met, taints, after)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.publish.as_json import bytes_in_the_way, held_bytes
-from sidecar.drain.publish.as_text import as_json, hindrances_table, reasons_table, render, size
+from sidecar.drain.publish.as_text import as_json, hindrances_table, reasons_table, render
 from sidecar.drain.vocabulary import MEANING, Intent, Reason
 from sidecar.model.nodes import Pod
 from tests.harness.drain import samples, worlds
@@ -62,22 +62,10 @@ def test_of_one_intent_only_what_concerns_it_is_told() -> None:
     assert not [word for word in ("retired", "RETIRED", "shop/data-0", "StrandedUntilUncordon", "LastCopy") if word in text]
 
 
-def test_what_is_no_claim_is_called_by_its_kind() -> None:
-    lonely = blocker("pv-9", kind="PersistentVolume", namespace="", class_=None, policy=None, policy_source="")
-    row = next(line for line in render(blocked(lonely)).splitlines() if line.startswith("PersistentVolume "))
-    assert row.split()[:4] == ["PersistentVolume", "pv-9", "pv-pv-9", "10Gi"]
-    assert "POLICY" not in render(blocked(lonely)), "a column that is empty is left out"
-
-
 def test_nobody_s_text_can_pass_as_a_line_of_the_table() -> None:
     text = render(blocked(blocker(message="x\nMay it be retired?  True\x1b[2J"), notes=("a\rb",)))
     assert "\x1b" not in text and "\r" not in text
     assert len([line for line in text.splitlines() if line.startswith("May it be retired?")]) == 1
-
-
-def test_sizes_are_for_reading() -> None:
-    for count, text in [(0, "0"), (1023, "1023"), (1024, "1Ki"), (3 * 2**20 // 2, "1.5Mi"), (10 * GIB, "10Gi"), (2**41, "2Ti")]:
-        assert size(count) == text
 
 
 def test_json_holds_every_field_and_nothing_is_cut() -> None:

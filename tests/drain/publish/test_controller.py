@@ -1,26 +1,33 @@
 """What is remembered of former looks, and what is kept as it is until that is known."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from hack.sim.cluster import InProcessApi
+from hack.sim.cluster import Call, InProcessApi
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.publish.controller import ReportWriter
+from sidecar.drain.publish.on_node import Marks
+from sidecar.drain.publish.own_node_io import OwnNode
 from sidecar.drain.publish.report import HEARTBEAT, MOST, NORMAL_LIFE
+from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
-from sidecar.kube.api import DRAIN_REPORTS, NODES, STRATEGIC_MERGE_PATCH
-from sidecar.kube.errors import Conflict, NotFound, Unavailable
+from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, VOLUMES, Change, Resource
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
+from sidecar.kube.store import Store
 from sidecar.model import names
+from sidecar.model.nodes import Node
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import samples
-from tests.harness.drain.samples import NOW
+from tests.harness.drain.samples import DRIVER, NODE, NOW
+from tests.harness.drain.simulated import Bench, Json, all_of, do, node_of, play, report_of, wait, with_pod
 
 HOUR = 3600.0
 
@@ -159,28 +166,6 @@ def test_a_write_that_arrives_late_does_not_bring_an_old_true_back() -> None:
             case(before, lost)
 
 
-def test_who_else_writes_to_the_node_at_that_moment_delays_no_verdict() -> None:
-    async def story() -> None:
-        post = LatePost()
-        await post.begin()
-        kubelet = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-        get = post.scribe._kube.get
-
-        async def meanwhile(resource: Any, name: str, **options: Any) -> Any:
-            found = await get(resource, name, **options)
-            if resource == NODES and kubelet:
-                await post.you.patch(NODES, name, dict(kubelet), content_type=STRATEGIC_MERGE_PATCH, subresource="status")
-                kubelet.clear()
-            return found
-
-        post.scribe._kube.get = meanwhile  # type: ignore[method-assign]
-        assert await post.tell(Status.FALSE)
-        types = {item["type"] for item in (await post.you.get(NODES, samples.NODE))["status"]["conditions"]}
-        assert len(types) == 3
-
-    asyncio.run(story())
-
-
 def test_where_the_type_has_no_status_of_its_own_no_verdict_is_left_in_a_report() -> None:
     """It could be neither renewed nor taken back there; and whoever installed that type is told what to do."""
     sent: list[Any] = []
@@ -202,3 +187,129 @@ def test_where_the_type_has_no_status_of_its_own_no_verdict_is_left_in_a_report(
         with pytest.raises(NotFound, match="have no status of their own: install the CustomResourceDefinition"):
             asyncio.run(scribe.write_report(assess(samples.idle()), NORMAL_LIFE, now=NOW))
     assert sent and not any("status" in body for body in sent)
+
+
+# --- The report where the API server has its type of an earlier release: it drops what it does not know, without a word ---
+
+
+OF_THIS_RELEASE = ("validUntil", "acknowledgements")
+CONDITION = "world.csi-node-sidecar.io/RetireReady"
+
+
+def serve_former_type(bench: Bench) -> None:
+    as_served = bench.api.patch
+
+    async def patch(resource: Resource, name: str, patch: Mapping[str, Any] | list[Any], **given: Any) -> Json:
+        if resource == DRAIN_REPORTS and given.get("subresource") == "status":
+            *guard, written = patch
+            assert isinstance(written, dict)
+            patch = [*guard, written | {"value": {key: value for key, value in written["value"].items() if key not in OF_THIS_RELEASE}}]
+        return await as_served(resource, name, patch, **given)
+
+    bench.api.patch = patch  # type: ignore[method-assign]
+
+
+async def acknowledged(bench: Bench) -> None:
+    """A volume that nobody uses, and that may vanish."""
+    await with_pod(bench, "a")
+    await do(bench, "until running a")
+    await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
+    (volume,) = await all_of(bench, VOLUMES)
+    patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: "somebody, today"}}}
+    await bench.you.patch(VOLUMES, volume["metadata"]["name"], patch, content_type=MERGE_PATCH)
+    await wait(bench, 100)
+
+
+async def used_again(bench: Bench) -> None:
+    spec = {
+        "containers": [{"name": "main", "image": "none"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}],
+    }
+    await bench.you.create(PODS, {"metadata": {"name": "b"}, "spec": spec}, namespace="default")
+    await do(bench, "until running b")
+    await wait(bench, 30)
+    await bench.you.delete(PODS, "b", namespace="default", grace_period_seconds=0)
+
+
+async def retire(bench: Bench) -> str:
+    return next(item["status"] for item in (await node_of(bench))["status"]["conditions"] if item["type"] == CONDITION)
+
+
+def test_a_type_that_forgets_acknowledgements_has_none_believed_and_says_what_to_apply() -> None:
+    async def story(bench: Bench) -> None:
+        serve_former_type(bench)
+        await acknowledged(bench)
+        assert await retire(bench) == "Unknown"
+        verdicts = (await report_of(bench))["verdicts"]
+        verdict = verdicts["retire"]
+        assert verdicts["drain"]["status"] == "True", "a reboot needs no acknowledgement"
+        assert "apply crd.yaml and rbac.yaml of" in verdict["message"]
+        await used_again(bench)
+        for _ in range(10):
+            await wait(bench, 100)
+            assert await retire(bench) != "True"
+
+    play(story)
+
+
+# --- What is known of one's own Node between a write and the watch that shows it ---
+
+
+MARKS = Marks({names.of_driver(DRIVER, names.CLOSED_AT): "2026-01-01T00:00:00Z"})
+
+
+class Scene:
+    """A Node in a cache that shows only what a test has it show."""
+
+    def __init__(self, refusal: ApiError | None = None, *, dry_run: bool = False) -> None:
+        async def before(call: Call) -> None:
+            if refusal is not None:
+                raise refusal
+
+        self.now = 0.0
+        self.cluster = new_cluster()
+        self.nodes: Store[Node] = Store()
+        self.refusals = Refusals()
+        api, settings = InProcessApi(self.cluster, before=before), Settings(NODE, DRIVER, "default", "1", dry_run=dry_run)
+        self.own = OwnNode(api, settings, self.nodes, self.refusals, clock=lambda: self.now, wall=lambda: NOW)
+        self.seen = self.show(Node.of(self.cluster.create(NODES, {"metadata": {"name": NODE}}).obj))
+
+    def show(self, node: Node) -> Node:
+        self.nodes.apply(Change(NODE, None, node))
+        return node
+
+    def mark(self) -> Node | None:
+        return asyncio.run(self.own.mark(self.seen, MARKS))
+
+
+def test_what_was_written_is_known_at_once_and_a_watch_that_lags_is_not_believed_for_half_a_minute() -> None:
+    scene = Scene()
+    written = scene.mark()
+    assert written is not None and written.annotations == MARKS.annotations
+    assert scene.own.marked and scene.own.known() == written
+    scene.show(scene.seen)
+    scene.now += 30
+    assert scene.own.known() == written
+    scene.now += 1
+    assert scene.own.known() == scene.seen
+
+
+def test_what_the_watch_shows_later_counts_and_so_does_another_machine_under_the_name() -> None:
+    scene = Scene()
+    scene.mark()
+    scene.cluster.delete(NODES, NODE)
+    other = scene.show(Node.of(scene.cluster.create(NODES, {"metadata": {"name": NODE}}).obj))
+    assert scene.own.known() == other
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    scene = Scene(Forbidden("cannot patch nodes", status=403))
+    assert scene.mark() is None
+    assert (scene.own.known(), scene.own.marked) == (scene.seen, False)
+    assert scene.refusals.of("marks on the node") == "cannot patch nodes"
+
+
+def test_a_dry_run_marks_nothing() -> None:
+    scene = Scene(dry_run=True)
+    assert scene.mark() == scene.seen and not scene.own.marked
+    assert Node.of(scene.cluster.get(NODES, NODE).obj).annotations == {}

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from sidecar.drain.facts.node_marks import OF_MARKS
 from sidecar.drain.judgement.assessment import Assessment
-from sidecar.drain.publish.events import MOST, MOST_AT_ONCE, DrainEvent, events
+from sidecar.drain.publish.events import MOST_AT_ONCE, DrainEvent, events
 from sidecar.drain.publish.report import ReportContext, body
 from sidecar.drain.vocabulary import MEANING, Intent, Reason, Status
 from sidecar.model.objects import Json
@@ -57,11 +57,6 @@ def test_in_normal_life_claims_are_told_nothing() -> None:
     assert said(told.look(blocked())) == [("data-0", "BlocksNodeDrain")], "another cordon is another story"
 
 
-def test_the_first_look_tells_of_claims_and_not_of_the_node() -> None:
-    assert events(None, blocked(), observed=False) == ()
-    assert said(events(None, blocked(), observed=True)) == [("data-0", "BlocksNodeDrain")]
-
-
 def test_the_node_is_told_when_a_verdict_changes() -> None:
     for status, drain, retire in [
         (Status.TRUE, "NodeDrainReady", "NodeRetireReady"),
@@ -104,13 +99,6 @@ def test_what_is_unknown_ends_no_blocker() -> None:
     assert [name for name, _ in said(told.look(blocked()))] == ["n1", "n1"], "the claim was told before, and is not told again"
 
 
-def test_a_verdict_that_is_false_for_another_reason_is_no_relief_for_what_was_not_seen() -> None:
-    told, less = AnnouncedClaim(), blocked(blocker("b"), volumes=(held("a"), held("b")))
-    told.look(blocked(blocker("a"), blocker("b")))
-    assert said(told.look(replace(less, complete=False))) == []
-    assert said(told.look(less)) == [("a", "NoLongerBlocksNodeDrain")]
-
-
 def test_many_claims_are_told_bit_by_bit_and_each_once() -> None:
     count = 2 * MOST_AT_ONCE + 7
     many = blocked(*(blocker(f"data-{number:03}") for number in range(count)))
@@ -119,19 +107,6 @@ def test_many_claims_are_told_bit_by_bit_and_each_once() -> None:
     assert [len(found) for found in looks] == [MOST_AT_ONCE, MOST_AT_ONCE, 7, 0]
     assert len({each.ref for found in looks for each in found}) == count
     assert [name for name, _ in said(looks[0])] == [f"data-{number:03}" for number in range(MOST_AT_ONCE)]
-
-
-def test_the_memory_has_an_end_and_what_is_beyond_is_not_told_at_all() -> None:
-    many = blocked(*(blocker(f"data-{number:04}") for number in range(MOST + 100)))
-    told = AnnouncedClaim()
-    assert sum(len(told.look(many)) for _ in range(MOST // MOST_AT_ONCE + 5)) == MOST
-
-
-def test_a_blocker_that_falls_behind_others_is_not_told_again() -> None:
-    told = AnnouncedClaim()
-    told.look(blocked(blocker("small")))
-    pushed = blocked(*(blocker(f"great-{number}") for number in range(300)), blocker("small"))
-    assert "small" not in {name for _ in range(8) for name, _ in said(told.look(pushed))}
 
 
 def test_G1_of_a_former_node_nothing_is_remembered() -> None:

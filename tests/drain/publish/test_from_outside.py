@@ -89,16 +89,6 @@ def test_whether_replicas_are_made_anew_its_reasons_show() -> None:
             assert not snapshot_of(listed, DRIVER, default_policy=None).reprovisions
 
 
-def test_since_when_it_blocks_is_what_the_sidecar_noted() -> None:
-    kube = remembered(acknowledged(), void=True)
-    claim = "PersistentVolumeClaim"
-    blocked = {"kind": claim, "namespace": "default", "name": "a", "uid": "uid-a", "reason": "LastCopy", "since": "1970-01-01T00:00:02Z"}
-    kube.objects["nodedrainreports"][0]["status"]["blockers"] = [{**blocked, "message": "long"}]
-    for listed in both(kube):
-        (blocker,) = assess(snapshot_of(listed, DRIVER, default_policy=None)).blockers
-        assert blocker.since == 2.0
-
-
 # --- What a node's own sidecar has written, as others may read it: for how long it counts, and what is too spoiled to be read ---
 
 
@@ -130,12 +120,6 @@ def test_what_it_says_of_replicas_no_other_node_sees() -> None:
     for spoiled in ("lock of a", {"lock of a": 1}, None):
         said = word(report(notes=spoiled))
         assert said is not None and said.replicas == ()
-
-
-def test_an_end_that_nobody_can_have_written_makes_it_stale() -> None:
-    for end in ["", "soon", "2036-01-01T00:00:00Z"]:
-        said = word(report(validUntil=end, observedAt=""))
-        assert said is not None and said.is_stale(SECONDS)
 
 
 def test_what_cannot_be_read_is_no_word() -> None:

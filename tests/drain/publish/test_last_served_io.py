@@ -28,13 +28,6 @@ def test_the_next_process_reads_what_was_written_last(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_two_sockets_of_one_folder_are_two_drivers(tmp_path: Path) -> None:
-    write(tmp_path / "zfs.sock", "zfs.example.com")
-    assert read(tmp_path / "lvm.sock") == ""
-    write(tmp_path / "lvm.sock", "lvm.example.com")
-    assert read(tmp_path / "zfs.sock") == "zfs.example.com"
-
-
 def test_what_is_no_name_counts_as_not_there(tmp_path: Path) -> None:
     for content in [
         b"",  # empty
@@ -52,22 +45,6 @@ def test_what_is_no_name_counts_as_not_there(tmp_path: Path) -> None:
         assert read(socket) == ""
         write(socket, "zfs.example.com")
         assert read(socket) == "zfs.example.com"
-
-
-@pytest.mark.parametrize("kind", ["FIFO", "folder", "link"])
-def test_nothing_but_a_file_is_read(tmp_path: Path, kind: str) -> None:
-    socket = tmp_path / "csi.sock"
-    write(socket, "zfs.example.com")
-    (file,) = tmp_path.iterdir()
-    file.rename(tmp_path / "elsewhere")
-    match kind:
-        case "FIFO":
-            os.mkfifo(file)
-        case "folder":
-            file.mkdir()
-        case _:
-            file.symlink_to(tmp_path / "elsewhere")
-    assert read(socket) == ""
 
 
 @pytest.mark.parametrize("kind", planted.KINDS)

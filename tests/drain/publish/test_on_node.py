@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -11,7 +12,22 @@ from sidecar.drain.evacuation import rules
 from sidecar.drain.evacuation.rules import AskForSlot, Begin, Expire, Override, Proceed, Restart, Succeed, Undo, Wait
 from sidecar.drain.facts.node_marks import read
 from sidecar.drain.facts.own_notes import digest
-from sidecar.drain.publish.on_node import PROTECTING, Marks, needs_protection, none, patch, protection, wanted
+from sidecar.drain.publish import on_node
+from sidecar.drain.publish.on_node import (
+    PROTECTING,
+    SUMMARY_BYTES,
+    Marks,
+    conditions,
+    conditions_differ,
+    conditions_patch,
+    needs_protection,
+    none,
+    patch,
+    protection,
+    summary,
+    summary_mark,
+    wanted,
+)
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Status
 from sidecar.kube.api import MERGE_PATCH, NODES
@@ -20,7 +36,9 @@ from sidecar.model.nodes import Node, Taint
 from sidecar.model.objects import Json
 from sidecar.model.standing import OPEN, Standing
 from tests.harness.cluster_tools import new_cluster, refusal
-from tests.harness.drain.samples import DRIVER, NOW, stamp
+from tests.harness.drain import samples
+from tests.harness.drain.judgements import DRIVER, NOW, UID, blocked, blocker, everything, later, ready
+from tests.harness.drain.samples import stamp
 
 OTHER = "other.example.com"
 MARKER, OTHERS_MARKER = (names.of_driver(driver, names.AUTOSCALER_MARKER) for driver in (DRIVER, OTHER))
@@ -81,12 +99,6 @@ def test_a_closing_and_a_beginning_are_noted() -> None:
     assert own(begun, names.MARKED_NODE) == "uid-n1"
 
 
-def test_a_closing_alone_is_noted_and_taken_away() -> None:
-    closed = step(node_json(), Rest("nobody asks"))
-    assert own(closed, names.CLOSED_AT) == stamp(5) and own(closed, names.EVACUATION_STARTED_AT) is None
-    assert text(step(closed, Rest("nobody asks"), OPEN)) == text(node_json())
-
-
 def test_each_step_says_how_far_it_is_and_keeps_the_start() -> None:
     for decision, state in [
         (Wait(None, ""), "Pending"),
@@ -101,13 +113,6 @@ def test_each_step_says_how_far_it_is_and_keeps_the_start() -> None:
         after = step(step(node_json(), Begin(NOW, "")), decision)
         assert own(after, names.EVACUATION_STATE) == state
         assert own(after, names.EVACUATION_STARTED_AT) == (stamp(-9) if isinstance(decision, Restart) else stamp(0))
-
-
-def test_a_patch_says_for_which_node_it_is_meant() -> None:
-    assert patch(Node.of(node_json()), Marks({"a": "b"})) == {"metadata": {"uid": "uid-n1", "annotations": {"a": "b"}}}
-    assert patch(Node.of(node_json()), Marks(labels={"a": "b"}), resource_version="7") == {
-        "metadata": {"uid": "uid-n1", "resourceVersion": "7", "labels": {"a": "b"}}
-    }
 
 
 def test_the_server_refuses_it_for_another_machine_of_the_name() -> None:
@@ -155,14 +160,6 @@ def test_what_a_user_has_set_is_neither_changed_nor_taken_away() -> None:
             shielded = shield(theirs, True)
             assert shielded["metadata"]["annotations"][key] == value
             assert text(shield(shielded, False)) == text(theirs)
-
-
-def test_what_a_user_has_changed_since_is_theirs() -> None:
-    shielded = shield(node_json(), True)
-    shielded["metadata"]["annotations"][names.DO_NOT_DISRUPT] = "4h"
-    assert protecting(shield(shielded, False)) == {names.DO_NOT_DISRUPT: "4h"}
-    again = shield(shield(shielded, True), False)
-    assert protecting(again) == {names.DO_NOT_DISRUPT: "4h"} and MARKER not in again["metadata"]["annotations"]
 
 
 def test_a_marker_that_somebody_edited_takes_away_nothing_of_others() -> None:
@@ -235,17 +232,6 @@ def settled(obj: Json, driver: str = DRIVER) -> Json:
     return write(obj, wanted(read(Node.of(obj), driver, now=NOW), driver, standing=OPEN, decision=Rest("")))
 
 
-def test_a_reboot_is_noted_in_effect_and_spent_for_its_node_and_forgotten_with_the_annotation() -> None:
-    announced = node_json(annotations={names.DRAIN_INTENT: "reboot"})
-    assert text(settled(announced)) == text(announced), "nothing is noted before the cordon"
-    under_way = settled(cordoned(announced, True))
-    assert (own(under_way, names.REBOOT_INTENT), own(under_way, names.MARKED_NODE)) == ("InEffect", "uid-n1")
-    over = settled(cordoned(under_way, False))
-    assert own(over, names.REBOOT_INTENT) == "Spent"
-    del over["metadata"]["annotations"][names.DRAIN_INTENT]
-    assert text(settled(over)) == text(cordoned(node_json(), False))
-
-
 def test_what_kured_announces_is_noted_with_its_time_and_forgotten_with_the_annotation() -> None:
     announced = node_json(annotations={names.KURED_REBOOTS: "2026-01-05T00:00:00Z"})
     assert text(settled(announced)) == text(announced), "nothing is noted before the cordon"
@@ -259,7 +245,80 @@ def test_what_kured_announces_is_noted_with_its_time_and_forgotten_with_the_anno
     assert text(settled(over)) == text(cordoned(node_json(), False))
 
 
-def test_an_uninstall_takes_the_mark_away_and_leaves_the_announcement() -> None:
-    announced = cordoned(node_json(annotations={names.DRAIN_INTENT: "reboot"}), True)
-    marked = settled(announced)
-    assert text(write(marked, none(Node.of(marked), DRIVER))) == text(announced)
+# --- The verdicts on the Node, as two conditions and an annotation: what they say, and since when ---
+
+
+# --- conditions of the node -------------------------------------------------------------------------------------------
+
+THEIRS = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
+
+
+def test_there_are_two_conditions_for_each_driver() -> None:
+    drain, retire = conditions(blocked(), [THEIRS])
+    assert (drain["type"], drain["status"]) == ("local.example.com/DrainReady", "True")
+    assert retire == {
+        "type": "local.example.com/RetireReady",
+        "status": "False",
+        "reason": "LastCopy",
+        "message": "PersistentVolumeClaim shop/data-0: LastCopy",
+        "lastTransitionTime": "2023-11-14T22:13:20Z",
+        "lastHeartbeatTime": "2023-11-14T22:13:20Z",
+    }
+    assert conditions(replace(blocked(), driver="Local.Example.COM"), [])[0]["type"] == "local.example.com/DrainReady"
+
+
+def test_a_heartbeat_alone_is_no_change() -> None:
+    before = conditions(blocked(), [THEIRS])
+    again = conditions(later(blocked()), [THEIRS, *before])
+    assert [item["lastTransitionTime"] for item in again] == [item["lastTransitionTime"] for item in before]
+    assert again[0]["lastHeartbeatTime"] != before[0]["lastHeartbeatTime"]
+    assert not conditions_differ([THEIRS, *before], again)
+    assert conditions_differ([THEIRS], again)
+    assert conditions_differ([THEIRS, *before], conditions(later(ready()), before))
+
+
+def test_G4_the_patch_has_our_conditions_and_the_node_s_uid_and_nothing_else() -> None:
+    ours = conditions(blocked(), [THEIRS])
+    assert conditions_patch(ours, node_uid=UID) == {"metadata": {"uid": UID}, "status": {"conditions": ours}}
+
+
+# --- the annotation ---------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_says_both_verdicts_and_what_blocks() -> None:
+    assert json.loads(summary(everything())) == {
+        "validUntil": "2023-11-14T22:28:20Z",
+        "drain": {"status": "False", "reason": "VolumeInUse"},
+        "retire": {"status": "False", "reason": "VolumeInUse"},
+        "counts": {"LastCopy": 1, "VolumeInUse": 1},
+        "blockers": ["shop/db-0: VolumeInUse", "shop/data-0: LastCopy"],
+    }
+
+
+def test_the_summary_keeps_within_two_KiB_and_says_what_it_left_out() -> None:
+    for count in [1, 40, 2000]:
+        for length in [5, 63, 253]:
+            many = blocked(*(blocker(f"{number:0{length}}") for number in range(count)))
+            text = summary(many)
+            told = json.loads(text)
+            assert len(text.encode()) <= SUMMARY_BYTES
+            assert told["blockers"] and len(told["blockers"]) + told.get("more", 0) == count
+
+
+KEY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+
+
+def test_a_summary_that_cannot_be_read_is_written_anew() -> None:
+    for stored in ["", "{", "[]", "null", '{"validUntil": 7}', '{"validUntil": "for ever"}']:
+        assert summary_mark(ready(), {KEY: stored}).annotations == {KEY: summary(ready())}
+
+
+def test_every_key_that_is_written_stands_in_the_files_own_table() -> None:
+    node = replace(samples.node(), annotations={names.FORCE_DRAIN: "now"})
+    noted = wanted(read(node, DRIVER, now=NOW), DRIVER, standing=OPEN, decision=Begin(NOW, "asked"))
+    marks = noted | protection(node, DRIVER, needed=True) | summary_mark(blocked(), {})
+    types = [condition["type"] for condition in conditions(blocked(), [])]
+    table = on_node.__doc__ or ""
+    for key in (*marks.annotations, *marks.labels, *types):
+        assert key.replace(DRIVER, "DRIVER") in table, key
+    assert len(marks.annotations) == 10 and len(marks.labels) == 1

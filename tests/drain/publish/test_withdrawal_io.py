@@ -8,7 +8,6 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER as WORLD_DRIVER
 from hack.sim.world.node import EPOCH
 from sidecar.config.config import Config
@@ -32,7 +31,7 @@ from sidecar.start import before_the_driver
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.doors import tools
 from tests.harness.drain.judgements import DRIVER, NODE, NOW, ready
-from tests.harness.drain.simulated import JUDGING, Json, node_of, play, report_of, wait
+from tests.harness.drain.simulated import JUDGING, Bench, Json, node_of, play, report_of, wait
 
 KEY, WORLD_KEY = (names.of_driver(driver, names.DRAIN_SUMMARY) for driver in (DRIVER, WORLD_DRIVER))
 Refuse = Callable[[Call], ApiError | None]
@@ -99,16 +98,6 @@ def test_all_that_is_stored_becomes_unknown() -> None:
         case(judges, why)
 
 
-def test_a_dry_run_takes_nothing_back() -> None:
-    async def story() -> None:
-        start = Start()
-        await start.said()
-        await start.withdrawal(dry_run=True).run()
-        assert start.asked == []
-
-    run_virtual(story())
-
-
 def test_what_fails_is_tried_again() -> None:
     failures: list[ApiError] = [Unavailable("no answer"), Forbidden("no role yet", status=403)]
 
@@ -117,16 +106,6 @@ def test_what_fails_is_tried_again() -> None:
         await start.said()
         await start.withdrawal().run()
         assert {status for status, _ in await start.stored()} == {"Unknown"}
-
-    run_virtual(story())
-
-
-def test_who_judges_nothing_and_may_not_even_read_has_said_nothing() -> None:
-    async def story() -> None:
-        start = Start(lambda _: Forbidden("no role", status=403))
-        await start.said()
-        await start.withdrawal(judges=False).run()
-        assert start.asked == ["get"]
 
     run_virtual(story())
 
@@ -149,7 +128,7 @@ def test_a_true_of_an_earlier_process_does_not_stand_while_the_driver_is_dead() 
         def refuse(call: Call) -> ApiError | None:
             return Unavailable("no answer") if broken and not lists and call.verb == "list" else None
 
-        async def story(bench: NotebookWorld) -> None:
+        async def story(bench: Bench) -> None:
             await wait(bench, 20)
             assert await statuses(bench) == {"True"}
             broken.append("broken")
@@ -271,14 +250,14 @@ def test_where_another_driver_answers_than_before_the_words_for_the_former_one_a
     run_virtual(story())
 
 
-async def statuses(bench: NotebookWorld) -> set[str]:
+async def statuses(bench: Bench) -> set[str]:
     """Of the conditions and the report."""
     told: list[Json] = [item for item in (await node_of(bench))["status"]["conditions"] if item["type"].startswith(WORLD_DRIVER)]
     return {item["status"] for item in (*told, *(await report_of(bench))["verdicts"].values())}
 
 
 def test_what_is_stored_is_renewed_long_before_its_time_is_over() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Bench) -> None:
         await wait(bench, 20)
         for _ in range(60):
             await wait(bench, 60)

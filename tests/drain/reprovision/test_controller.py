@@ -1,31 +1,25 @@
 """Making a replica anew, as a process does it: led step by step against a simulated API server."""
 
-import asyncio
 from typing import Final
 
-import pytest
-
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
-from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
-from sidecar.model.nodes import SnapshotContent
 from tests.harness.drain import simulated
 from tests.harness.drain.reprovision import ANEW, ARGS, Seen, Workload, at_rest, evacuate, metric, places, play, said, uids, unready
-from tests.harness.drain.simulated import EVACUATE, STATE, all_of, change, node_of, report_of, wait
+from tests.harness.drain.simulated import EVACUATE, STATE, Bench, all_of, change, node_of, report_of, wait
 
 
-async def told(bench: NotebookWorld, reason: str) -> list[str]:
+async def told(bench: Bench, reason: str) -> list[str]:
     return sorted(event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == reason)
 
 
 def test_drain_F1_a_replica_is_made_anew_elsewhere_and_its_volume_here_goes() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         before = await uids(bench)
         await evacuate(bench)
         await wait(bench, 180)
@@ -54,7 +48,7 @@ def test_after_a_crash_at_a_step_it_goes_on_rightly() -> None:
     def case(step: str, after: bool) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             seen.at(step, bench.nodes["n0"].kill, after=after)
             await evacuate(bench)
             await wait(bench, 300)
@@ -82,7 +76,7 @@ def test_after_a_crash_between_the_deletions_of_two_claims_the_second_one_goes_t
     def case(step: str, after: bool) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             before = await uids(bench)
             seen.at(step, bench.nodes["n0"].kill, after=after)
             await evacuate(bench)
@@ -109,7 +103,7 @@ def test_undone_just_before_a_step_it_is_not_taken() -> None:
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, workload: Workload) -> None:
+        async def story(bench: Bench, workload: Workload) -> None:
             before = await uids(bench)
 
             def undo() -> None:
@@ -136,7 +130,7 @@ def test_undone_just_before_a_step_it_is_not_taken() -> None:
 def test_undone_right_after_the_deletion_of_a_claim_the_next_one_stays() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
+    async def story(bench: Bench, workload: Workload) -> None:
         before = await uids(bench)
 
         def undo() -> None:
@@ -154,27 +148,11 @@ def test_undone_right_after_the_deletion_of_a_claim_the_next_one_stays() -> None
     play(story, seen, templates=TWO)
 
 
-def test_undone_after_the_deletion_the_replica_is_waited_for_and_no_other_one_is_begun() -> None:
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        seen.at("delete data-db-0", lambda: bench.spawn(evacuate(bench, False)), after=True)
-        await evacuate(bench)
-        await wait(bench, 200)
-        assert seen.did.count("delete data-db-0") == 1
-        assert "db-0" in await places(bench)
-        assert await at_rest(bench)
-        assert await told(bench, names.CLAIM_REPROVISIONED) == ["data-db-0"]
-        assert await told(bench, names.REPLICA_READY) == ["db-0"]
-
-    play(story, seen)
-
-
 def test_nothing_is_made_anew_otherwise() -> None:
     def case(args: tuple[str, ...]) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             await evacuate(bench)
             await wait(bench, 120)
 
@@ -191,7 +169,7 @@ def test_nothing_is_made_anew_otherwise() -> None:
 def test_for_a_reboot_nothing_is_made_anew() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         await change(bench, "n0", {"taints": [EVACUATE | {"value": "reboot"}], "unschedulable": True})
         await wait(bench, 120)
 
@@ -202,7 +180,7 @@ def test_for_a_reboot_nothing_is_made_anew() -> None:
 def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_does() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         await unready(bench, "db-2")
         await evacuate(bench)
         await wait(bench, 120)
@@ -218,7 +196,7 @@ def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_d
 def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
+    async def story(bench: Bench, workload: Workload) -> None:
         before = await uids(bench)
         seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
         await evacuate(bench)
@@ -238,7 +216,7 @@ def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
 def test_drain_B7_a_budget_of_none_and_then_of_one() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         budget = {"metadata": {"name": "db"}, "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "db"}}}}
         await bench.you.create(BUDGETS, budget, namespace="default")
         await count(bench, 0)
@@ -252,7 +230,7 @@ def test_drain_B7_a_budget_of_none_and_then_of_one() -> None:
     play(story, seen)
 
 
-async def count(bench: NotebookWorld, allowed: int) -> None:
+async def count(bench: Bench, allowed: int) -> None:
     status = {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3, "observedGeneration": 1}
     await bench.you.patch(BUDGETS, "db", {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH)
 
@@ -260,7 +238,7 @@ async def count(bench: NotebookWorld, allowed: int) -> None:
 def test_a_replacement_that_is_late_is_told_and_waited_for() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
+    async def story(bench: Bench, workload: Workload) -> None:
         away = {"metadata": {"labels": {"for-db-0": None}}}
         seen.at("delete data-db-0", lambda: bench.cluster.patch(NODES, "n3", away, content_type=MERGE_PATCH), after=True)
         await evacuate(bench)
@@ -293,7 +271,7 @@ def test_what_is_refused_midway_is_tried_again_at_a_measured_pace() -> None:
         granted: list[bool] = []
         seen = Seen(refuse)
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             await evacuate(bench)
             await wait(bench, 200)
             assert 1 <= len(tried) <= 15
@@ -316,7 +294,7 @@ def test_what_is_refused_midway_is_tried_again_at_a_measured_pace() -> None:
 def test_garbage_in_the_lease_stops_that_workload_and_an_undo_clears_it() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
+    async def story(bench: Bench, workload: Workload) -> None:
         name = names.reprovision(workload.uid, DRIVER)
 
         def spoil() -> None:
@@ -334,24 +312,10 @@ def test_garbage_in_the_lease_stops_that_workload_and_an_undo_clears_it() -> Non
     play(story, seen)
 
 
-def test_a_claim_made_again_under_its_name_is_not_deleted() -> None:
-    """Somebody deletes the claim while the pod leaves, and its StatefulSet makes another."""
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        seen.at("evict db-0", lambda: bench.spawn(bench.you.delete(CLAIMS, "data-db-0", namespace="default")), after=True)
-        await evacuate(bench)
-        await wait(bench, 200)
-        assert "delete data-db-0" not in seen.did
-        assert await at_rest(bench)
-
-    play(story, seen)
-
-
 def test_two_nodes_never_send_two_replicas_away_at_once() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         await change(bench, "n1", labels={"for-db-1": None})
         await change(bench, "n1", {"taints": [EVACUATE]})
         await evacuate(bench)
@@ -372,7 +336,7 @@ def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either() -> Non
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             def undo() -> None:
                 bench.cluster.patch(
                     NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
@@ -395,7 +359,7 @@ def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either() -> Non
 def test_while_a_replica_is_on_its_way_nobody_else_is_evicted() -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         await simulated.with_pod(bench, "app-0")
         notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
         await bench.you.patch(CLAIMS, "app-0", notes, namespace="default", content_type=MERGE_PATCH)
@@ -414,7 +378,7 @@ def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
     def case(duration: int) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, workload: Workload) -> None:
+        async def story(bench: Bench, workload: Workload) -> None:
             meta = {"name": names.reprovision(workload.uid, DRIVER), "labels": {names.REPROVISION_FOR: DRIVER}}
             spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": duration, "renewTime": "2020-01-01T00:00:00.000000Z"}
             await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
@@ -434,27 +398,3 @@ def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
         2**31 - 1,  # decades
     ]:
         case(duration)
-
-
-def test_a_snapshot_that_no_watch_has_shown_yet_keeps_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is made between the last look at the locks and the deletion."""
-    there: list[str] = []
-
-    async def listed(_: Reading, handles: frozenset[str]) -> tuple[SnapshotContent, ...]:
-        (handle,) = handles
-        await asyncio.sleep(0.1)  # such a list takes its time
-        return tuple(SnapshotContent(name, f"uid-{name}", DRIVER, handle, "", 1) for name in there)
-
-    monkeypatch.setattr(Reading, "snapshots", listed)
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        seen.at("evict db-0", lambda: seen.at("update lease", lambda: there.append("snap"), after=True), after=True)
-        await evacuate(bench)
-        await wait(bench, 60)
-        assert there and "delete data-db-0" not in seen.did
-        there.clear()
-        await wait(bench, 60)
-        assert (await places(bench))["db-0"] == "n3"
-
-    play(story, seen)

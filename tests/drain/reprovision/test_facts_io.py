@@ -2,22 +2,18 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.kinds.kind import Kind
 from hack.sim.cluster.kinds.table import TABLE
-from hack.sim.notebook.notebook_world import NotebookWorld
-from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.lock import Name
-from sidecar.drain.reprovision.record import ClaimName, Target
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Page, Resource
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
-from sidecar.model.objects import Json
 from tests.harness.drain.reprovision import Seen, Workload, evacuate, play
-from tests.harness.drain.simulated import wait
+from tests.harness.drain.simulated import Bench, wait
 
 CONTENTS = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
 KINDS = (*TABLE, CONTENTS)
@@ -41,66 +37,6 @@ def test_snapshots_of_a_volume_are_found_whosever_node_they_are_labelled_with() 
 
 def test_where_there_are_no_snapshots_there_is_none_of_a_volume() -> None:
     assert snapshots("one", kinds=TABLE) == []
-
-
-class Counting(InProcessApi):
-    """Keeps what it was asked for, and with which label selector."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster)
-        self.asked: list[tuple[str, str]] = []
-
-    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
-        self.asked.append((resource.plural, f"{namespace}/{name}"))
-        return await super().get(resource, name, namespace=namespace)
-
-    async def list_page(self, resource: Resource, *, namespace: str = "", label_selector: str = "", **more: Any) -> Page:
-        self.asked.append((resource.plural, f"{namespace}?{label_selector}"))
-        return await super().list_page(resource, namespace=namespace, label_selector=label_selector, **more)
-
-
-def facts_beside(*selectors: Any, looks: Sequence[float] = (0.0,)) -> tuple[Facts, list[tuple[str, str]]]:
-    """What is read of a set in the namespace `home` with a term of anti-affinity for each of these, at the last look, and what was asked at
-    all of them."""
-    cluster = Cluster(clock=lambda: 0.0, rng=random.Random(1).random, kinds=TABLE)
-    for namespace, team in (("home", "x"), ("near", "x"), ("far", "y")):
-        cluster.create(NAMESPACES, {"metadata": {"name": namespace, "labels": {"team": team}}})
-        for app, node in (("db", "n2"), ("web", "n2"), ("waiting", "")):
-            spec = {"containers": [{"name": "main", "image": "none"}], "nodeName": node}
-            labels = {"app": "db" if app == "waiting" else app}
-            cluster.create(PODS, {"metadata": {"name": app, "labels": labels}, "spec": spec}, namespace=namespace)
-    terms = [{"topologyKey": "host", "labelSelector": {"matchLabels": {"app": "db"}}} | each for each in selectors]
-    labels = {"app": "db"}
-    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-    body = {
-        "replicas": 3,
-        "serviceName": "db",
-        "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {"containers": [{"name": "main", "image": "none"}], "affinity": affinity},
-        },
-    }
-    cluster.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": body}, namespace="home")
-    target, api = Target("home", "db-0", "uid-0", "db", "uid-db", (ClaimName("data-db-0", "uid-1"),)), Counting(cluster)
-    now = [0.0]
-    reading = Reading(api, "n1", driver="d", clock=lambda: now[0])
-
-    async def look(at: float) -> Facts:
-        now[0] = at
-        return await reading.facts(target, users=frozenset())
-
-    return [asyncio.run(look(at)) for at in looks][-1], api.asked
-
-
-def beyond(facts: Facts) -> list[list[str]]:
-    return [[pod.full_name for pod in pods] for pods in facts.beyond.values()]
-
-
-def test_pods_of_other_namespaces_are_read_where_the_anti_affinity_of_the_set_concerns_them() -> None:
-    facts, _ = facts_beside({"namespaceSelector": {"matchLabels": {"team": "x"}}}, {"namespaces": ["far"]}, {"namespaceSelector": {}}, {})
-    assert facts.labels["team"] == "x"
-    assert beyond(facts) == [["near/db"], ["far/db"], ["far/db", "near/db"]]
 
 
 # --- The locks, as a process looks at them: at the last moment, by what the API server says and not by what watches have shown ---
@@ -153,7 +89,7 @@ def test_a_lock_that_is_shut_at_the_last_moment_is_seen_whatever_the_watches_sho
     def case(lock: Name | None) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             def shut() -> None:
                 bench.network.local_delay("n0", 600.0)
                 if lock is not None:

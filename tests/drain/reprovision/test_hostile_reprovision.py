@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.model import names
 from tests.harness.drain import reprovision, simulated
-from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, said, unready
-from tests.harness.drain.simulated import EVACUATE, change, report_of, wait
+from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, said
+from tests.harness.drain.simulated import EVACUATE, Bench, change, wait
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
 TENANT: Final = "a-tenant"
@@ -22,13 +21,13 @@ SLOW: Final = 300.0
 SOON: Final = 150.0
 """Seconds within which a replica has left where nobody is in its way."""
 PATIENT: Final = (*ANEW, f"--reprovision-ready-timeout={TIMEOUT}s")
-Story = Callable[[NotebookWorld, Workload], Awaitable[None]]
+Story = Callable[[Bench, Workload], Awaitable[None]]
 
 
 def play(story: Story, seen: Seen, *, args: tuple[str, ...] = PATIENT, **of_aa: Any) -> None:
     """Replica 0 of db and of aa are both on n0, and aa, which somebody makes trouble with, comes first."""
 
-    async def whole(bench: NotebookWorld) -> None:
+    async def whole(bench: Bench) -> None:
         await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
         db, aa = Workload(bench), Workload(bench, name="aa", namespace=TENANT, **of_aa)
         await db.begin()
@@ -40,7 +39,7 @@ def play(story: Story, seen: Seen, *, args: tuple[str, ...] = PATIENT, **of_aa: 
     simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE)
 
 
-async def left(bench: NotebookWorld, pod: str, within: float) -> float:
+async def left(bench: Bench, pod: str, within: float) -> float:
     """Seconds after which it was ready elsewhere."""
     begun = bench.clock()
     while bench.clock() - begun < within:
@@ -50,7 +49,7 @@ async def left(bench: NotebookWorld, pod: str, within: float) -> float:
     raise AssertionError(f"{pod} is still here after {within:g} s")
 
 
-async def patch(bench: NotebookWorld, resource: Any, name: str, change: dict[str, Any]) -> None:
+async def patch(bench: Bench, resource: Any, name: str, change: dict[str, Any]) -> None:
     await bench.you.patch(resource, name, change, namespace=TENANT, content_type=MERGE_PATCH)
 
 
@@ -58,19 +57,19 @@ def notes(**said: str) -> dict[str, Any]:
     return {"metadata": {"annotations": said}}
 
 
-async def pod_stays(bench: NotebookWorld) -> None:
+async def pod_stays(bench: Bench) -> None:
     await patch(bench, PODS, "aa-0", {"metadata": {"finalizers": ["example.com/stays"]}})
 
 
-async def claim_stays(bench: NotebookWorld) -> None:
+async def claim_stays(bench: Bench) -> None:
     await patch(bench, CLAIMS, "data-aa-0", {"metadata": {"finalizers": [names.CLAIM_PROTECTION, "example.com/stays"]}})
 
 
-async def no_claim_elsewhere(bench: NotebookWorld) -> None:
+async def no_claim_elsewhere(bench: Bench) -> None:
     await bench.you.delete(STATEFUL_SETS, "aa", namespace=TENANT)
 
 
-async def another_policy(bench: NotebookWorld) -> None:
+async def another_policy(bench: Bench) -> None:
     await patch(bench, CLAIMS, "data-aa-0", notes(**{names.DRAIN_POLICY_RETIRE: "Block"}))
 
 
@@ -78,10 +77,10 @@ AFTER_THE_EVICTION: Final = (pod_stays, claim_stays, no_claim_elsewhere, another
 
 
 def test_what_befalls_one_replica_keeps_no_other_ones_here() -> None:
-    def case(step: str, happens: Callable[[NotebookWorld], Awaitable[None]]) -> None:
+    def case(step: str, happens: Callable[[Bench], Awaitable[None]]) -> None:
         seen = Seen()
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             seen.at(step, lambda: bench.spawn(quietly(happens(bench))), after=True)
             await evacuate(bench, True, "aa")
             await left(bench, "db-0", (SLOW if happens is pod_stays else TIMEOUT) + SOON)
@@ -112,7 +111,7 @@ def test_what_is_refused_for_one_replica_keeps_no_other_ones_here() -> None:
 
         seen = Seen(refuse)
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             await evacuate(bench, True, "aa")
             took = await left(bench, "db-0", TIMEOUT + SOON)
             assert took < SOON or step in ("note data-aa-0", "delete data-aa-0")
@@ -134,7 +133,7 @@ def test_pods_that_claim_to_be_of_another_tenants_set_neither_hold_it_up_nor_los
     """An owner's uid is only a word: its Lease is taken by nobody but who has the set itself in the namespace."""
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True}
         of["uid"] = (await bench.you.get(STATEFUL_SETS, "db", namespace="default"))["metadata"]["uid"]
         await bench.you.patch(PODS, "aa-0", {"metadata": {"ownerReferences": [of]}}, namespace=TENANT, content_type=MERGE_PATCH)
@@ -147,23 +146,6 @@ def test_pods_that_claim_to_be_of_another_tenants_set_neither_hold_it_up_nor_los
     play(story, seen)
 
 
-def test_nothing_is_deleted_for_a_place_on_a_node_that_takes_no_pods() -> None:
-    def case(why: str) -> None:
-        seen = Seen()
-
-        async def story(bench: NotebookWorld, _: Workload) -> None:
-            for node in ("n1", "n2", "n3"):
-                await change(bench, node, {"taints": [EVACUATE]} if why == "retired as well" else {"unschedulable": True})
-            await evacuate(bench, True, "aa")
-            await wait(bench, 90)
-            assert not any(what.startswith(("delete data", "evict")) for what in seen.did)
-
-        play(story, seen)
-
-    for why in ["retired as well", "cordoned"]:
-        case(why)
-
-
 # --- Making a replica anew beside others who send pods away, or keep them: sidecars that empty nodes, webhooks, people and their tools ---
 
 
@@ -172,13 +154,13 @@ ON_ITS_WAY: Final = 9.0
 """Seconds: a little less than a sidecar waits for an answer."""
 
 
-async def may_be_lost(bench: NotebookWorld, claim: str) -> None:
+async def may_be_lost(bench: Bench, claim: str) -> None:
     """Emptying evicts its pod, and nobody deletes the claim."""
     notes = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Ignore"}}}
     await bench.you.patch(CLAIMS, claim, notes, namespace="default", content_type=MERGE_PATCH)
 
 
-async def fewest_ready(bench: NotebookWorld, seconds: int) -> int:
+async def fewest_ready(bench: Bench, seconds: int) -> int:
     fewest = len(await places(bench))
     for _ in range(seconds):
         await wait(bench, 1)
@@ -186,7 +168,7 @@ async def fewest_ready(bench: NotebookWorld, seconds: int) -> int:
     return fewest
 
 
-async def slowly(bench: NotebookWorld) -> None:
+async def slowly(bench: Bench) -> None:
     """The replacement of db-0 finds a place elsewhere so late that it is away for long."""
     await change(bench, "n3", labels={"for-db-0": None})
     await wait(bench, 60)
@@ -210,7 +192,7 @@ def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do
     seen = Seen()
     started, delay = slow_eviction("db-1")
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         await may_be_lost(bench, "data-db-1")
         await wait(bench, 20)
         await change(bench, "n1", {"taints": [EVACUATE]}, labels={"for-db-1": None})
@@ -223,29 +205,6 @@ def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do
     reprovision.play(story, seen, delay=delay)
 
 
-def test_a_replica_that_was_evicted_and_may_not_be_made_anew_is_told_as_late() -> None:
-    """Another one has fallen since. Somebody has to hear of a replica that is away by our doing for half an hour."""
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
-        await evacuate(bench)
-        await wait(bench, 200)
-        assert "csi_node_sidecar_replacements_not_ready 1" not in metric(bench)
-        await wait(bench, 200)
-        assert "delete data-db-0" not in seen.did
-        assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
-        told = [note for note in (await report_of(bench))["notes"] if note.startswith("lock of default/db-0: other replicas: shut")]
-        assert "default/db-2 is not ready" in "".join(told), "also while others have their turn"
-        await unready(bench, "db-2", False)
-        await wait(bench, 60)
-        assert (await places(bench))["db-0"] == "n3"
-        assert "csi_node_sidecar_replacements_not_ready 0" in metric(bench)
-        assert await at_rest(bench)
-
-    reprovision.play(story, seen, args=HASTY)
-
-
 def _deletes(call: Call) -> bool:
     return call.resource == CLAIMS and call.verb == "delete" and not call.dry_run
 
@@ -255,7 +214,7 @@ def test_a_deletion_that_is_always_refused_is_told_as_late() -> None:
         refusing = [True]
         seen = Seen(lambda call: error if refusing and _deletes(call) else None)
 
-        async def story(bench: NotebookWorld, _: Workload) -> None:
+        async def story(bench: Bench, _: Workload) -> None:
             await evacuate(bench)
             await wait(bench, 400)
             assert "evict db-0" in seen.did
@@ -271,33 +230,12 @@ def test_a_deletion_that_is_always_refused_is_told_as_late() -> None:
         case(error)
 
 
-def test_no_replica_is_evicted_where_another_one_falls_after_the_locks_were_looked_at() -> None:
-    """What was recorded for that eviction is taken back too: nobody waits for one that nobody has asked for."""
-    seen = Seen()
-
-    async def story(bench: NotebookWorld, _: Workload) -> None:
-        def falls() -> None:
-            status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-            bench.cluster.patch(PODS, "db-2", status, namespace="default", subresource="status", content_type=MERGE_PATCH)
-
-        seen.at("note data-db-0", lambda: seen.at("update lease", falls, after=True), after=True)
-        await evacuate(bench)
-        await wait(bench, 40)
-        assert "evict db-0" not in seen.did
-        assert await at_rest(bench)
-        await unready(bench, "db-2", False)
-        await wait(bench, 60)
-        assert (await places(bench))["db-0"] == "n3"
-
-    reprovision.play(story, seen)
-
-
 def test_without_the_right_to_delete_its_claim_no_pod_is_evicted_for_it_and_others_go_on() -> None:
     """The flag was given, and the component's role was not."""
     denied = Forbidden("no such right", status=403)
     seen = Seen(lambda call: denied if call.resource == CLAIMS and call.verb == "delete" else None)
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Bench, _: Workload) -> None:
         await simulated.with_pod(bench, "app-0")
         await may_be_lost(bench, "app-0")
         await wait(bench, 20)

@@ -5,14 +5,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, find
 from sidecar.kube.errors import AlreadyExists, ApiError
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import all_of, wait, with_pod
+from tests.harness.drain.simulated import Bench, all_of, wait, with_pod
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0")
 EVICTING: Final = (*ARGS, "--evacuation-evict")
@@ -35,11 +34,11 @@ class Evictions:
         return self._refuse(call)
 
 
-def play(story: Callable[[NotebookWorld], Awaitable[None]], seen: Evictions, *, args: tuple[str, ...] = EVICTING) -> None:
+def play(story: Callable[[Bench], Awaitable[None]], seen: Evictions, *, args: tuple[str, ...] = EVICTING) -> None:
     simulated.play(story, args=args, refuse=seen)
 
 
-async def app(bench: NotebookWorld, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
+async def app(bench: Bench, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
     """A pod on n0 with a volume of this policy, of a workload of its own."""
     await with_pod(bench, name, **spec)
     await bench.you.patch(CLAIMS, name, _annotated(policy), namespace="default", content_type=MERGE_PATCH)
@@ -51,7 +50,7 @@ def _annotated(policy: str) -> dict[str, Any]:
     return {"metadata": {"annotations": {names.DRAIN_POLICY: policy}}}
 
 
-async def pods(bench: NotebookWorld) -> set[str]:
+async def pods(bench: Bench) -> set[str]:
     return {pod["metadata"]["name"] for pod in await all_of(bench, PODS) if not pod["metadata"].get("deletionTimestamp")}
 
 
@@ -60,7 +59,7 @@ def owner(name: str, uid: str = "", kind: str = "StatefulSet") -> dict[str, Any]
 
 
 async def run(
-    bench: NotebookWorld,
+    bench: Bench,
     name: str,
     *,
     namespace: str = "default",
@@ -79,7 +78,7 @@ async def run(
     await bench.you.patch(PODS, name, status, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
 
 
-async def waiting(bench: NotebookWorld, name: str = "db-0", **spec: Any) -> str:
+async def waiting(bench: Bench, name: str = "db-0", **spec: Any) -> str:
     """A pod that no node suits, and its generic ephemeral volume, which was made at once. Returns the node of that."""
     with contextlib.suppress(AlreadyExists):
         await bench.storage_class("at-once", IMMEDIATE)

@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import (
     CLAIMS,
@@ -24,7 +22,7 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import JUDGING, Json, all_of, node_of, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, do, node_of, wait, with_pod
 
 TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 
@@ -59,19 +57,19 @@ class Watchman:
 
 
 def play(
-    story: Callable[[NotebookWorld], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = TELLING, nodes: Any = NODES_
+    story: Callable[[Bench], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = TELLING, nodes: Any = NODES_
 ) -> None:
     simulated.play(story, args=args, nodes=nodes, refuse=seen or Watchman())
 
 
-async def app(bench: NotebookWorld, name: str = "data-db-0", *, node: str = "n0") -> None:
+async def app(bench: Bench, name: str = "data-db-0", *, node: str = "n0") -> None:
     """A replica of StatefulSet `db` with a volume on that node, which says where it is."""
     await with_pod(bench, name, node=node)
     await do(bench, f"until running {name}")
     await note(bench, name, {names.LIES_ON: f"{node}/{await uid_of(bench, node)}"})
 
 
-async def replicas(bench: NotebookWorld, count: int) -> None:
+async def replicas(bench: Bench, count: int) -> None:
     template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]
     selector = {"matchLabels": {"app": "db"}}
@@ -79,33 +77,33 @@ async def replicas(bench: NotebookWorld, count: int) -> None:
     await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
 
 
-async def one_replica(bench: NotebookWorld) -> None:
+async def one_replica(bench: Bench) -> None:
     """Its set, its pod and its volume are there, and the sidecar of another node looks for gone nodes."""
     await replicas(bench, 1)
     await app(bench)
     await settled(bench)
 
 
-async def announce(bench: NotebookWorld) -> None:
+async def announce(bench: Bench) -> None:
     """The volume of that replica says that its machine leaves."""
     await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
 
 
-async def say(bench: NotebookWorld, text: str) -> None:
+async def say(bench: Bench, text: str) -> None:
     """As a person, on the report on the gone node."""
     await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: text}}}, content_type=MERGE_PATCH)
 
 
-async def note(bench: NotebookWorld, claim: str, annotations: Json) -> None:
+async def note(bench: Bench, claim: str, annotations: Json) -> None:
     volume = (await bench.you.get(CLAIMS, claim, namespace="default"))["spec"]["volumeName"]
     await bench.you.patch(VOLUMES, volume, {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
 
 
-async def uid_of(bench: NotebookWorld, node: str = "n0") -> str:
+async def uid_of(bench: Bench, node: str = "n0") -> str:
     return str((await node_of(bench, node))["metadata"]["uid"])
 
 
-async def vanish(bench: NotebookWorld, node: str = "n0", *, pods: bool = True, collected: bool = False) -> None:
+async def vanish(bench: Bench, node: str = "n0", *, pods: bool = True, collected: bool = False) -> None:
     """The machine goes, with its sidecar. `pods`: garbage collection has taken its pods; `collected`: and what the Node owned."""
     bench.nodes[node].driver_away()
     bench.nodes[node].kill()
@@ -119,33 +117,33 @@ async def vanish(bench: NotebookWorld, node: str = "n0", *, pods: bool = True, c
         bench.cluster.collect_garbage()
 
 
-async def report(bench: NotebookWorld) -> Json | None:
+async def report(bench: Bench) -> Json | None:
     try:
         return await bench.you.get(DRAIN_REPORTS, REPORT)
     except NotFound:
         return None
 
 
-async def gone(bench: NotebookWorld) -> Json:
+async def gone(bench: Bench) -> Json:
     stored = await report(bench)
     return (stored or {}).get("status", {}).get("gone", {})
 
 
-async def told(bench: NotebookWorld) -> list[str]:
+async def told(bench: Bench) -> list[str]:
     return [event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == names.NODE_GONE]
 
 
-async def there(bench: NotebookWorld, resource: Resource) -> list[str]:
+async def there(bench: Bench, resource: Resource) -> list[str]:
     return [item["metadata"]["name"] for item in await all_of(bench, resource)]
 
 
-async def holder(bench: NotebookWorld) -> str:
+async def holder(bench: Bench) -> str:
     lease = await bench.you.get(LEASES, names.node_loss(DRIVER), namespace="default")
     held = lease["spec"]["holderIdentity"]
     return next((item["metadata"]["name"] for item in await all_of(bench, NODES) if held == f"{item['metadata']['uid']}/{DRIVER}"), "")
 
 
-async def settled(bench: NotebookWorld, *, besides: str = "n0") -> None:
+async def settled(bench: Bench, *, besides: str = "n0") -> None:
     """Another node than that one has the Lease."""
     for _ in range(20):
         await wait(bench, 100)
@@ -156,7 +154,7 @@ async def settled(bench: NotebookWorld, *, besides: str = "n0") -> None:
     raise AssertionError("nobody else takes the Lease")
 
 
-async def bound(bench: NotebookWorld, name: str, namespace: str = "default", **notes: str) -> None:
+async def bound(bench: Bench, name: str, namespace: str = "default", **notes: str) -> None:
     """A claim and its volume on n0, which says that."""
     size, modes, volume = {"storage": "1Gi"}, ["ReadWriteOnce"], f"pv-{namespace}-{name}"
     made = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
@@ -177,7 +175,7 @@ async def bound(bench: NotebookWorld, name: str, namespace: str = "default", **n
     await bench.you.patch(VOLUMES, volume, bound, content_type=MERGE_PATCH, subresource="status")
 
 
-async def database(bench: NotebookWorld, namespace: str) -> None:
+async def database(bench: Bench, namespace: str) -> None:
     await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
     template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}
@@ -185,7 +183,7 @@ async def database(bench: NotebookWorld, namespace: str) -> None:
     await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace=namespace)
 
 
-def asked(bench: NotebookWorld) -> list[str]:
+def asked(bench: Bench) -> list[str]:
     """What the drivers of the other nodes were asked to delete."""
     calls = [call for name, node in bench.nodes.items() if name != "n0" for call in node.reception.record.calls]
     return [call.name for call in calls if call.method == "DeleteVolume"]

@@ -4,13 +4,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.drain.machine_mark import parse
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import all_of, node_of, with_pod
+from tests.harness.drain.simulated import Bench, all_of, node_of, with_pod
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule")
 Marks = dict[str, tuple[str, str]]
@@ -30,11 +29,11 @@ class Writes:
         return self.refuse(call)
 
 
-def play(story: Callable[[NotebookWorld], Awaitable[None]], seen: Writes, *, args: tuple[str, ...] = ARGS) -> None:
+def play(story: Callable[[Bench], Awaitable[None]], seen: Writes, *, args: tuple[str, ...] = ARGS) -> None:
     simulated.play(story, args=args, refuse=seen)
 
 
-async def marks(bench: NotebookWorld) -> Marks:
+async def marks(bench: Bench) -> Marks:
     """By claim: the nodes that its volume lies on and leaves with, both of which have to be machines of today."""
     found = {}
     for volume in await all_of(bench, VOLUMES):
@@ -46,7 +45,7 @@ async def marks(bench: NotebookWorld) -> Marks:
     return found
 
 
-async def of_today(bench: NotebookWorld, note: str | None) -> str:
+async def of_today(bench: Bench, note: str | None) -> str:
     if note is None:
         return ""
     machine = parse(note)
@@ -54,6 +53,6 @@ async def of_today(bench: NotebookWorld, note: str | None) -> str:
     return machine.node if (await node_of(bench, machine.node))["metadata"]["uid"] == machine.uid else f"former {machine.node}"
 
 
-async def apps(bench: NotebookWorld, *wanted: str) -> None:
+async def apps(bench: Bench, *wanted: str) -> None:
     for number, node in enumerate(wanted):
         await with_pod(bench, f"app-{number}", node=node)

@@ -6,12 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import EVACUATE, all_of, change, wait
+from tests.harness.drain.simulated import EVACUATE, Bench, all_of, change, wait
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0", "--evacuation-evict")
 
@@ -73,7 +72,7 @@ class Workload:
 
     def __init__(
         self,
-        bench: NotebookWorld,
+        bench: Bench,
         replicas: int = 3,
         *,
         templates: tuple[str, ...] = ("data",),
@@ -147,7 +146,7 @@ def _wish() -> dict[str, Any]:
     return {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
-Story = Callable[[NotebookWorld, Workload], Awaitable[None]]
+Story = Callable[[Bench, Workload], Awaitable[None]]
 
 
 def play(
@@ -159,7 +158,7 @@ def play(
     templates: tuple[str, ...] = ("data",),
     delay: Callable[[Call], Awaitable[None]] = simulated.no_time,
 ) -> None:
-    async def whole(bench: NotebookWorld) -> None:
+    async def whole(bench: Bench) -> None:
         workload = Workload(bench, replicas, templates=templates)
         await workload.begin()
         await wait(bench, 70)
@@ -169,7 +168,7 @@ def play(
     simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE, delay=delay)
 
 
-async def places(bench: NotebookWorld) -> dict[str, str]:
+async def places(bench: Bench) -> dict[str, str]:
     """By pod that is Ready: its node."""
     found = {}
     for pod in await all_of(bench, PODS):
@@ -178,30 +177,30 @@ async def places(bench: NotebookWorld) -> dict[str, str]:
     return found
 
 
-async def uids(bench: NotebookWorld) -> dict[str, str]:
+async def uids(bench: Bench) -> dict[str, str]:
     return {claim["metadata"]["name"]: claim["metadata"]["uid"] for claim in await all_of(bench, CLAIMS)}
 
 
-async def at_rest(bench: NotebookWorld) -> bool:
+async def at_rest(bench: Bench) -> bool:
     """No Lease of a workload and no mark is left."""
     leases = [lease for lease in await all_of(bench, LEASES) if names.REPROVISION_FOR in (lease["metadata"].get("labels") or {})]
     marked = [claim for claim in await all_of(bench, CLAIMS) if names.REPROVISIONED_BY in (claim["metadata"].get("annotations") or {})]
     return not leases and not marked
 
 
-async def evacuate(bench: NotebookWorld, on: bool = True, *others: str) -> None:
+async def evacuate(bench: Bench, on: bool = True, *others: str) -> None:
     """`others` are workloads besides db, each of which has its first replica here too."""
     labels = {f"for-{name}-0": None if on else "yes" for name in ("db", *others)}
     await change(bench, "n0", {"taints": [EVACUATE] if on else None}, labels=labels)
 
 
-def metric(bench: NotebookWorld) -> str:
+def metric(bench: Bench) -> str:
     tools = bench.nodes["n0"].tools
     assert tools is not None
     return tools.metrics.render()[0].decode()
 
 
-async def unready(bench: NotebookWorld, pod: str, on: bool = True, *, namespace: str = "default") -> None:
+async def unready(bench: Bench, pod: str, on: bool = True, *, namespace: str = "default") -> None:
     found = await bench.you.get(PODS, pod, namespace=namespace)
     others = [item for item in found["status"]["conditions"] if item["type"] != "Ready"]
     status = {"conditions": [*others, {"type": "Ready", "status": "False" if on else "True"}]}
