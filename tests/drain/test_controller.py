@@ -38,6 +38,7 @@ from tests.harness.drain.simulated import (
     node_of,
     play,
     report_of,
+    running,
     wait,
     with_pod,
 )
@@ -76,12 +77,9 @@ def phase(bench: Bench, name: str) -> str:
     return next((item["status"].get("phase", "") for item in bench.log.objects(CLAIMS) if item["metadata"]["name"] == name), "")
 
 
-def test_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
-    """Acceptance case D1."""
-
+def test_drain_D1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
         await wait(bench, 5)
         (blocker,) = (await report_of(bench))["blockers"]
@@ -99,12 +97,9 @@ def test_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
     play(story)
 
 
-def test_steady_state_writes_nothing_but_a_heartbeat() -> None:
-    """Acceptance case G3."""
-
+def test_drain_G3_steady_state_writes_nothing_but_a_heartbeat() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 30)
         mark = len(bench.log.lines)
         await wait(bench, 890)
@@ -133,12 +128,9 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
     play(story, nodes=("n0",), args=(*JUDGING, "--drain-publish-zero-capacity"))
 
 
-def test_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
-    """Acceptance case A1, A4."""
-
+def test_drain_A1_A4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 5)
         before = await node_of(bench)
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -163,12 +155,9 @@ def test_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
     play(story, args=EVACUATING)
 
 
-def test_success_is_told_once_and_only_when_nothing_is_left() -> None:
-    """Acceptance case A3."""
-
+def test_drain_A3_success_is_told_once_and_only_when_nothing_is_left() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
@@ -186,12 +175,9 @@ def test_success_is_told_once_and_only_when_nothing_is_left() -> None:
     play(story, args=EVACUATING)
 
 
-def test_the_deadline_counts_from_the_start_that_is_noted() -> None:
-    """Acceptance case B2, B5."""
-
+def test_drain_B2_B5_the_deadline_counts_from_the_start_that_is_noted() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 360)
         bench.nodes["n0"].kill()
@@ -209,8 +195,7 @@ def test_the_deadline_counts_from_the_start_that_is_noted() -> None:
 def test_two_nodes_are_evacuated_one_after_the_other() -> None:
     async def story(bench: Bench) -> None:
         for name, node in (("a", "n0"), ("b", "n1")):
-            await with_pod(bench, name, node=node)
-            await do(bench, f"until running {name}")
+            await running(bench, name, node=node)
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 20)
         await change(bench, "n1", {"taints": [EVACUATE]})
@@ -229,8 +214,7 @@ def test_two_nodes_are_evacuated_one_after_the_other() -> None:
 
 def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 5)
         forged = {"status": {"verdicts": {"retire": {"status": "True"}}, "blockers": []}}
         name = names.drain_report("n0", DRIVER)
@@ -242,9 +226,7 @@ def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
     play(story, nodes=("n0",))
 
 
-def test_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off() -> None:
-    """Acceptance case B3."""
-
+def test_drain_B3_errors_of_the_api_server_put_no_deadline_off() -> None:
     broken: list[bool] = []
 
     def refuse(call: Call) -> ApiError | None:
@@ -252,8 +234,7 @@ def test_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off() ->
         return Unavailable("no answer") if broken and not marks and call.verb not in ("list", "watch") else None
 
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         broken.append(True)
@@ -265,17 +246,14 @@ def test_an_api_server_that_answers_nothing_but_errors_puts_no_deadline_off() ->
     play(story, args=(*EVACUATING, "--evacuation-deadline=10m"), nodes=("n0",), refuse=refuse)
 
 
-def test_an_override_by_the_deadline_opens_the_gate_and_is_told_once_though_it_cannot_be_noted() -> None:
-    """Acceptance case B3."""
-
+def test_drain_B3_B5_an_override_by_the_deadline_opens_the_gate_and_is_told_once() -> None:
     broken: list[bool] = []
 
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("a webhook of nodes is down") if broken and (call.verb, call.resource) == ("patch", NODES) else None
 
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         broken.append(True)
@@ -300,8 +278,7 @@ def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_onc
         return Forbidden(f"cannot {call.verb} {call.resource}", status=403) if foreign else None
 
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 400)
         sidecar = bench.sidecar("n0")
         assert sidecar is not None and sidecar.drains is not None
@@ -320,8 +297,7 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
         return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None
 
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 700)
         node = await node_of(bench)
@@ -333,12 +309,9 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
     play(story, nodes=("n0",), refuse=refuse)
 
 
-def test_the_gate_stands_as_long_as_something_blocks() -> None:
-    """Acceptance case E1."""
-
+def test_drain_E1_the_gate_stands_as_long_as_something_blocks() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 5)
         (budget,), (guard,) = await all_of(bench, BUDGETS), await all_of(bench, DEPLOYMENTS)
         uid = (await node_of(bench))["metadata"]["uid"]
@@ -357,8 +330,7 @@ def test_the_gate_stands_as_long_as_something_blocks() -> None:
 
 def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 5)
         assert len(await all_of(bench, BUDGETS)) == 1
         await change(bench, "n0", annotations={names.FORCE_DRAIN: "ticket 7"})
@@ -394,12 +366,9 @@ def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
     play(story, nodes=("n0",), refuse=refuse)
 
 
-def test_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
-    """Acceptance case G1."""
-
+def test_drain_G1_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 200)
         former = await node_of(bench)
@@ -422,12 +391,9 @@ def test_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-def test_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog: pytest.LogCaptureFixture) -> None:
-    """Acceptance case B8."""
-
+def test_drain_B8_a_node_that_vanishes_ends_the_local_work(caplog: pytest.LogCaptureFixture) -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
         await bench.you.delete(NODES, "n0")
@@ -441,12 +407,9 @@ def test_a_node_that_vanishes_ends_the_local_work_and_nothing_crashes(caplog: py
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
-    """Acceptance case G6."""
-
+def test_drain_G6_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
         before = await node_of(bench)
@@ -466,8 +429,7 @@ def test_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
 
 def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         assert all([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES)])
@@ -486,8 +448,7 @@ def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
 
 def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 20)
         gate = (await report_of(bench))["gate"]
         assert (gate["enabled"], gate["held"]) == (True, False) and "not ready" in gate["why"]
@@ -511,7 +472,7 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
     play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
 
 
-def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds_whatever_else_waits() -> None:
+def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds() -> None:
     """For long something else has been refused, so the rest waits for minutes."""
 
     def case(lost: str) -> None:
@@ -534,8 +495,7 @@ def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds_whate
             await wait(bench, 30)
             assert condition(await node_of(bench), names.RETIRE_READY) == "True"
             broken.append(True)
-            await with_pod(bench, "a")
-            await do(bench, "until running a")
+            await running(bench, "a")
             await wait(bench, 300)
             tried.clear()
             await wait(bench, 300)
@@ -561,8 +521,7 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
         return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", DRAIN_REPORTS) else None
 
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
         await wait(bench, 100)
         before = await report_of(bench)
@@ -580,29 +539,9 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
     play(story, nodes=("n0",), refuse=refuse)
 
 
-def test_what_blocks_after_success_has_all_the_time_that_is_allowed() -> None:
-    async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await change(bench, "n0", {"taints": [{**EVACUATE, "value": "reboot"}]})
-        await wait(bench, 900)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 590)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "InProgress"
-        assert len(await all_of(bench, BUDGETS)) == 1
-        assert await times(bench, "EvacuationStarted") == 2
-        await wait(bench, 20)
-        assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
-        assert await all_of(bench, BUDGETS) == []
-
-    play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))
-
-
 def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 620)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
@@ -664,11 +603,8 @@ def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_re
 
 
 def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
-    """Acceptance case A1, A3."""
-
     async def story(bench: Bench) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         bench.network.weather = replace(bench.network.weather, watch=Latency(3.0, 3.0))
         await change(bench, "n0", {"taints": [EVACUATE]})
         for number in range(6):
@@ -689,7 +625,7 @@ def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
     play(story, args=EVACUATING, nodes=("n0",))
 
 
-def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds_however_long_it_was_refused() -> None:
+def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds() -> None:
     """Until it stands whoever drains the node takes its volumes along."""
 
     def case(verb: str) -> None:
@@ -700,8 +636,7 @@ def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds_however_lo
 
         async def story(bench: Bench) -> None:
             broken.append(True)
-            await with_pod(bench, "a")
-            await do(bench, "until running a")
+            await running(bench, "a")
             await wait(bench, 900)
             assert not await all_of(bench, BUDGETS)
             broken.clear()

@@ -13,9 +13,9 @@ from sidecar.drain.vocabulary import Hindrance
 from sidecar.kube.api import CLAIMS, NAMESPACES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
-from tests.drain.reprovision.scenes import TAINTED, facts, view
 from tests.harness.drain import emptying, samples
 from tests.harness.drain.emptying import Evictions, owner, run
+from tests.harness.drain.replica import TAINTED, facts, view
 from tests.harness.drain.reprovision import unready
 from tests.harness.drain.simulated import EVACUATE, Bench, change, wait
 
@@ -30,7 +30,7 @@ async def a_set(bench: Bench, name: str, namespace: str, *, replicas: int = 2) -
     return owner(name, made["metadata"]["uid"])
 
 
-def test_many_sets_that_lack_a_pod_keep_no_other_one_here_and_are_asked_about_now_and_then() -> None:
+def test_many_sets_that_lack_a_pod_keep_no_other_tenants_pod_here() -> None:
     """More than one look asks about; the other tenant's set is ready only when all have been asked about."""
     requests: list[Call] = []
 

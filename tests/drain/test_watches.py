@@ -114,12 +114,6 @@ def test_a_note_of_ones_own_has_nothing_judged_anew() -> None:
         assert is_only_noted(Change("pv-0", before, replace(before, **changes))) is only
 
 
-def test_a_volume_that_comes_or_goes_with_its_notes_has() -> None:
-    noted = replace(volume(), lies_on="n1/u")
-    assert not is_only_noted(Change("pv-0", None, noted))
-    assert not is_only_noted(Change("pv-0", noted, None))
-
-
 # --- What is refused in one look: it keeps nothing else from being tried, and is told in one sentence ---
 
 

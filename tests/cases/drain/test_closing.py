@@ -90,7 +90,7 @@ def test_drain_D9_a_pod_that_tolerates_the_cordon_would_only_come_back() -> None
     assert [asked[:2] for asked in room.kube.asked if asked[0] == "list"] == [("list", "pods")]
 
 
-def test_drain_D9_a_pod_of_a_daemon_set_with_an_ephemeral_claim_gets_its_volume_on_a_cordoned_node() -> None:
+def test_drain_D9_a_daemon_sets_ephemeral_claim_is_served_on_a_cordoned_node() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": "uid-of-agent", "controller": True}
     claim = samples.claim_json(meta={"name": "agent-data", "ownerReferences": [owner]})
     volumes = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]
@@ -102,13 +102,13 @@ def test_drain_D9_a_pod_of_a_daemon_set_with_an_ephemeral_claim_gets_its_volume_
     assert "pod fake-ns/agent tolerates the cordon" in provisioned(room)
 
 
-def test_drain_D9_who_tolerates_the_cordon_alone_does_not_come_to_a_node_that_is_evacuated() -> None:
+def test_drain_D9_tolerating_the_cordon_alone_is_not_enough_on_an_evacuated_node() -> None:
     room = late(pod_json(**tolerating(CORDON)), standing=replace(CLOSED, taints=(CORDON, EVACUATION)))
     settle(room)
     assert handed_back(room)
 
 
-def test_drain_D9_without_the_right_to_list_pods_the_claim_is_provisioned_and_its_user_told_why() -> None:
+def test_drain_D9_without_the_right_to_list_pods_the_claim_is_provisioned() -> None:
     room = late(kube=KeepingKube(failures={"list": [Forbidden("pods is forbidden")]}))
     assert settle(room) is None
     assert "which pods use it is not known" in provisioned(room) and "pods is forbidden" in provisioned(room)
@@ -172,7 +172,7 @@ def test_a_dry_run_hands_nothing_back() -> None:
     assert room.kube.wrote("replace") == [] and room.untouched()
 
 
-def test_drain_D9_a_delay_that_is_over_after_the_cordon_leads_to_no_bid_until_the_node_opens() -> None:
+def test_drain_D9_a_cordoned_node_makes_no_bid_until_it_opens() -> None:
     room = immediate()
     due = room.claim()
     room.standing, room.now = CLOSED, due or math.nan

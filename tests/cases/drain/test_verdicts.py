@@ -214,7 +214,7 @@ def test_drain_A11_of_a_silent_node_it_is_known_that_data_is_there_and_nothing_e
     assert assess(samples.used()).retire.reason is Reason.VOLUME_IN_USE
 
 
-def test_drain_A14_idle_volumes_and_snapshots_block_retiring_until_they_are_gone_or_acknowledged() -> None:
+def test_drain_A14_idle_volumes_and_snapshots_block_until_gone_or_acknowledged() -> None:
     both = samples.idle(contents=(samples.content(),))
     assert reasons(assess(both), Intent.RETIRE) == {Reason.LAST_COPY, Reason.SNAPSHOT_ON_NODE}
     acknowledged = replace(both, contents=(samples.content(ack="ticket 12"),))

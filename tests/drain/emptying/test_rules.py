@@ -92,7 +92,7 @@ def test_a_policy_for_reboots_alone_lets_nothing_leave() -> None:
     assert held_by(next_of(samples.pod("db-0", "data-0"), **bound(notes=notes))) is Hindrance.DATA_STAYS
 
 
-def test_words_that_contradict_each_other_or_may_be_outdone_by_one_that_was_not_read_let_nothing_leave() -> None:
+def test_contradicting_or_unread_policies_let_nothing_leave() -> None:
     pod, held = samples.pod("db-0", "data-0"), bound("Ignore")
     contradicted = held | {"volumes": (samples.volume("pv-0", "data-0", policy="Ignored"),)}
     assert held_by(next_of(pod, **contradicted)) is Hindrance.DATA_STAYS
@@ -180,7 +180,7 @@ def test_a_replica_that_is_not_made_again_yet_counts_as_not_ready() -> None:
     assert isinstance(decide(view(snapshot, elsewhere=others, expected={"apps/uid-web": 9})), Evict)
 
 
-def test_while_an_eviction_may_still_be_carried_out_no_other_pod_of_its_workload_is_evicted() -> None:
+def test_while_an_eviction_is_open_no_other_pod_of_its_workload_is_evicted() -> None:
     """The one that was asked to go is asked again; a copy of the first request that arrives late does no harm then."""
     pods = evictable("db-0"), evictable("db-1")
     unanswered = {"apps/uid-db": pods[1].uid}
@@ -192,7 +192,7 @@ def test_while_an_eviction_may_still_be_carried_out_no_other_pod_of_its_workload
     assert isinstance(decision, Evict) and decision.pod.name == "web-0"
 
 
-def test_soon_after_a_restart_a_pod_with_a_replica_beside_it_waits_unless_a_budget_lets_only_one_go() -> None:
+def test_soon_after_a_restart_replicas_on_one_node_wait_without_a_budget_of_one() -> None:
     """Which of them an earlier process has asked to go is forgotten."""
     pods = evictable("db-0"), evictable("db-1")
     assert held_by(decide(view(scene(*pods), in_doubt=True))) is Hindrance.POD_LEAVING
@@ -320,13 +320,3 @@ def test_ignorance_is_never_a_yes() -> None:
 def test_every_hindrance_is_explained() -> None:
     assert set(HINDRANCES) == set(Hindrance)
     assert all(meaning.says and meaning.remedy for meaning in HINDRANCES.values())
-
-
-def test_what_passes_is_told_before_what_somebody_has_to_change() -> None:
-    pods = [samples.pod("a-0", "data-0"), evictable("b-0", owner=samples.owner(name="b"))]
-    assert held_by(next_of(*pods, budgets=(samples.budget(allowed=0, labels={"app": "db"}),), **bound("Block"))) is Hindrance.PDB_BLOCKED
-
-
-def test_whoever_asks_from_outside_is_told_whose_turn_it_is() -> None:
-    said = in_words(decide(EmptyingView(scene(evictable()))))
-    assert said.startswith("apps/db-0 is evicted, if all other replicas of its workload are there and ready")

@@ -75,7 +75,7 @@ def test_a_free_slot_is_taken_and_the_lease_goes_with_the_node() -> None:
     assert timestamps.to_seconds(spec["renewTime"]) == NOW
 
 
-def test_contenders_are_ordered_by_progress_then_age_then_name() -> None:
+def test_drain_F8_admission_is_by_progress_then_age_then_name() -> None:
     nodes = [
         evacuated("a", ago=5),
         evacuated("b", ago=50),

@@ -114,7 +114,7 @@ def test_a_volume_that_was_created_after_the_list_leaves_something_unknown() -> 
         assert "pv-gone" in told
 
 
-def test_where_something_that_may_set_a_policy_cannot_be_read_nothing_blocks_by_the_default() -> None:
+def test_where_a_source_of_policies_cannot_be_read_nothing_blocks_by_default() -> None:
     for everywhere in [False, True]:
         for plural in ["namespaces", "storageclasses", "persistentvolumeclaims"]:
             kube = ready()

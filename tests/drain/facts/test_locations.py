@@ -102,20 +102,6 @@ def test_a_volume_is_doubtful_if_the_node_lacks_a_label_that_others_have() -> No
         assert VolumeLocator(N1, (N2, N3, RACKED)).is_doubtful(volume(*terms, maker=maker)) is doubtful
 
 
-def test_a_volume_that_no_living_node_reaches_or_made_is_an_orphan() -> None:
-    for terms, maker, orphan in [
-        ([labels(asks("row", "In", "2"))], "", True),
-        ([labels(asks("row", "In", "2"))], "n2", False),
-        ([labels(asks("row", "In", "2"))], "gone", True),
-        ([labels(asks("rack", "In", "7"))], "", False),
-        ([labels(asks(KEY, "In", "n1"), asks("row", "In", "2"))], "gone", False),
-        ([labels(asks(KEY, "In", "gone"))], "", True),
-        ([HERE], "gone", False),
-        ([], "gone", False),
-    ]:
-        assert VolumeLocator(N1, (N2, N3, RACKED)).is_orphan(volume(*terms, maker=maker)) is orphan
-
-
 BOTH = labels(asks(KEY, "In", "n1", "n2"))
 
 

@@ -48,7 +48,7 @@ class Scene:
         return asyncio.run(self.part.of(pods, watched or {}, observed=observed, **more))
 
 
-def test_a_volume_that_names_another_node_and_is_mounted_here_is_found_and_read_again_every_minute() -> None:
+def test_a_volume_of_another_node_that_is_mounted_here_is_read_every_minute() -> None:
     scene = Scene()
     for _ in range(3):
         assert [found.name for found in scene.look(pod("p", "a")).ours] == ["pv-a"]

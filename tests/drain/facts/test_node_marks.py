@@ -79,7 +79,7 @@ def test_a_word_nobody_knows_on_the_taint_counts_as_retire_and_is_named() -> Non
     assert any("'Reboot'" in problem for problem in seen.problems)
 
 
-def test_a_word_nobody_knows_in_the_annotation_says_nothing_alone_and_the_stricter_beside_another() -> None:
+def test_an_unknown_word_in_the_annotation_counts_only_beside_another_mark() -> None:
     alone, beside = look(annotations=intended("retier")), look(evacuate("reboot"), annotations=intended("retier"))
     assert (alone.intent, alone.source) == (None, Source.NONE)
     assert beside.intent is Intent.RETIRE
@@ -206,7 +206,7 @@ def test_an_uncordon_for_less_than_a_second_ends_it_though_nothing_could_be_note
     assert counts(machine.look(noted=False)) == (None, None)
 
 
-def test_a_drain_has_not_begun_on_a_node_for_which_a_reboot_is_announced_and_no_cordon_is_there() -> None:
+def test_an_announced_reboot_without_a_cordon_is_no_drain_yet() -> None:
     """Kured annotates a node when a reboot is needed, and then waits for its turn, for hours."""
     announced = [look(annotations=REBOOTING), look(annotations=KURED)]
     assert [(seen.observed, seen.draining) for seen in announced] == [(True, False)] * 2
@@ -316,3 +316,97 @@ def test_a_cordon_that_counts_as_retire_is_no_announcement() -> None:
     seen = read(node(unschedulable=True), DRIVER, now=NOW + 3600, default_policy=NodePolicy.EVACUATE, before=before)
     assert seen.intent is Intent.RETIRE
     assert not seen.leaving
+
+
+# --- For how long the annotation counts by which kured announces a reboot: value by value, over restarts, beside other drivers ---
+
+
+MARK = names.of_driver(DRIVER, names.KURED_REBOOT)
+
+MONDAY, TUESDAY = "2026-01-05T00:00:00Z", "2026-01-06T00:00:00Z"
+
+
+class KuredMachine:
+    """One node, and a process that reads it and notes what it reads, as `on_node` does."""
+
+    def __init__(self, driver: str = DRIVER) -> None:
+        self.annotations: dict[str, str] = {}
+        self.cordoned = False
+        self.driver, self.before = driver, None
+
+    before: Signals | None
+
+    def look(self, value: str | None = None, *, cordoned: bool = False, noted: bool = True) -> Intent | None:
+        """The intent that counts; `value` is what kured has written, None: nothing."""
+        self.annotations.pop(names.KURED_REBOOTS, None)
+        self.annotations |= {} if value is None else {names.KURED_REBOOTS: value}
+        found = node(annotations=dict(self.annotations), unschedulable=cordoned)
+        self.before = read(found, self.driver, now=NOW, before=self.before)
+        if noted:
+            self.note(self.before.kured.mark)
+        return self.before.intent
+
+    def note(self, mark: str | None) -> None:
+        key = names.of_driver(self.driver, names.KURED_REBOOT)
+        self.annotations.pop(key, None)
+        self.annotations |= {key: mark} if mark else {}
+
+    def restart(self) -> None:
+        self.before = None
+
+
+def test_an_annotation_that_kured_leaves_behind_counts_for_one_cordon() -> None:
+    for restarts in [False, True]:
+        machine = KuredMachine()
+        for cordoned, expected in [(False, None), (True, Intent.REBOOT), (True, Intent.REBOOT), (False, None), (True, None), (False, None)]:
+            assert machine.look(MONDAY, cordoned=cordoned) is expected
+            if restarts:
+                machine.restart()
+        assert machine.annotations[MARK] == f"Spent {digest(MONDAY)}"
+
+
+def test_kureds_next_reboot_counts_again() -> None:
+    """It writes another time, with the old annotation removed before or still there."""
+    for restarts in [False, True]:
+        machine = KuredMachine()
+        for removed in (False, True):
+            for value in (MONDAY, TUESDAY):
+                seen = []
+                for cordoned in (False, True, False):
+                    seen.append(machine.look(value, cordoned=cordoned))
+                    if restarts:
+                        machine.restart()
+                assert seen == [None, Intent.REBOOT, None], value
+                if removed:
+                    machine.look()
+            machine.look()
+            assert MARK not in machine.annotations
+
+
+def test_what_was_written_for_a_former_node_is_spent_and_a_new_value_counts() -> None:
+    for state in ["InEffect", "Spent"]:
+        notes = {MARK: f"{state} {digest(MONDAY)}", MARKED: "uid-of-another"}
+        assert [_of(notes, value) for value in (MONDAY, TUESDAY)] == [None, Intent.REBOOT]
+
+
+def _of(notes: dict[str, str], value: str) -> Intent | None:
+    return read(node(annotations=notes | {names.KURED_REBOOTS: value}, unschedulable=True), DRIVER, now=NOW).intent
+
+
+STEPS = st.lists(st.tuples(st.sampled_from([None, MONDAY, TUESDAY, ""]), st.booleans(), st.booleans(), st.booleans()), max_size=12)
+
+
+@given(STEPS)
+def test_no_value_ever_counts_under_two_cordons_between_which_it_stayed(steps: list[tuple[str | None, bool, bool, bool]]) -> None:
+    """Whatever is written, however often the process dies after its note, and whether notes are written or not while it lives."""
+    machine, present, over = KuredMachine(), None, False
+    counted = False
+    for value, cordoned, noted, restarts in steps:
+        counted, over = (False, False) if value != present else (counted, over)
+        present = value
+        seen = machine.look(value, cordoned=cordoned, noted=noted or restarts)
+        over = over or (counted and not cordoned)
+        counted = counted or (value is not None and cordoned)
+        assert seen is (Intent.REBOOT if cordoned and value is not None and not over else None)
+        if restarts:
+            machine.restart()

@@ -57,7 +57,7 @@ async def cordon(bench: Bench, *nodes: str) -> None:
         await change(bench, node, {"unschedulable": True})
 
 
-def test_a_volume_without_affinity_is_where_its_pod_runs_and_stays_there_when_the_pod_is_evicted() -> None:
+def test_a_volume_without_affinity_is_where_its_last_pod_ran() -> None:
     async def story(bench: Bench) -> None:
         await static(bench, "loose")
         await wait(bench, 10)

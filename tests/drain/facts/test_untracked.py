@@ -83,14 +83,6 @@ def test_what_two_looks_a_minute_apart_have_counts() -> None:
     assert Scene(("lv-1", "lv-2"), ("lv-2", "lv-3")).after(61) == (("lv-2",), "")
 
 
-def test_it_is_asked_every_ten_minutes_and_what_is_gone_counts_no_more() -> None:
-    quiet = Scene(())
-    quiet.after(3600)
-    assert 6 <= quiet.driver.count("list") <= 7
-    assert quiet.kube.asked == [], "the API server is asked only about what is not known here"
-    assert Scene(("lv-1",), ("lv-1",), ()).after(700) == ((), "")
-
-
 def test_a_volume_with_a_PersistentVolume_on_any_node_is_tracked() -> None:
     assert Scene().stored("lv-1").after(61) == ((), "")
     assert Scene().stored("lv-1", driver="other").after(61) == (("lv-1",), "")
@@ -141,18 +133,6 @@ def test_a_failure_is_told_and_what_was_found_before_holds() -> None:
     scene = Scene()
     scene.kube.failures["list"] = [Forbidden("not allowed", status=403)]
     assert scene.after(61) == ((), "not allowed")
-
-
-def test_a_driver_that_always_fails_counts_after_two_minutes_as_one_that_cannot_list() -> None:
-    """Otherwise its nodes could never be retired; a note goes on to say why."""
-    broken = DriverError(Code.INTERNAL, "it broke")
-    assert Scene(broken).listed_after(110).not_asked == str(broken)
-    scene = Scene(broken)
-    assert scene.listed_after(131) == NOTHING_LISTED
-    assert scene.untracked.unknown == str(broken)
-    assert 10 <= scene.driver.count("list") <= 14
-    scene = Scene(broken, ())
-    assert scene.listed_after(11) == DriverList(answered=True), "it is asked again soon"
 
 
 def test_a_driver_that_takes_too_long_for_its_list_counts_as_one_that_cannot_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_a_pod_without_a_node_that_names_a_claim_is_found_once_a_minute() -> Non
     assert len(scene.asked) == 2
 
 
-def test_while_somebody_empties_the_node_pods_of_other_nodes_count_and_the_cache_is_not_asked() -> None:
+def test_while_the_node_is_emptied_pods_of_other_nodes_are_listed_uncached() -> None:
     scene = Scene(pod("by-hand", "a", node="n2"))
     assert scene.look("default/a") == []
     assert scene.look("default/a", observed=True) == ["by-hand"]
@@ -109,7 +109,7 @@ def test_a_claim_counts_for_a_minute_after_its_pod_was_seen_last() -> None:
     assert scene.recent.settled_at("default/a") == float("-inf")
 
 
-def test_a_process_that_has_just_begun_takes_claims_for_used_while_somebody_empties_the_node() -> None:
+def test_a_new_process_takes_all_claims_for_used_while_the_node_is_emptied() -> None:
     """It does not know which pods were evicted right before. In peace a restart changes nothing."""
     scene = Uses()
     assert scene.at(1000.0, "default/a", observed=True) == set(), "without pods nothing is known, and that is said elsewhere"
@@ -205,7 +205,7 @@ def told(*volumes: Volume, before: tuple[Volume, ...] = ()) -> frozenset[str]:
     return seen.never_used.names()
 
 
-def test_a_volume_that_another_claim_may_get_may_have_been_used_under_a_name_that_nobody_looks_for() -> None:
+def test_a_volume_that_another_claim_may_get_does_not_count_as_never_used() -> None:
     for ref in [
         None,  # none
         OTHER,  # b

@@ -98,15 +98,3 @@ def test_a_guard_that_vanishes_has_the_gate_read_anew_at_once() -> None:
         assert [await guarded.look(1) for _ in range(2)] == [Rest, Rest]
 
     play(story)
-
-
-def test_a_guard_that_has_become_ready_since_it_was_last_looked_at_is_not_torn_away() -> None:
-    async def story(scene: Scene) -> None:
-        guarded = GuardedNode(scene, await scene.guarded("n0"))
-        assert await guarded.look(0) is Rest
-        await guarded.ready(1)
-        await guarded.taint("dedicated")
-        assert await guarded.look(1) is Rest
-        assert "dedicated" not in await guarded.tolerated()
-
-    play(story)

@@ -13,7 +13,7 @@ from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, NODES
 from sidecar.model import names
-from sidecar.model.nodes import Budget, Node, Pod, Toleration
+from sidecar.model.nodes import Budget, Node, Pod
 from sidecar.model.objects import Json
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain.samples import DRIVER, node, taint
@@ -141,7 +141,7 @@ def test_a_guard_stays_on_a_node_that_does_not_answer() -> None:
     assert not [item for item in tolerations if "tolerationSeconds" in item]
 
 
-def test_a_guard_that_would_leave_a_silent_node_is_made_anew_in_peace_and_never_under_a_drainer() -> None:
+def test_a_guard_of_an_earlier_release_is_replaced_in_peace_and_never_in_a_drain() -> None:
     old = of_an_earlier_release()
     in_peace = decide(standing(deployment=old, draining=False, holds_volumes=True))
     assert isinstance(in_peace, Clear) and in_peace.objects == (old,)
@@ -270,7 +270,7 @@ ELSEWHERE = [
 ]
 
 
-def test_the_budget_holds_its_own_guard_and_no_other() -> None:
+def test_drain_E3_the_budget_holds_its_own_guard_and_no_other() -> None:
     for other in ELSEWHERE:
         mine = gate(post())
         budget = Budget.of(mine.budget)
@@ -347,12 +347,6 @@ def test_the_guard_gets_onto_the_node_it_guards() -> None:
 def test_the_guard_does_not_tolerate_what_drainers_pass_over() -> None:
     for end in ENDS:
         assert not guard(gate(post(node(taints=(end, *LASTING))))).tolerates((end,))
-
-
-def test_the_order_of_taints_changes_nothing() -> None:
-    one, other = (gate(post(node(taints=taints))) for taints in (EMPTIED + LASTING, (EMPTIED + LASTING)[::-1]))
-    assert one == other
-    assert Toleration("", "Exists", "", "") not in guard(one).tolerations
 
 
 statuses, intents = st.sampled_from(Status), st.sampled_from([None, *Intent])

@@ -3,7 +3,7 @@
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, do, node_of, play, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, node_of, play, running, wait
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
 EXPIRED = 900.0 + 90.0 + 60.0
@@ -14,8 +14,7 @@ BOUNDARIES = range(1, 8)
 
 async def guarded(bench: Bench, *, node: str = "n0", name: str = "a") -> None:
     """A pod with a volume is on the node, so the gate stands."""
-    await with_pod(bench, name, node=node)
-    await do(bench, f"until running {name}")
+    await running(bench, name, node=node)
     await wait(bench, 20)
     assert len(await gates(bench, node)) == 3
 
@@ -66,7 +65,7 @@ def test_a_gate_adds_one_heartbeat_of_five_minutes_to_the_steady_state() -> None
     play(story, args=GATED, nodes=("n0",))
 
 
-def test_the_gate_of_a_dead_sidecar_stays_and_says_why_until_it_is_proven_that_nothing_blocks() -> None:
+def test_the_gate_of_a_dead_sidecar_stays_until_nothing_is_proven_to_block() -> None:
     async def story(bench: Bench) -> None:
         await guarded(bench)
         die(bench)
@@ -111,7 +110,7 @@ def test_a_neighbour_that_is_killed_anywhere_still_opens_the_gate_and_leaves_not
         case(boundary)
 
 
-def test_the_gate_goes_with_its_node_and_nothing_is_told() -> None:
+def test_drain_E5_the_gate_goes_with_its_node() -> None:
     async def story(bench: Bench) -> None:
         await guarded(bench)
         die(bench)

@@ -17,7 +17,7 @@ from sidecar.kube.api import MERGE_PATCH, PODS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import Json
 from tests.harness.drain import samples
-from tests.harness.drain.simulated import Bench, all_of, do, node_of, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import Bench, all_of, do, node_of, play, report_of, running, wait
 
 PV = samples.volume(notes=samples.notes(ack="ann, 11-23"))
 POD = samples.pod("db-0", "data-0")
@@ -147,8 +147,7 @@ CONDITION = "world.csi-node-sidecar.io/RetireReady"
 
 async def acknowledged(bench: Bench) -> None:
     """A volume that nobody has used for a while, and that may vanish."""
-    await with_pod(bench, "a")
-    await do(bench, "until running a")
+    await running(bench, "a")
     await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
     await wait(bench, 70)
     (volume,) = await all_of(bench, VOLUMES)

@@ -10,7 +10,6 @@ from sidecar.drain.facts.snapshot import InFlight, Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment, HeldVolume, PodFate, Verdict
 from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
-from sidecar.model import names
 from tests.harness.drain import samples, worlds
 from tests.harness.drain.samples import GIB
 
@@ -237,29 +236,6 @@ def test_a_volume_that_others_reach_keeps_neither_its_node_nor_its_pods() -> Non
     assert assess(replace(shared, shared_with={"pv-0": ()})).retire.status is Status.FALSE
 
 
-ALLOWED, FORBIDDEN = (((names.DRAIN_POLICY_RETIRE, word),) for word in ("AllowIdle", "Block"))
-
-
-def test_a_volume_under_the_nodes_former_name_keeps_it_from_being_retired() -> None:
-    for volume, blocks in [
-        (samples.volume(), True),
-        (samples.volume(notes=FORBIDDEN), True),
-        (samples.volume(phase="Released"), True),
-        (samples.volume(phase="Released", notes=ALLOWED), True),
-        (samples.volume(phase="Released", reclaim_policy="Retain", notes=ALLOWED), True),
-        (samples.volume(notes=ALLOWED), False),
-        (samples.volume(phase="Released", reclaim_policy="Retain"), True),
-        (samples.volume(policy="Ignore"), False),
-        (samples.volume(notes=samples.notes(ack="ann")), False),
-    ]:
-        found = assess(samples.idle(volumes=(volume,), renamed=frozenset({"pv-0"})))
-        assert [item.class_ for item in found.volumes] == [VolumeClass.RENAMED]
-        assert found.drain.status is Status.TRUE
-        assert [(item.reason, item.message.partition("; ")[2]) for item in found.blockers] == (
-            [(Reason.NODE_RENAMED, "its PersistentVolume names another node, and the driver lists it here")] if blocks else []
-        )
-
-
 def test_what_is_only_asked_for_says_so() -> None:
     flight = InFlight("uid-new", "apps", "new", "local", GIB, begun=False)
     (blocker,) = assess(samples.snapshot(in_flight=(flight,))).blockers
@@ -276,20 +252,3 @@ def test_a_released_volume_that_may_be_lost_waits_for_nobody() -> None:
         found = assess(samples.idle(volumes=(given_up,), claims=()))
         assert found.retire.status is Status.TRUE
         assert found.notes in (("may be lost under the policy Ignore: pv-0",), ("acknowledged as dispensable: pv-0",))
-
-
-def test_a_volume_on_which_another_machine_is_noted_is_told_and_judged_as_ever() -> None:
-    for lies_on, is_told in [
-        ("", False),  # nothing
-        ("n1/uid-n1", False),  # this machine
-        ("n1/uid-earlier", True),  # an earlier machine of this name
-        ("n2/uid-n2", True),  # another one
-        ("garbage", True),  # no machine
-    ]:
-        before = assess(samples.idle())
-        after = assess(samples.idle(volumes=(samples.volume(lies_on=lies_on),)))
-        assert [note for note in after.notes if names.LIES_ON in note] == (
-            [note for note in after.notes if "pv-0" in note] if is_told else []
-        )
-        assert any(names.LIES_ON in note for note in after.notes) is is_told
-        assert (after.drain, after.retire, after.blockers) == (before.drain, before.retire, before.blockers)

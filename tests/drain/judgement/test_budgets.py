@@ -208,7 +208,7 @@ def test_nodes_that_do_not_come_into_question_say_why() -> None:
         assert (place.node, place.shortfall, name) == ("", 0, "n2") and why in said
 
 
-def test_a_node_that_somebody_forgot_after_its_reboot_is_not_taken_for_one_that_is_drained() -> None:
+def test_a_forgotten_reboot_annotation_does_not_exclude_a_node() -> None:
     notes = {names.DRAIN_INTENT: "reboot", names.of_driver("other.example.com", names.REBOOT_INTENT): "Spent"}
     assert only(idle(), nodes=[replace(N2, annotations=notes)], capacities=[samples.record("n2")]).node == "n2"
     retiring = replace(N2, annotations=notes | {names.DRAIN_INTENT: "retire"})

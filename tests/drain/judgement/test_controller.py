@@ -4,7 +4,7 @@ from hack.sim.cluster import Call
 from sidecar.kube.api import CLAIMS, DEPLOYMENTS, MERGE_PATCH, NAMESPACES, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, do, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, play, report_of, running, wait
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
 
@@ -31,8 +31,7 @@ def test_a_word_that_a_namespace_has_taken_back_opens_no_gate_when_the_drain_beg
     def case(pause: float) -> None:
         async def story(bench: Bench) -> None:
             await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
-            await with_pod(bench, "a")
-            await do(bench, "until running a")
+            await running(bench, "a")
             await wait(bench, 100 + pause)
             assert (await verdicts(bench), await gates(bench)) == (("True", "True"), 1)
             await of_namespace(bench, {names.DRAIN_POLICY: None})
@@ -52,8 +51,7 @@ def test_a_word_that_a_namespace_has_taken_back_opens_no_gate_when_the_drain_beg
 def test_a_pod_that_is_made_again_while_something_else_blocks_keeps_its_volume_in_use() -> None:
     async def story(bench: Bench) -> None:
         for name in ("a", "b"):
-            await with_pod(bench, name)
-            await do(bench, f"until running {name}")
+            await running(bench, name)
         await say(bench, "a", "AllowIdle")
         again = await bench.you.get(PODS, "a", namespace="default")
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
@@ -81,8 +79,7 @@ def test_what_cannot_be_asked_anew_opens_no_gate() -> None:
 
     async def story(bench: Bench) -> None:
         await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await running(bench, "a")
         await wait(bench, 100)
         broken.append(True)
         await change(bench, "n0", {"unschedulable": True})

@@ -66,7 +66,7 @@ def test_a_word_that_is_no_policy_blocks_where_it_stands_and_is_named() -> None:
         assert found.problem.startswith("StorageClass local says '") and "not a policy" in found.problem and len(found.problem) < 200
 
 
-def test_of_volume_and_claim_that_contradict_each_other_the_stricter_is_taken_and_both_are_named() -> None:
+def test_of_contradicting_volume_and_claim_the_stricter_counts_and_both_are_named() -> None:
     found = resolved(pv="Ignore", pvc="Migrate")
     assert (found.policy, found.source, found.by_order) == (Policy.MIGRATE, "PersistentVolumeClaim", Policy.IGNORE)
     assert "PersistentVolume says 'Ignore'" in found.problem and "PersistentVolumeClaim says 'Migrate'" in found.problem
@@ -132,7 +132,7 @@ def both(
     )  # type: ignore[return-value]
 
 
-def test_a_word_for_one_intent_outranks_the_one_for_both_on_the_same_object_and_says_nothing_of_the_other() -> None:
+def test_a_policy_for_one_intent_outranks_the_one_for_both_on_the_same_object() -> None:
     for source in ["pv", "pvc", "class_", "namespace"]:
         assert both(**{source: ((REBOOT, "Block"),)}) == (Policy.BLOCK, Policy.BLOCK)
         assert both(**{source: ((RETIRE, "Ignore"),)}) == (Policy.ALLOW_IDLE, Policy.IGNORE)

@@ -104,7 +104,7 @@ def test_a_volume_that_its_pod_asked_for_as_ephemeral_goes_with_the_pod() -> Non
         assert blocking(samples.used(**waiting | {"pods": (), "claimants": waiting["pods"]})) == ([], [])
 
 
-def test_a_claim_that_a_pod_owns_and_does_not_ask_for_as_ephemeral_is_data_like_any_other() -> None:
+def test_a_claim_that_a_pod_owns_but_not_as_ephemeral_is_data() -> None:
     """Spark's driver pod owns the claims of its executors."""
     for changes in ({"ephemeral": ()}, {"uid": "another"}, {"ephemeral": ("db-0-other",)}, {"namespace": "others"}):
         assert blocking(samples.used(**of_pod(**changes)))[1] in ([Reason.VOLUME_IN_USE], [Reason.LAST_COPY])

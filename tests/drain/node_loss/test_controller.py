@@ -88,22 +88,6 @@ def test_the_loss_of_the_node_that_has_the_lease_is_told_within_a_quarter_of_an_
     play(story)
 
 
-def test_a_holder_that_dies_is_followed_by_another_whatever_the_clocks_say() -> None:
-    async def story(bench: Bench) -> None:
-        await wait(bench, 100)
-        first = await holder(bench)
-        future = {"spec": {"renewTime": "2999-01-01T00:00:00.000000Z"}}
-        bench.nodes[first].driver_away()
-        bench.nodes[first].kill()
-        await bench.you.patch(LEASES, names.node_loss(DRIVER), future, namespace="default", content_type=MERGE_PATCH)
-        await wait(bench, 800)
-        assert await holder(bench) == first, "its time has not run out"
-        await wait(bench, 1000)
-        assert await holder(bench) != first
-
-    play(story)
-
-
 def test_a_machine_that_is_there_again_with_its_disks_ends_the_report() -> None:
     """G1: under another uid it is another node, whose own sidecar says what is on it."""
 
@@ -122,26 +106,6 @@ def test_a_machine_that_is_there_again_with_its_disks_ends_the_report() -> None:
         assert len(await there(bench, VOLUMES)) == len(await there(bench, CLAIMS)) == 1
 
     play(story)
-
-
-def test_garbage_collection_may_come_before_the_peer_or_after_it() -> None:
-    """The report of the node's own sidecar is the Node's, and goes with it."""
-
-    def case(collected: bool) -> None:
-        async def story(bench: Bench) -> None:
-            await app(bench)
-            await settled(bench)
-            assert await report(bench)
-            await vanish(bench, collected=collected)
-            assert (await report(bench) is None) is collected
-            await wait(bench, 90)
-            bench.cluster.collect_garbage()
-            assert (await gone(bench))["evidence"] == "None"
-
-        play(story)
-
-    for collected in [True, False]:
-        case(collected)
 
 
 def test_the_report_goes_with_what_it_tells_of() -> None:

@@ -7,7 +7,7 @@ from hack.sim.driver.faults import Fault
 from hack.sim.world.node import DRIVER
 from sidecar.csi.outcome import Code
 from sidecar.drain.node_loss import cleanup_io, surroundings_io
-from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, VOLUMES
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Invalid
 from sidecar.model import names
 from tests.harness.drain.node_loss import (
@@ -136,32 +136,3 @@ def test_claims_of_any_number_of_namespaces_are_told_and_cleared_away(monkeypatc
         assert (await gone(bench)).get("unread", []) == []
 
     play(story, args=CLEANING)
-
-
-def test_what_several_machines_of_a_name_have_left_is_told_and_only_that_of_one_cleared_away() -> None:
-    seen = Watchman()
-
-    async def story(bench: Bench) -> None:
-        await settled(bench)
-        uid = await uid_of(bench)
-        await database(bench, "team")
-        await bound(bench, "data-db-0", "team", **{names.LIES_ON: f"n0/{uid}", names.LEAVING: f"n0/{uid}"})
-        for name, notes in (("first", {}), ("second", {}), ("former", {names.LIES_ON: "n0/former", names.LEAVING: "n0/former"})):
-            await database(bench, name)
-            await bound(bench, "data-db-0", name, **notes)
-        await vanish(bench)
-        await wait(bench, 90)
-        told = {item["metadata"]["namespace"] for item in (await bench.you.list_page(EVENTS)).items if item["reason"] == names.NODE_GONE}
-        assert told == {"team", "first", "second", "former"}
-        found = await gone(bench)
-        assert (found["evidence"], len(found["volumes"])) == ("Announced", 4)
-        assert "3 of the volumes" in found["message"]
-        await wait(bench, 1500)
-        left = {item["metadata"]["namespace"] for item in (await bench.you.list_page(CLAIMS)).items}
-        assert left == {"first", "second"}, "the former machine has its turn once nothing of this one is left"
-        assert (await gone(bench))["evidence"] == "Unproven"
-        lists = len(seen.of("list", VOLUMES))
-        await wait(bench, 6000)
-        assert len(seen.of("list", VOLUMES)) - lists < 12
-
-    play(story, seen, args=CLEANING)

@@ -23,6 +23,7 @@ from tests.harness.drain.node_loss import CLEANING, REPORT, Watchman, announce, 
 from tests.harness.drain.simulated import Bench, wait
 
 LOCAL = "local.example"
+
 N1 = Suspect("n1", "uid-1")
 LOSS = Gone(Machine("n1", "uid-1"), Evidence.NONE, 1000.0, "gone")
 
@@ -74,21 +75,6 @@ def test_lists_are_bounded_and_counted() -> None:
     gone = stored(left=many)["status"]["gone"]
     assert (len(gone["claims"]), gone["claimsTruncated"]) == (report.MOST_CLAIMS, 200)
     assert len(report.told_claims(stored(left=many), N1)) == report.MOST_CLAIMS
-
-
-def test_what_was_done_is_bounded_and_what_it_does_not_list_any_more_is_counted() -> None:
-    done = [{"name": str(number)} for number in range(report.MOST + 30)]
-    first = stored()
-    first["status"] = report.status(N1, LOSS, Left((), ()), agent="v0", now=2000.0, done=done)
-    gone = first["status"]["gone"]
-    assert (gone["done"][-1], len(gone["done"]), gone["doneTruncated"]) == (done[-1], report.MOST, 30)
-    assert report.dropped(first, N1) == 30
-    assert report.dropped(first, replace(N1, uid="uid-2")) == 0, "it is another machine's"
-    later = report.status(N1, LOSS, Left((), ()), agent="v0", now=2000.0, done=[*gone["done"], {"name": "last"}], dropped=30)["gone"]
-    assert (later["done"][-1], later["doneTruncated"]) == ({"name": "last"}, 31)
-    for wrong in ("many", -3, True, None):
-        gone["doneTruncated"] = wrong
-        assert report.dropped(first, N1) == 0
 
 
 def test_only_what_changed_is_written() -> None:

@@ -188,17 +188,6 @@ def test_a_note_is_guarded_by_the_object_that_was_seen() -> None:
     assert patch(note) == {"metadata": meta}
 
 
-def test_what_says_something_of_leaving_comes_first_and_bound_volumes_before_others() -> None:
-    here = view(leaving=False)
-    calm, undone, released = (
-        one(name="a"),
-        one(name="z", lies_on=MINE, leaving=MINE),
-        one(name="b", lies_on=MINE, leaving=MINE, phase="Released"),
-    )
-    notes = [note for each in (calm, released, undone) if isinstance(note := decide(each, here), Note)]
-    assert [note.volume.name for note in sorted(notes, key=lambda note: note.turn)] == ["z", "b", "a"]
-
-
 NOTES = st.sampled_from(["", MINE, FORMER, OTHER, "garbage", "n3/uid-n3"])
 LISTS = st.sampled_from([CANNOT_LIST, NOT_ASKED, NOT_HERE, SOMEWHERE, HERE_ALONE])
 AFFINITIES = st.sampled_from(

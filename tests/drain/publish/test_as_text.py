@@ -114,21 +114,11 @@ def test_every_reason_to_withhold_a_verdict_is_in_the_table() -> None:
     assert all(row.count(" | ") == 2 for row in rows)
 
 
-def test_the_README_has_that_table() -> None:
-    """Below the line `<!-- reasons -->`, as `reasons_table` makes it."""
-    _, marker, after = README.read_text().partition("<!-- reasons -->\n")
-    assert marker, f"{README} has no line <!-- reasons -->"
-    assert after.startswith(reasons_table() + "\n")
-
-
-def test_the_readme_of_emptying_has_the_table_of_hindrances() -> None:
-    page = (README.parents[2] / "emptying" / "README.md").read_text()
-    assert page.partition("<!-- hindrances -->\n")[2].startswith(hindrances_table() + "\n")
-
-
-def test_the_readme_of_reprovision_has_the_table_of_its_own() -> None:
-    page = (README.parents[2] / "reprovision" / "README.md").read_text()
-    assert page.partition("<!-- hindrances -->\n")[2].startswith(hindrances_table(anew=True) + "\n")
+def test_the_readmes_of_the_components_have_these_tables() -> None:
+    components = README.parents[2]
+    assert README.read_text().partition("<!-- reasons -->\n")[2].startswith(reasons_table() + "\n")
+    for name, table in (("emptying", hindrances_table()), ("reprovision", hindrances_table(anew=True))):
+        assert (components / name / "README.md").read_text().partition("<!-- hindrances -->\n")[2].startswith(table + "\n"), name
 
 
 # --- The figures that every rendering takes: what lies here, and what of it is in the way ---

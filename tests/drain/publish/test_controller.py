@@ -1,7 +1,6 @@
 """What is remembered of former looks, and what is kept as it is until that is known."""
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,7 @@ from sidecar.drain.publish.report import HEARTBEAT, MOST, NORMAL_LIFE
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
-from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, VOLUMES, Change, Resource
+from sidecar.kube.api import DRAIN_REPORTS, NODES, Change
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from sidecar.kube.store import Store
 from sidecar.model import names
@@ -27,7 +26,7 @@ from sidecar.model.nodes import Node
 from tests.harness.cluster_tools import new_cluster
 from tests.harness.drain import samples
 from tests.harness.drain.samples import DRIVER, NODE, NOW
-from tests.harness.drain.simulated import Bench, Json, all_of, do, node_of, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import Bench, node_of
 
 HOUR = 3600.0
 
@@ -80,7 +79,7 @@ def test_a_blocker_that_could_not_be_seen_for_a_while_keeps_its_time() -> None:
     assert [blocker.since for blocker in desk.look(samples.idle(now=NOW + 2 * HOUR)).blockers] == [NOW + 2 * HOUR]
 
 
-def test_what_is_stored_is_known_once_it_was_read_or_there_is_none_and_of_another_machine_anew() -> None:
+def test_the_stored_report_is_read_once_and_again_for_another_machine() -> None:
     desk = Desk()
     desk.broken = True
     with pytest.raises(Unavailable):
@@ -189,67 +188,11 @@ def test_where_the_type_has_no_status_of_its_own_no_verdict_is_left_in_a_report(
     assert sent and not any("status" in body for body in sent)
 
 
-# --- The report where the API server has its type of an earlier release: it drops what it does not know, without a word ---
-
-
-OF_THIS_RELEASE = ("validUntil", "acknowledgements")
 CONDITION = "world.csi-node-sidecar.io/RetireReady"
-
-
-def serve_former_type(bench: Bench) -> None:
-    as_served = bench.api.patch
-
-    async def patch(resource: Resource, name: str, patch: Mapping[str, Any] | list[Any], **given: Any) -> Json:
-        if resource == DRAIN_REPORTS and given.get("subresource") == "status":
-            *guard, written = patch
-            assert isinstance(written, dict)
-            patch = [*guard, written | {"value": {key: value for key, value in written["value"].items() if key not in OF_THIS_RELEASE}}]
-        return await as_served(resource, name, patch, **given)
-
-    bench.api.patch = patch  # type: ignore[method-assign]
-
-
-async def acknowledged(bench: Bench) -> None:
-    """A volume that nobody uses, and that may vanish."""
-    await with_pod(bench, "a")
-    await do(bench, "until running a")
-    await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
-    (volume,) = await all_of(bench, VOLUMES)
-    patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: "somebody, today"}}}
-    await bench.you.patch(VOLUMES, volume["metadata"]["name"], patch, content_type=MERGE_PATCH)
-    await wait(bench, 100)
-
-
-async def used_again(bench: Bench) -> None:
-    spec = {
-        "containers": [{"name": "main", "image": "none"}],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "a"}}],
-    }
-    await bench.you.create(PODS, {"metadata": {"name": "b"}, "spec": spec}, namespace="default")
-    await do(bench, "until running b")
-    await wait(bench, 30)
-    await bench.you.delete(PODS, "b", namespace="default", grace_period_seconds=0)
 
 
 async def retire(bench: Bench) -> str:
     return next(item["status"] for item in (await node_of(bench))["status"]["conditions"] if item["type"] == CONDITION)
-
-
-def test_a_type_that_forgets_acknowledgements_has_none_believed_and_says_what_to_apply() -> None:
-    async def story(bench: Bench) -> None:
-        serve_former_type(bench)
-        await acknowledged(bench)
-        assert await retire(bench) == "Unknown"
-        verdicts = (await report_of(bench))["verdicts"]
-        verdict = verdicts["retire"]
-        assert verdicts["drain"]["status"] == "True", "a reboot needs no acknowledgement"
-        assert "apply crd.yaml and rbac.yaml of" in verdict["message"]
-        await used_again(bench)
-        for _ in range(10):
-            await wait(bench, 100)
-            assert await retire(bench) != "True"
-
-    play(story)
 
 
 # --- What is known of one's own Node between a write and the watch that shows it ---
@@ -282,7 +225,7 @@ class Scene:
         return asyncio.run(self.own.mark(self.seen, MARKS))
 
 
-def test_what_was_written_is_known_at_once_and_a_watch_that_lags_is_not_believed_for_half_a_minute() -> None:
+def test_own_writes_count_over_a_lagging_watch_for_half_a_minute() -> None:
     scene = Scene()
     written = scene.mark()
     assert written is not None and written.annotations == MARKS.annotations

@@ -50,10 +50,6 @@ def test_what_was_acknowledged_counts_until_it_was_used_again() -> None:
     assert statuses(remembered(acknowledged(), void=True)) == {Status.FALSE}
 
 
-def test_what_a_sidecar_remembered_that_was_silent_for_long_counts_no_more() -> None:
-    assert statuses(remembered(acknowledged(), void=False, at=-1000.0)) == {Status.FALSE}
-
-
 def test_without_its_memory_no_acknowledgement_is_believed() -> None:
     kube = acknowledged()
     kube.broken["nodedrainreports"] = Forbidden("not allowed", status=403)

@@ -145,7 +145,7 @@ def protecting(obj: Json) -> dict[str, str]:
     return {key: obj["metadata"]["annotations"][key] for key in PROTECTING if key in obj["metadata"]["annotations"]}
 
 
-def test_the_autoscalers_annotations_come_and_go() -> None:
+def test_drain_E7_the_autoscalers_annotations_come_and_go() -> None:
     shielded = shield(node_json(), True)
     assert protecting(shielded) == dict.fromkeys(PROTECTING, "true")
     assert json.loads(shielded["metadata"]["annotations"][MARKER]) == list(PROTECTING)
@@ -209,7 +209,7 @@ def test_undo_restores_every_byte(
 
 
 @given(FOREIGN, FOREIGN, st.lists(DECISIONS), st.text(max_size=5))
-def test_an_uninstall_leaves_what_others_wrote_and_nothing_else(
+def test_drain_G7_an_uninstall_leaves_what_others_wrote_and_nothing_else(
     annotations: dict[str, str], labels: dict[str, str], course: list[rules.Decision], summary: str
 ) -> None:
     before = node_json(annotations=annotations, labels=labels)
@@ -225,24 +225,6 @@ def test_an_uninstall_leaves_what_others_wrote_and_nothing_else(
 
 def cordoned(obj: Json, on: bool) -> Json:
     return obj | {"spec": obj["spec"] | {"unschedulable": on}}
-
-
-def settled(obj: Json, driver: str = DRIVER) -> Json:
-    """What a look of this driver's sidecar leaves, where the policy is Ignore."""
-    return write(obj, wanted(read(Node.of(obj), driver, now=NOW), driver, standing=OPEN, decision=Rest("")))
-
-
-def test_what_kured_announces_is_noted_with_its_time_and_forgotten_with_the_annotation() -> None:
-    announced = node_json(annotations={names.KURED_REBOOTS: "2026-01-05T00:00:00Z"})
-    assert text(settled(announced)) == text(announced), "nothing is noted before the cordon"
-    under_way = settled(cordoned(announced, True))
-    said = digest("2026-01-05T00:00:00Z")
-    assert (own(under_way, names.KURED_REBOOT), own(under_way, names.MARKED_NODE)) == (f"InEffect {said}", "uid-n1")
-    over = settled(cordoned(under_way, False))
-    assert own(over, names.KURED_REBOOT) == f"Spent {said}"
-    assert settled(over) == over, "it is written once"
-    del over["metadata"]["annotations"][names.KURED_REBOOTS]
-    assert text(settled(over)) == text(cordoned(node_json(), False))
 
 
 # --- The verdicts on the Node, as two conditions and an annotation: what they say, and since when ---

@@ -29,11 +29,9 @@ from sidecar.drain.publish.report import (
     is_stale,
     status_patch,
 )
-from sidecar.drain.reprovision.lock import Lock, Refusal
-from sidecar.drain.reprovision.outlook import Looked
-from sidecar.drain.vocabulary import Hindrance, Intent, Reason, Status
+from sidecar.drain.vocabulary import Intent, Reason, Status
 from sidecar.model.objects import Json
-from tests.harness.drain.judgements import BOTH, DRIVER, GIB, NODE, NOW, UID, blocked, blocker, everything, later, ready, verdict
+from tests.harness.drain.judgements import BOTH, DRIVER, GIB, NODE, NOW, UID, blocked, blocker, everything, later, verdict
 
 CRD = Path(__file__).resolve().parents[3] / "deploy" / "components" / "drain" / "crd.yaml"
 FULL = ReportContext(
@@ -213,15 +211,6 @@ def test_G3_in_a_steady_state_nothing_differs() -> None:
     assert again["status"]["observedAt"] != before["status"]["observedAt"]
     assert not differs(before, again)
     assert differs(None, again)
-
-
-def test_which_lock_keeps_a_replica_from_being_made_anew_is_told_at_once() -> None:
-    looked = Looked("apps/db-0", "db-1 is not ready", (Lock("marks", None), Lock("budget", Refusal(Hindrance.PDB_BLOCKED, "db"))))
-    before, shut = made(ready(notes=("other volumes: 3",))), tuple(looked.in_words())
-    told = made(ready(notes=("other volumes: 3", *shut)), before)
-    assert differs(before, told)
-    assert differs(told, before)
-    assert not differs(told, made(ready(notes=("other volumes: 4", *shut)), told))
 
 
 def test_a_report_edited_by_hand_is_written_anew() -> None:

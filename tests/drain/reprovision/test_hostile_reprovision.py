@@ -10,7 +10,7 @@ from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SET
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.model import names
 from tests.harness.drain import reprovision, simulated
-from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, metric, places, said
+from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, places, said
 from tests.harness.drain.simulated import EVACUATE, Bench, change, wait
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
@@ -21,6 +21,7 @@ SLOW: Final = 300.0
 SOON: Final = 150.0
 """Seconds within which a replica has left where nobody is in its way."""
 PATIENT: Final = (*ANEW, f"--reprovision-ready-timeout={TIMEOUT}s")
+
 Story = Callable[[Bench, Workload], Awaitable[None]]
 
 
@@ -129,7 +130,7 @@ def test_what_is_refused_for_one_replica_keeps_no_other_ones_here() -> None:
         case(step, error)
 
 
-def test_pods_that_claim_to_be_of_another_tenants_set_neither_hold_it_up_nor_lose_anything() -> None:
+def test_pods_that_forge_another_tenants_owner_neither_hold_it_up_nor_lose_data() -> None:
     """An owner's uid is only a word: its Lease is taken by nobody but who has the set itself in the namespace."""
     seen = Seen()
 
@@ -146,10 +147,6 @@ def test_pods_that_claim_to_be_of_another_tenants_set_neither_hold_it_up_nor_los
     play(story, seen)
 
 
-# --- Making a replica anew beside others who send pods away, or keep them: sidecars that empty nodes, webhooks, people and their tools ---
-
-
-HASTY: Final = (*ANEW, "--reprovision-ready-timeout=5m")
 ON_ITS_WAY: Final = 9.0
 """Seconds: a little less than a sidecar waits for an answer."""
 
@@ -187,7 +184,7 @@ def slow_eviction(pod: str) -> tuple[asyncio.Event, Callable[[Call], Awaitable[N
     return started, delay
 
 
-def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do_not_cross() -> None:
+def test_an_eviction_of_another_emptied_node_and_one_for_a_replica_do_not_cross() -> None:
     """No budget keeps them apart, and the request of the one is on its way while the other looks."""
     seen = Seen()
     started, delay = slow_eviction("db-1")
@@ -203,31 +200,6 @@ def test_an_eviction_of_a_node_that_is_emptied_and_the_eviction_for_a_replica_do
         assert "evict db-1" in seen.did
 
     reprovision.play(story, seen, delay=delay)
-
-
-def _deletes(call: Call) -> bool:
-    return call.resource == CLAIMS and call.verb == "delete" and not call.dry_run
-
-
-def test_a_deletion_that_is_always_refused_is_told_as_late() -> None:
-    def case(error: ApiError) -> None:
-        refusing = [True]
-        seen = Seen(lambda call: error if refusing and _deletes(call) else None)
-
-        async def story(bench: Bench, _: Workload) -> None:
-            await evacuate(bench)
-            await wait(bench, 400)
-            assert "evict db-0" in seen.did
-            assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
-            refusing.clear()
-            await wait(bench, 100)
-            assert (await places(bench))["db-0"] == "n3"
-            assert await at_rest(bench)
-
-        reprovision.play(story, seen, args=HASTY)
-
-    for error in [Forbidden("a webhook denied it", status=403), ApiError("a webhook broke", status=500)]:
-        case(error)
 
 
 def test_without_the_right_to_delete_its_claim_no_pod_is_evicted_for_it_and_others_go_on() -> None:

@@ -14,8 +14,8 @@ from sidecar.model import names
 from sidecar.model.nodes import Toleration
 from sidecar.model.objects import Owner
 from sidecar.model.topology import Requirement, Term
-from tests.drain.reprovision.scenes import LABELS, WORKLOAD, claim, facts, found, noted, replica, target, view, volume
 from tests.harness.drain import samples
+from tests.harness.drain.replica import LABELS, WORKLOAD, claim, facts, found, noted, replica, target, view, volume
 from tests.harness.drain.samples import KEY
 
 TOLERANT = (Toleration("", "Exists", "", ""),)

@@ -21,8 +21,8 @@ from sidecar.drain.reprovision.steps import (
     in_words,
 )
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
-from tests.drain.reprovision.scenes import ME, WORKLOAD, claim, facts, found, noted, replica, target, volume
 from tests.harness.drain import samples
+from tests.harness.drain.replica import ME, WORKLOAD, claim, facts, found, noted, replica, target, volume
 from tests.harness.drain.samples import NOW, stamp
 
 OPEN = (Lock(Name.POLICY, None),)
@@ -256,7 +256,7 @@ def test_undone_in_between_the_claims_nothing_more_is_deleted() -> None:
     assert isinstance(step(DELETING, rest, record=BOTH), Mark), "asked for again, it is marked again before it is deleted"
 
 
-def test_in_between_the_claims_of_a_replica_that_nobody_makes_any_more_the_mark_goes_and_then_the_lease() -> None:
+def test_between_the_claims_of_an_unwanted_replica_first_the_mark_goes_then_the_lease() -> None:
     for workload in [
         None,  # gone
         replace(WORKLOAD, uid="other"),  # another
@@ -294,7 +294,7 @@ def test_nobody_waits_for_a_replica_that_nobody_makes() -> None:
         assert decision.result is Result.GIVEN_UP
 
 
-def test_drain_G8_a_replacement_is_late_after_the_timeout_by_this_nodes_clock_and_nothing_is_given_up() -> None:
+def test_drain_G8_a_replacement_is_late_by_this_nodes_clock_and_nothing_is_given_up() -> None:
     assert isinstance(step(DELETING, away(ANEW, PENDING), now=NOW - 100 + 1799), Await)
     decision = step(DELETING, away(ANEW, PENDING), now=NOW - 100 + 1800)
     assert isinstance(decision, Hold)

@@ -22,7 +22,7 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, do, node_of, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, node_of, running, wait
 
 TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 
@@ -64,8 +64,7 @@ def play(
 
 async def app(bench: Bench, name: str = "data-db-0", *, node: str = "n0") -> None:
     """A replica of StatefulSet `db` with a volume on that node, which says where it is."""
-    await with_pod(bench, name, node=node)
-    await do(bench, f"until running {name}")
+    await running(bench, name, node=node)
     await note(bench, name, {names.LIES_ON: f"{node}/{await uid_of(bench, node)}"})
 
 

@@ -89,9 +89,6 @@ class Workload:
         """Nothing is made again any more."""
         self._stopped = True
 
-    def go_on(self) -> None:
-        self._stopped = False
-
     async def begin(self) -> None:
         template = {"metadata": {"labels": {"app": self._name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
         claims = [{"metadata": {"name": name}, "spec": _wish()} for name in self._templates]

@@ -81,6 +81,12 @@ async def with_pod(bench: Bench, name: str, *, node: str = "n0", **spec: Any) ->
     await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
 
 
+async def running(bench: Bench, name: str, *, node: str = "n0", **spec: Any) -> None:
+    """The same, once the pod runs."""
+    await with_pod(bench, name, node=node, **spec)
+    await do(bench, f"until running {name}")
+
+
 async def change(bench: Bench, node: str, spec: Json | None = None, **meta: Any) -> None:
     patch = ({"spec": spec} if spec is not None else {}) | ({"metadata": meta} if meta else {})
     await bench.you.patch(NODES, node, patch, content_type=MERGE_PATCH)

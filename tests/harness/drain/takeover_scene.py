@@ -23,7 +23,6 @@ from sidecar.kube.api import (
     BUDGETS,
     CSI_NODES,
     DEPLOYMENTS,
-    DRAIN_REPORTS,
     LEASES,
     MERGE_PATCH,
     NODES,
@@ -130,15 +129,6 @@ class Scene:
         found = [item for item in (await self.you.get(NODES, node))["status"]["conditions"] if item["type"].startswith(f"{DRIVER}/")]
         return [item["status"] + (f"/{item['reason']}" if item["status"] == "Unknown" else "") for item in found]
 
-    async def reported(self, node: Node, *, hidden: tuple[str, ...] = (), **classes: int) -> None:
-        """The report that the node's own sidecar left behind: so many volumes of each class, and the names of those that it alone knew."""
-        name = names.drain_report(node.name, DRIVER)
-        verdict = {"status": "False" if classes else "True", "reason": "LastCopy" if classes else "NoVolumes"}
-        said = {"nodeUID": node.uid, "verdicts": {"drain": verdict, "retire": verdict}, "counts": {"classes": classes}}
-        said |= {"hidden": [{"volume": name, "listed": True} for name in hidden]} if hidden else {}
-        await self.you.create(DRAIN_REPORTS, {"metadata": {"name": name}, "spec": {"nodeName": node.name, "driver": DRIVER}})
-        await self.you.patch(DRAIN_REPORTS, name, {"status": said}, content_type=MERGE_PATCH, subresource="status")
-
     async def open_by_hand(self, node: str) -> None:
         """As the node's own sidecar does while somebody drains it: the lease stays."""
         await self.cordon(node)
@@ -162,9 +152,6 @@ class Scene:
         annotations = {names.DRAIN_POLICY: policy} if policy else {}
         await self.you.create(VOLUMES, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
 
-    async def label(self, node: str, value: str | None) -> None:
-        await self.you.patch(NODES, node, {"metadata": {"labels": {KEY: value}}}, content_type=MERGE_PATCH)
-
     async def neighbour(self, name: str = "n1", *, ahead: float = 0.0, **changes: Any) -> Neighbours:
         """`ahead`: so far its clock is ahead of the others'."""
         own = await self.node(name)
@@ -179,16 +166,6 @@ class Scene:
             failures += await neighbour.look()
             self.now += LOOK
         return failures
-
-    async def runs(self, neighbour: Neighbours, seconds: float) -> list[float]:
-        """As it paces itself; the times of its looks, since now."""
-        begun, times = self.now, []
-        while self.now + (pause := neighbour.pause()) < begun + seconds:
-            self.now += pause
-            times.append(self.now - begun)
-            await neighbour.turn()
-        self.now = begun + seconds
-        return times
 
     def picture(self, node: Node, drain: Status, retire: Status, *, holds: bool = True) -> Picture:
         """What a look of the node's own sidecar would be about."""
@@ -206,11 +183,6 @@ class Scene:
 
     async def left(self) -> list[int]:
         return [len(await self.all(kind)) for kind in KINDS]
-
-    async def edit(self, kind: Resource, change: Callable[[Json], None]) -> None:
-        (obj,) = await self.all(kind)
-        change(obj)
-        await self.you.replace(kind, obj, name=obj["metadata"]["name"], namespace=NAMESPACE)
 
 
 def play(story: Callable[[Scene], Awaitable[None]]) -> None:
