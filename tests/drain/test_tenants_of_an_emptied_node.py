@@ -106,15 +106,6 @@ def test_claims_by_the_hundred_cost_few_requests() -> None:
         case(trouble)
 
 
-def test_thousands_of_pods_that_name_the_same_claims_take_no_long_time() -> None:
-    """Nothing else is done by this process meanwhile."""
-    claims = tuple(samples.claim(f"c-{number}", policy="Reprovision", volume_name=f"pv-{number}") for number in range(MOST_CLAIMS))
-    volumes = tuple(samples.volume(f"pv-{number}", f"c-{number}") for number in range(MOST_CLAIMS))
-    pods = tuple(samples.pod(f"p-{number}", *(claim.name for claim in claims), node="") for number in range(2000))
-    snapshot = samples.snapshot(node=TAINTED, volumes=volumes, claims=claims, pods=(), claimants=pods)
-    assert len(candidates.find(snapshot)[0]) == len(pods)
-
-
 TERM: Final = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
 
 

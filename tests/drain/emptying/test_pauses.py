@@ -280,3 +280,11 @@ def test_it_is_evicted_and_then_the_evacuation_succeeds() -> None:
 
     play(story, seen)
     assert seen.calls == ["db-0"]
+
+
+def test_workloads_that_lost_a_pod_are_not_remembered_without_end() -> None:
+    pauses = Pauses()
+    for number in range(3000):
+        pauses.note(replace(EVICT, workload=f"apps/uid-{number}", waits=number % 2 == 0), EVICTED, now=float(number))
+    assert "apps/uid-2999" in pauses.before and "apps/uid-2998" in pauses.waiting_evicted
+    assert max(len(pauses.before), len(pauses.waiting_evicted), len(pauses._expected)) <= 1000

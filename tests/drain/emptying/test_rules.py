@@ -320,3 +320,7 @@ def test_ignorance_is_never_a_yes() -> None:
 def test_every_hindrance_is_explained() -> None:
     assert set(HINDRANCES) == set(Hindrance)
     assert all(meaning.says and meaning.remedy for meaning in HINDRANCES.values())
+
+
+def test_a_pod_that_the_server_does_not_have_any_more_is_not_evicted() -> None:
+    assert held_by(decide(replace(view(scene(evictable())), peers={NAMESPACE: ()}))) is Hindrance.NOT_KNOWN

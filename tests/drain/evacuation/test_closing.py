@@ -17,6 +17,8 @@ from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 from tests.harness.drain.simulated import STATE, Bench, all_of, change, node_of, play, report_of, running, wait
 
 CORDON = Taint(names.CORDON_TAINT, "", "NoSchedule")
+
+
 CLOSED = names.of_driver(DRIVER, names.CLOSED_AT)
 
 
@@ -114,6 +116,8 @@ def test_an_autoscalers_taint_closes_at_once_and_without_a_cordon() -> None:
 
 
 KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
+
+
 EXPLAINED = {
     "the taint": {"taints": (taint(names.EVACUATE_TAINT, "retire"),)},
     "the taint, reboot": {"taints": (taint(names.EVACUATE_TAINT, "reboot"),)},
@@ -133,6 +137,8 @@ EXPLAINED = {
 
 # Seconds until the node takes no volumes, and until it is evacuated; None: never.
 AT_ONCE, CLOSED_ONLY, NOTHING = (0, 0), (0, None), (None, None)
+
+
 COURSES = {
     "the taint": (AT_ONCE, AT_ONCE),
     "the taint, reboot": (AT_ONCE, AT_ONCE),
@@ -192,7 +198,10 @@ def test_time_alone_closes_and_never_opens(since: float, later: float) -> None:
 
 REBOOT, CLOSED_AT = names.of_driver(WORLD, names.REBOOT_INTENT), names.of_driver(WORLD, names.CLOSED_AT)
 
+
 GATED = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
+
+
 CORDONED, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
 
 
@@ -252,21 +261,6 @@ def test_a_forgotten_reboot_opens_the_gate_for_one_cordon(policy: str, restarts:
     play(story, args=(*GATED, f"--node-drain-policy={policy}"), nodes=("n0",))
 
 
-def test_cordon_uncordon_cordon_within_a_second_is_two_cordons() -> None:
-    async def story(bench: Bench) -> None:
-        await with_volume_in_use(bench)
-        await annotate(bench, {names.DRAIN_INTENT: "reboot"})
-        await change(bench, "n0", CORDONED)
-        assert not await stands(bench)
-        await change(bench, "n0", UNCORDON)
-        await wait(bench, 0.3)
-        await change(bench, "n0", CORDONED)
-        assert await stands(bench)
-        assert await noted(bench, REBOOT) == "Spent"
-
-    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), nodes=("n0",))
-
-
 async def starts_after(bench: Bench, seconds: int) -> bool:
     """Whether the evacuation begins so many seconds from now, and not before."""
     if seconds:
@@ -277,20 +271,6 @@ async def starts_after(bench: Bench, seconds: int) -> bool:
 
 
 EVACUATES = ("--drain-report", "--node-drain-policy=Evacuate")
-
-
-def test_a_cordon_that_is_lifted_before_the_delay_starts_nothing() -> None:
-    async def story(bench: Bench) -> None:
-        for _ in range(3):
-            await change(bench, "n0", CORDONED)
-            await wait(bench, 55)
-            await change(bench, "n0", UNCORDON)
-            await wait(bench, 10)
-            assert STATE not in (await node_of(bench))["metadata"]["labels"]
-        await wait(bench, 120)
-        assert STATE not in (await node_of(bench))["metadata"]["labels"] and await noted(bench, CLOSED_AT) is None
-
-    play(story, args=EVACUATES, nodes=("n0",))
 
 
 def test_a_process_that_is_killed_again_and_again_puts_the_start_off_no_further() -> None:

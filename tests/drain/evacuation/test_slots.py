@@ -337,3 +337,21 @@ def test_without_a_limit_nobody_is_held_up_by_a_slot_that_cannot_be_given_back()
         scene = unlimited(seen, refusal)
         assert scene.step() == NoLimit() and len(seen) == 1
         assert scene.step() == NoLimit() and len(seen) == 1 + asks_again
+
+
+def test_a_second_slot_is_given_back() -> None:
+    decision = decide(view(evacuated("n1"), limit=2, leases=(lease("n1", SECOND), lease("n1", FIRST))))
+    assert isinstance(decision, Release) and decision.name == SECOND
+
+
+def test_the_next_slot_is_taken_instead_and_no_more_than_the_limit() -> None:
+    scene = Scene(limit=2)
+    before = scene.foreign()
+    decision = scene.step()
+    assert isinstance(decision, Hold) and decision.name == SECOND
+    assert scene.stored(FIRST) == before
+    narrowed = Scene(limit=2)
+    narrowed.foreign()
+    narrowed.taken_by("n2", SECOND)
+    with pytest.raises(ApiError, match=FIRST):
+        narrowed.step()

@@ -126,6 +126,15 @@ def attached(kube: Lists) -> None:
     ]
 
 
+def pod_that_runs_with_a_claim_that_is_gone(kube: Lists) -> None:
+    kube.objects["pods"].append(pod("db-0", "nothing", node="n1", phase="Running"))
+
+
+def pod_that_runs_with_a_volume_that_is_gone(kube: Lists) -> None:
+    kube.objects["persistentvolumeclaims"].append(claim("b2", selected="n2", volume_name="pv-gone"))
+    kube.objects["pods"].append(pod("db-0", "b2", node="n1", phase="Running"))
+
+
 def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_outside() -> None:
     for change in [
         as_it_is,
@@ -133,6 +142,8 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
         volume_of_two_nodes_that_is_mounted_here,
         snapshot_whose_source_is_gone,
         attached,
+        pod_that_runs_with_a_claim_that_is_gone,
+        pod_that_runs_with_a_volume_that_is_gone,
         in_use,
         without_labels,
         claim_gone,

@@ -145,3 +145,17 @@ def test_many_nodes_cost_no_more_lists_than_one() -> None:
     lists = {plural for plural, name, _ in kube.asked if not name}
     pages = sum(-(-max(1, len(kube.objects.get(plural, ()))) // 2) for plural in lists)
     assert len(kube.asked) == pages
+
+
+def test_what_is_attached_to_the_node_is_here_unless_its_driver_attaches_nothing() -> None:
+    for everywhere in [False, True]:
+        for required, here in [(None, True), (True, True), (False, False)]:
+            kube = cluster()
+            for other in kube.objects["nodes"]:
+                other["status"] = ready().objects["nodes"][0]["status"]
+            spec = {"source": {"persistentVolumeName": "pv-both"}, "nodeName": "n1", "attacher": DRIVER}
+            kube.objects["volumeattachments"] = [{"metadata": meta("va-1"), "spec": spec}]
+            kube.objects["csidrivers"] = [] if required is None else [{"metadata": meta(DRIVER), "spec": {"attachRequired": required}}]
+            facts = looked(kube, everywhere).facts_of(DRIVER)
+            assert (facts.attached == {"pv-both"}) is here
+            assert ("pv-both" in {found.name for found in facts.volumes}) is here

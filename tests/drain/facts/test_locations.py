@@ -139,3 +139,17 @@ def test_a_volume_that_names_one_node_needs_no_list_of_the_others() -> None:
         ([labels(asks(names.HOSTNAME, "NotIn", "n2"))], False),
     ]:
         assert VolumeLocator(N1, ()).names_only(volume(*terms), (HOME, Segment.of({names.HOSTNAME: "n1"}))) is only
+
+
+def test_a_volume_that_no_living_node_reaches_or_made_is_an_orphan() -> None:
+    for terms, maker, orphan in [
+        ([labels(asks("row", "In", "2"))], "", True),
+        ([labels(asks("row", "In", "2"))], "n2", False),
+        ([labels(asks("row", "In", "2"))], "gone", True),
+        ([labels(asks("rack", "In", "7"))], "", False),
+        ([labels(asks(KEY, "In", "n1"), asks("row", "In", "2"))], "gone", False),
+        ([labels(asks(KEY, "In", "gone"))], "", True),
+        ([HERE], "gone", False),
+        ([], "gone", False),
+    ]:
+        assert VolumeLocator(N1, (N2, N3, RACKED)).is_orphan(volume(*terms, maker=maker)) is orphan

@@ -229,3 +229,11 @@ def test_what_comes_by_itself_is_not_forbidden() -> None:
         scene = Scene(answer)
         scene.look()
         assert scene.asking.forbidden == {}
+
+
+def test_a_volume_that_several_nodes_reach_is_on_none_and_the_others_are_listed_once_a_minute() -> None:
+    kube = Kube({})
+    room, _ = asker(kube, volumes=(volume("pv-1", "n1"), volume("pv-both", "n1", "n2"), volume("pv-rest", "n1", "gone")))
+    for _ in range(3):
+        assert [item.name for item in held(room)] == ["pv-1", "pv-rest"]
+    assert kube.asked == [(NODES.plural, "")]

@@ -110,3 +110,10 @@ def test_what_an_earlier_process_found_here_and_says_nothing_of_nodes_stays_here
     scene.now, scene.objects["pv-d"] = 61.0, {**scene.objects["pv-a"], "metadata": meta("pv-d")}
     assert [item.name for item in scene.look(watched=seen).ours] == ["pv-a", "pv-d"]
     assert sorted(set(scene.asked)) == ["pv-a", "pv-d"]
+
+
+def test_what_no_pod_mounts_does_not_lie_here() -> None:
+    for pods in [(), (pod("p", "a", phase="Succeeded"),), (pod("p", "unbound"),), (pod("p"),)]:
+        scene = Scene()
+        assert scene.look(*pods) == Mounts((), ())
+        assert scene.asking.ignorance == []

@@ -13,11 +13,23 @@ from sidecar.model.nodes import Taint
 from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 
 START = names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
+
+
 CLOSED = names.of_driver(DRIVER, names.CLOSED_AT)
+
+
 STATE = names.of_driver(DRIVER, names.EVACUATION_STATE)
+
+
 MARKED = names.of_driver(DRIVER, names.MARKED_NODE)
+
+
 SPENT = names.of_driver(DRIVER, names.SPENT_OVERRIDE)
+
+
 DISRUPTED, DELETED = (taint(key) for key in names.RETIRING_TAINTS)
+
+
 KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
 
 
@@ -143,6 +155,8 @@ def test_a_cordon_is_the_field_or_its_taint() -> None:
 
 
 REBOOT = names.of_driver(DRIVER, names.REBOOT_INTENT)
+
+
 REBOOTING: dict[str, str] = {names.DRAIN_INTENT: "reboot"}
 
 
@@ -323,6 +337,7 @@ def test_a_cordon_that_counts_as_retire_is_no_announcement() -> None:
 
 MARK = names.of_driver(DRIVER, names.KURED_REBOOT)
 
+
 MONDAY, TUESDAY = "2026-01-05T00:00:00Z", "2026-01-06T00:00:00Z"
 
 
@@ -365,24 +380,6 @@ def test_an_annotation_that_kured_leaves_behind_counts_for_one_cordon() -> None:
         assert machine.annotations[MARK] == f"Spent {digest(MONDAY)}"
 
 
-def test_kureds_next_reboot_counts_again() -> None:
-    """It writes another time, with the old annotation removed before or still there."""
-    for restarts in [False, True]:
-        machine = KuredMachine()
-        for removed in (False, True):
-            for value in (MONDAY, TUESDAY):
-                seen = []
-                for cordoned in (False, True, False):
-                    seen.append(machine.look(value, cordoned=cordoned))
-                    if restarts:
-                        machine.restart()
-                assert seen == [None, Intent.REBOOT, None], value
-                if removed:
-                    machine.look()
-            machine.look()
-            assert MARK not in machine.annotations
-
-
 def test_what_was_written_for_a_former_node_is_spent_and_a_new_value_counts() -> None:
     for state in ["InEffect", "Spent"]:
         notes = {MARK: f"{state} {digest(MONDAY)}", MARKED: "uid-of-another"}
@@ -410,3 +407,18 @@ def test_no_value_ever_counts_under_two_cordons_between_which_it_stayed(steps: l
         assert seen is (Intent.REBOOT if cordoned and value is not None and not over else None)
         if restarts:
             machine.restart()
+
+
+def test_an_annotation_that_is_left_behind_is_a_note_and_no_problem() -> None:
+    """kured takes it away a moment later, after each reboot: that is no warning."""
+    machine = KuredMachine()
+    for cordoned in (True, False):
+        machine.look(MONDAY, cordoned=cordoned)
+    assert machine.before is not None and machine.before.problems == ()
+    (note,) = machine.before.notes
+    assert names.KURED_REBOOTS in note and "cordon that is over" in note and "remove it" in note
+
+
+def test_a_mark_that_nobody_of_us_wrote_counts_as_spent() -> None:
+    for text in ["ineffect", "Spent", f"Ineffect {digest(MONDAY)}", "InEffect nonsense", f"Spent  {digest(TUESDAY)}"]:
+        assert _of({MARK: text}, MONDAY) is None

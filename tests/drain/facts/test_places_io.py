@@ -137,3 +137,8 @@ def test_a_snapshot_whose_source_is_gone_or_an_orphan_or_not_told_may_be_here() 
     scene = Sources(volume("pv-orphan", "gone"), volume("pv-2", "n2", driver=OTHER))
     contents = [snapshot("a", "h-gone"), snapshot("b", "h-pv-orphan"), snapshot("c", ""), snapshot("d", "h-pv-2")]
     assert scene.unplaced(*contents) == ["a", "b", "c", "d"]
+
+
+def test_without_such_snapshots_nothing_is_asked() -> None:
+    scene = Sources()
+    assert (scene.unplaced(), scene.unplaced(snapshot("s", "")), scene.lists) == ([], ["s"], 0)

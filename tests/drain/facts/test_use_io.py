@@ -212,3 +212,11 @@ def test_a_volume_that_another_claim_may_get_does_not_count_as_never_used() -> N
         replace(OTHER, namespace=CLAIM.namespace, name=CLAIM.name),  # later
     ]:
         assert told(replace(MADE, claim=ref)) == told(replace(MADE, claim=ref), MADE) == frozenset()
+
+
+def test_of_claims_that_pods_have_named_no_more_than_a_thousand_are_remembered() -> None:
+    uses = Uses()
+    for number in range(3000):
+        uses.now += 1.0
+        uses.recent.named(running(f"c{number}"))
+    assert len(uses.recent._named_at) <= 1001

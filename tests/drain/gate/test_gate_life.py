@@ -3,17 +3,17 @@
 import asyncio
 from collections import Counter
 
-import pytest
-
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.drain.gate.rebuilding import Rebuilding
-from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE_PATCH, NODES, Resource
-from sidecar.kube.errors import ApiError, NotFound, Unavailable
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, MERGE_PATCH, NODES, Resource
+from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, node_of, play, report_of, running, wait
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+
+
 SHUT, OPEN, NONE = ["PodDisruptionBudget", "Deployment", "Lease"], ["Lease"], list[str]()
 
 
@@ -51,16 +51,6 @@ def test_a_gate_opens_for_each_drain_and_stands_in_between() -> None:
             assert await gate(bench) == OPEN, "the lease stays: a neighbour sees by it whether somebody looks"
             await cordon(bench, False)
         assert await gate(bench) == SHUT
-
-    play(story, args=GATED)
-
-
-def test_the_event_of_a_gate_says_how_to_find_out_what_blocks() -> None:
-    async def story(bench: Bench) -> None:
-        await running(bench, "a")
-        await wait(bench, 20)
-        (held,) = [item["message"] for item in await all_of(bench, EVENTS) if item["reason"] == names.DRAIN_HELD]
-        assert held.endswith("what blocks: csi-node-sidecar explain node n0")
 
     play(story, args=GATED)
 
@@ -167,48 +157,36 @@ async def taken_away(bench: Bench, kinds: tuple[Resource, ...]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def changed(bench: Bench) -> None:
-    """A webhook that takes all tolerations away."""
-    name = names.guard((await node_of(bench))["metadata"]["uid"], DRIVER)
-    bare = {"spec": {"template": {"spec": {"tolerations": None}}}}
-    while True:
-        for obj in await all_of(bench, DEPLOYMENTS):
-            if obj["metadata"]["name"] == name and obj["spec"]["template"]["spec"].get("tolerations"):
-                try:
-                    await bench.you.patch(DEPLOYMENTS, name, bare, content_type=MERGE_PATCH, namespace=obj["metadata"]["namespace"])
-                except NotFound:
-                    pass
-        await asyncio.sleep(0.1)
+def test_who_takes_it_away_for_ever_has_no_node_write_for_ever() -> None:
+    def case(kinds: tuple[Resource, ...], drained: bool) -> None:
+        writes, written = Counter[str](), list[int]()
+        told: list[str] = []
 
+        def count(call: Call) -> None:
+            if call.resource in (DEPLOYMENTS, BUDGETS):
+                writes[call.verb] += 1
 
-@pytest.mark.parametrize("drained", [False, True], ids=["in-peace", "drained"])
-@pytest.mark.parametrize("kinds", [(DEPLOYMENTS,), (BUDGETS,), (BUDGETS, DEPLOYMENTS), ()], ids=["guard", "budget", "both", "webhook"])
-def test_who_takes_it_away_for_ever_has_no_node_write_for_ever(kinds: tuple[Resource, ...], drained: bool) -> None:
-    writes, written = Counter[str](), list[int]()
-    told: list[str] = []
+        async def story(bench: Bench) -> None:
+            await running(bench, "a")
+            await wait(bench, 20)
+            await cordon(bench, drained)
+            assert await gate(bench) == SHUT
+            taking = asyncio.create_task(taken_away(bench, kinds))
+            writes.clear()
+            await wait(bench, A_WHILE)
+            written.append(writes["create"] + writes["delete"])
+            gates = (await report_of(bench))["gate"]
+            told.append(gates["why"])
+            taking.cancel()
+            await wait(bench, 150)
+            assert await gate(bench) == SHUT
 
-    def count(call: Call) -> None:
-        if call.resource in (DEPLOYMENTS, BUDGETS):
-            writes[call.verb] += 1
+        play(story, args=GATED, refuse=count)
+        assert written[0] <= MOST_WRITES
+        assert "again and again" in told[0] or BUDGETS not in kinds
 
-    async def story(bench: Bench) -> None:
-        await running(bench, "a")
-        await wait(bench, 20)
-        await cordon(bench, drained)
-        assert await gate(bench) == SHUT
-        taking = asyncio.create_task(taken_away(bench, kinds) if kinds else changed(bench))
-        writes.clear()
-        await wait(bench, A_WHILE)
-        written.append(writes["create"] + writes["delete"])
-        gates = (await report_of(bench))["gate"]
-        told.append(gates["why"])
-        taking.cancel()
-        await wait(bench, 150)
-        assert await gate(bench) == SHUT
-
-    play(story, args=GATED, refuse=count)
-    assert written[0] <= MOST_WRITES
-    assert "again and again" in told[0] or BUDGETS not in kinds
+    for kinds, drained in [((BUDGETS, DEPLOYMENTS), False), ((DEPLOYMENTS,), True)]:
+        case(kinds, drained)
 
 
 def test_one_that_is_taken_away_once_is_built_again_at_once_however_often_in_a_day() -> None:

@@ -20,6 +20,8 @@ from tests.harness.drain import samples
 from tests.harness.drain.simulated import Bench, all_of, do, node_of, play, report_of, running, wait
 
 PV = samples.volume(notes=samples.notes(ack="ann, 11-23"))
+
+
 POD = samples.pod("db-0", "data-0")
 
 
@@ -79,25 +81,6 @@ def test_any_use_ends_it() -> None:
         looks = Looks()
         for snapshot in (idle(), idle(**use), idle()):
             found = looks.at(snapshot)
-        assert found.retire.reason is Reason.LAST_COPY
-
-
-LINGERS: list[dict[str, Any]] = [
-    {"lately_used": frozenset({"apps/data-0"}), "lately_named": frozenset({"apps/data-0"})},
-    {"attached": frozenset({"pv-0"})},
-    {"claimants": (replace(POD, node="", phase="Pending"),)},
-]
-
-
-def test_one_that_is_written_when_the_pod_has_just_gone_counts_until_the_next_one_runs() -> None:
-    for lingers in LINGERS:
-        looks = Looks()
-        for _ in range(2):
-            assert looks.at(idle(**lingers)).retire.reason is Reason.VOLUME_IN_USE
-        assert looks.at(idle()).retire.status is Status.TRUE
-        back = Looks()
-        for snapshot in (idle(**lingers), idle(pods=(POD,)), idle()):
-            found = back.at(snapshot)
         assert found.retire.reason is Reason.LAST_COPY
 
 
@@ -210,5 +193,19 @@ def test_a_restart_in_which_nothing_happened_voids_none() -> None:
         for _ in range(3):
             await away(bench, nothing)
             await settles_on(bench, "True")
+
+    play(story)
+
+
+async def history_is_dropped(bench: Bench) -> None:
+    bench.cluster.compact()
+
+
+def test_where_the_api_server_has_forgotten_what_pods_did_an_acknowledgement_is_void() -> None:
+    async def story(bench: Bench) -> None:
+        await acknowledged(bench)
+        await away(bench, history_is_dropped)
+        (note,) = await settles_on(bench, "False")
+        assert "may have been used while the sidecar was away" in note
 
     play(story)

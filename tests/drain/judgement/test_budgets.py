@@ -51,6 +51,11 @@ def test_E8_of_a_pod_with_two_budgets_both_are_named_and_neither_is_charged() ->
     assert findings(samples.budget()).conflicting(PODS[0]) == ()
 
 
+def test_a_budget_selects_by_expressions_too() -> None:
+    wanted = Requirement("app", "In", ("web", "db"))
+    assert findings(samples.budget(labels={}, expressions=(wanted,))).selecting == dict.fromkeys(NAMES, ("apps/db",))
+
+
 def test_what_the_server_has_not_counted_is_not_known() -> None:
     found = findings(samples.budget(allowed=0, observed=False))
     assert found.outdated == dict.fromkeys(NAMES, "apps/db") and found.blocked == {} and found.exhausted == ()
@@ -297,3 +302,10 @@ def test_what_is_published_for_a_node_its_zone_and_everywhere_is_found_by_its_la
     found = figures.of(node)
     assert sorted(figure.capacity // GIB for figure in found["local"]) == [1, 3, 4, 6]
     assert [figure.capacity // GIB for figure in found["slow"]] == [7]
+
+
+def test_a_class_that_is_gone_or_allows_other_places_only_leaves_a_node_out() -> None:
+    elsewhere = samples.class_(allowed=({KEY: ("n3",)},))
+    capacities = [samples.record("n2"), samples.record("n3")]
+    assert only(idle(), capacities=capacities, classes=[elsewhere]).node == "n3"
+    assert "does not exist" in only(idle(), capacities=capacities, classes=[]).excluded[0][1]

@@ -177,19 +177,15 @@ def test_where_tenants_are_not_heeded_they_hold_up_no_reboot() -> None:
         assert (both(**said), both(**said, heeded=False)) == (heeded, unheeded)
 
 
-def test_a_word_that_is_not_heeded_is_named() -> None:
-    found = resolve(None, samples.claim(policy="Block"), class_=None, default=None, intent=Intent.REBOOT, heeded=False)
-    assert found.unheeded == "PersistentVolumeClaim says 'Block', which is not heeded in namespace apps (--drain-tenant-policies)"
-    heeded = resolve(None, samples.claim(policy="Ignore"), class_=None, default=None, intent=Intent.REBOOT, heeded=False)
-    assert heeded.unheeded == ""
-
-
 # --- Whoever does what a remedy says loosens the verdict it speaks of, and no other ---
 
 
 _ADVICE = re.compile(rf"({re.escape(names.GROUP)}/[\w.-]+): (\w+)")
 
+
 LOOSENS = {names.DRAIN_POLICY_REBOOT: Intent.REBOOT, names.DRAIN_POLICY_RETIRE: Intent.RETIRE, names.ACKNOWLEDGED: Intent.RETIRE}
+
+
 """The annotations on volumes that a remedy may advise."""
 
 
@@ -262,11 +258,3 @@ def test_no_remedy_loosens_the_other_verdict(seed: int) -> None:
             assert LOOSENS[key] in blocker.blocks
             assert against(after, other) >= against(before, other)
             assert before.verdict(other).status is Status.TRUE or after.verdict(other).status is not Status.TRUE
-
-
-def test_a_policy_of_the_volume_is_chosen_on_the_volume() -> None:
-    for volume in (samples.volume(policy="Migrate"), samples.volume(claim="", phase="Available", policy="Migrate")):
-        (blocker,) = assess(samples.idle(volumes=(volume,), claims=() if volume.claim is None else (samples.claim(),))).blockers
-        assert "of the PersistentVolume" in blocker.remedy and "of the claim" not in blocker.remedy
-    (blocker,) = assess(samples.idle(claims=(samples.claim(policy="Migrate"),))).blockers
-    assert "of the claim" in blocker.remedy

@@ -16,7 +16,10 @@ from sidecar.model.nodes import Pod
 from tests.harness.drain import samples, worlds
 
 WAITING = samples.pod("db-0", "data-0", node="", phase="Pending", ready=False)
+
+
 ELSEWHERE = samples.pod("reader", "data-0", node="n2")
+
 
 AFTER_EVICTION: list[dict[str, Any]] = [
     {"claimants": (WAITING,)},
@@ -65,17 +68,6 @@ def test_what_names_a_claim_of_the_same_name_that_was_made_later_uses_nothing_he
         (volume,) = assess(samples.idle(claims=later, **changes)).volumes
         assert volume.class_ is VolumeClass.IDLE
     assert assess(samples.idle(claimants=(replace(WAITING, namespace="others"),))).volumes[0].class_ is VolumeClass.IDLE
-
-
-def test_a_pod_of_a_daemon_set_that_waits_is_evicted_by_nobody() -> None:
-    agent = replace(WAITING, name="agent", owner=samples.owner("DaemonSet"))
-    claims = (samples.claim(policy="Block"),)
-    assert blocking(samples.idle(claims=claims, claimants=(agent,)))[0] == []
-    assert blocking(samples.idle(claims=claims, claimants=(agent, WAITING)))[0] == [Reason.WOULD_STRAND]
-    running = replace(agent, node="n1")
-    assert blocking(samples.used(claims=claims, pods=(running,), claimants=(WAITING,)))[0] == [Reason.WOULD_STRAND]
-    assert blocking(samples.used(claims=claims, pods=(running,), lately_used=frozenset({"apps/data-0"})))[0] == [Reason.WOULD_STRAND]
-    assert blocking(samples.used(claims=claims, pods=(running,), attached=frozenset({"pv-0"})))[0] == []
 
 
 def test_E6_a_new_volume_blocks_nothing_until_a_pod_asks_for_it() -> None:

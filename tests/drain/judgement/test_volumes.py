@@ -61,15 +61,6 @@ def test_a_claim_of_that_name_which_has_another_volume_has_nothing_to_do_with_th
         assert one.retire and one.retire.policy is Policy.BLOCK
 
 
-def test_a_pods_own_claim_is_ephemeral_and_so_is_an_inline_volume_of_the_driver() -> None:
-    owned = samples.claim(owner=replace(samples.owner("Pod", "db-0"), uid="uid-apps-db-0"), policy="Block")
-    pod = samples.pod("db-0", "data-0", ephemeral=("data-0",), inline=(samples.DRIVER, "other.example.com", samples.DRIVER))
-    found = held(samples.used(claims=(owned,), pods=(pod,)))
-    assert [item.class_ for item in found] == [VolumeClass.EPHEMERAL] * 3
-    assert {item.fixed_policy for item in found} == {Policy.IGNORE}
-    assert all(why_blocked(item, intent, place=None) is None for item in found for intent in Intent)
-
-
 def test_an_ephemeral_volume_whose_pod_is_gone_is_still_to_be_deleted() -> None:
     released = samples.volume(phase="Released")
     left = only(samples.idle(volumes=(released,), claims=()))

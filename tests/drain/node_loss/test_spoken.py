@@ -6,11 +6,10 @@ from typing import Final
 from hack.sim.cluster import Call
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.spoken import No, Nothing, Yes, spoken
-from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, MERGE_PATCH, STATEFUL_SETS, VOLUMES
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from tests.harness.drain.node_loss import (
     CLEANING,
-    REPORT,
     Watchman,
     announce,
     app,
@@ -27,7 +26,11 @@ from tests.harness.drain.node_loss import (
 from tests.harness.drain.simulated import Bench, wait
 
 UID: Final = "0b5b1c8e-2f0b-4a53-9d0c-2f6f6d8f7a11"
+
+
 OTHER: Final = "7c2d9f30-8a44-4a5e-b7d2-94f1f3a2c9aa"
+
+
 N1: Final = Machine("n1", UID)
 
 
@@ -134,27 +137,3 @@ def test_what_volumes_say_now_counts_and_not_what_a_list_had() -> None:
         ALL[1:],  # the last
     ]:
         case(reached)
-
-
-def test_an_acknowledgement_is_heeded_within_two_minutes_and_then_asks_for_nothing_more() -> None:
-    """Whoever has written it looks whether anything happens, and would write it again elsewhere."""
-    seen = Watchman()
-
-    async def story(bench: Bench) -> None:
-        await replicas(bench, 1)
-        await app(bench)
-        await app(bench, "of-nobody")
-        await settled(bench)
-        await vanish(bench)
-        await wait(bench, 200)
-        assert await there(bench, CLAIMS) == ["data-db-0", "of-nobody"]
-        word = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
-        await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)
-        await wait(bench, 120)
-        assert await there(bench, CLAIMS) == ["of-nobody"]
-        await wait(bench, 600)
-        before = len(seen.of("list", VOLUMES))
-        await wait(bench, 3000)
-        assert len(seen.of("list", VOLUMES)) - before <= 6, "what stays is looked at as seldom as ever"
-
-    play(story, seen, args=CLEANING)

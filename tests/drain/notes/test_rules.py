@@ -17,11 +17,23 @@ from sidecar.model.topology import Requirement, Term, terms_of
 from tests.harness.drain.samples import DRIVER, KEY, NODE, stamp, volume
 
 ME = Machine(NODE, "uid-new")
+
+
 MINE = text(ME)
+
+
 FORMER = f"{NODE}/uid-old"
+
+
 OTHER = "n2/uid-n2"
+
+
 NOT_ASKED = DriverList(not_asked="not yet")
+
+
 CANNOT_LIST = DriverList()
+
+
 PROCESS = f"1-2-{DRIVER}-{NODE}"
 
 
@@ -60,6 +72,8 @@ ONLY_HERE = [
     (placed(NODE, NODE), ""),  # each term of it does
     (None, made_by(NODE)),  # no affinity, and made here
 ]
+
+
 NOT_ONLY_HERE = [
     (placed("n2"), made_by(NODE)),  # another node
     (placed(NODE, "n2"), made_by(NODE)),  # two nodes
@@ -72,6 +86,8 @@ NOT_ONLY_HERE = [
     (None, ""),  # no affinity, and nobody says who made it
     (None, made_by(f"x-{NODE}")),  # a maker whose name ends alike
 ]
+
+
 BY_FIELD = terms_of({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [NODE]}]}]})
 
 
@@ -137,19 +153,6 @@ def test_what_is_noted_of_another_machine_is_rewritten_on_the_drivers_word_alone
             assert decision.annotations[names.LIES_ON] == MINE
 
 
-def test_a_renamed_node_notes_what_its_driver_has() -> None:
-    for lies_on in ["", "old/uid-0"]:
-        for affinity in [
-            placed("old"),  # named by its affinity
-            None,  # by its maker
-        ]:
-            theirs = one(affinity=affinity, identity=made_by("old"), lies_on=lies_on)
-            assert isinstance(decide(theirs, view(HERE_ALONE)), Ask)
-            assert not isinstance(decide(theirs, view(HERE_ALONE, known={"old": True})), Note)
-            assert noted(decide(theirs, view(HERE_ALONE, known={"old": False}))) == {names.LIES_ON: MINE}
-            assert not isinstance(decide(theirs, view(SOMEWHERE, known={"old": False})), Note)
-
-
 def test_another_drivers_volume_is_never_written() -> None:
     for lies_on, leaving in product(("", MINE, FORMER), ("", MINE)):
         theirs = one(driver="other.example.com", lies_on=lies_on, leaving=leaving)
@@ -189,7 +192,11 @@ def test_a_note_is_guarded_by_the_object_that_was_seen() -> None:
 
 
 NOTES = st.sampled_from(["", MINE, FORMER, OTHER, "garbage", "n3/uid-n3"])
+
+
 LISTS = st.sampled_from([CANNOT_LIST, NOT_ASKED, NOT_HERE, SOMEWHERE, HERE_ALONE])
+
+
 AFFINITIES = st.sampled_from(
     [None, placed(NODE), placed("n2"), placed("old"), placed(NODE, "n2"), (), (Term((Requirement("zone", "In", ("a",)),)),)]
 )

@@ -18,7 +18,7 @@ from sidecar.drain.publish.report import HEARTBEAT, MOST, NORMAL_LIFE
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
-from sidecar.kube.api import DRAIN_REPORTS, NODES, Change
+from sidecar.kube.api import DRAIN_REPORTS, NODES, STRATEGIC_MERGE_PATCH, Change
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
 from sidecar.kube.store import Store
 from sidecar.model import names
@@ -256,3 +256,25 @@ def test_a_dry_run_marks_nothing() -> None:
     scene = Scene(dry_run=True)
     assert scene.mark() == scene.seen and not scene.own.marked
     assert Node.of(scene.cluster.get(NODES, NODE).obj).annotations == {}
+
+
+def test_who_else_writes_to_the_node_at_that_moment_delays_no_verdict() -> None:
+    async def story() -> None:
+        post = LatePost()
+        await post.begin()
+        kubelet = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        get = post.scribe._kube.get
+
+        async def meanwhile(resource: Any, name: str, **options: Any) -> Any:
+            found = await get(resource, name, **options)
+            if resource == NODES and kubelet:
+                await post.you.patch(NODES, name, dict(kubelet), content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+                kubelet.clear()
+            return found
+
+        post.scribe._kube.get = meanwhile  # type: ignore[method-assign]
+        assert await post.tell(Status.FALSE)
+        types = {item["type"] for item in (await post.you.get(NODES, samples.NODE))["status"]["conditions"]}
+        assert len(types) == 3
+
+    asyncio.run(story())

@@ -41,7 +41,11 @@ from tests.harness.drain.judgements import DRIVER, NOW, UID, blocked, blocker, e
 from tests.harness.drain.samples import stamp
 
 OTHER = "other.example.com"
+
+
 MARKER, OTHERS_MARKER = (names.of_driver(driver, names.AUTOSCALER_MARKER) for driver in (DRIVER, OTHER))
+
+
 CLOSED = Standing(closed=True, why="it is cordoned", since=f"uid-n1/{stamp(5)}", taints=(Taint(names.CORDON_TAINT, "", "NoSchedule"),))
 
 
@@ -191,7 +195,11 @@ def test_when_a_node_needs_protection_from_autoscalers() -> None:
 FOREIGN = st.dictionaries(
     st.sampled_from(["a", "kubernetes.io/hostname", f"{OTHER}.{names.GROUP}/closed-at", *PROTECTING]), st.text(max_size=8)
 )
+
+
 WRITTEN = st.dictionaries(st.sampled_from([names.DRAIN_INTENT, names.NODE_DRAIN_POLICY]), st.text(max_size=8))
+
+
 DECISIONS = st.sampled_from([Wait(None, ""), Proceed(""), Succeed(""), Expire(""), Override(""), Rest(""), Restart(NOW - 9, "")])
 
 
@@ -285,14 +293,6 @@ def test_the_summary_keeps_within_two_KiB_and_says_what_it_left_out() -> None:
             told = json.loads(text)
             assert len(text.encode()) <= SUMMARY_BYTES
             assert told["blockers"] and len(told["blockers"]) + told.get("more", 0) == count
-
-
-KEY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
-
-
-def test_a_summary_that_cannot_be_read_is_written_anew() -> None:
-    for stored in ["", "{", "[]", "null", '{"validUntil": 7}', '{"validUntil": "for ever"}']:
-        assert summary_mark(ready(), {KEY: stored}).annotations == {KEY: summary(ready())}
 
 
 def test_every_key_that_is_written_stands_in_the_files_own_table() -> None:

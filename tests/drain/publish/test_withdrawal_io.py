@@ -490,3 +490,13 @@ def test_a_folder_that_cannot_be_written_is_told_and_keeps_nobody_waiting(tmp_pa
     write(socket, "zfs.example.com")
     assert read(socket) == ""
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_who_judges_nothing_and_may_not_even_read_has_said_nothing() -> None:
+    async def story() -> None:
+        start = Start(lambda _: Forbidden("no role", status=403))
+        await start.said()
+        await start.withdrawal(judges=False).run()
+        assert start.asked == ["get"]
+
+    run_virtual(story())

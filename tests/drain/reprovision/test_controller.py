@@ -193,26 +193,6 @@ def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_d
     play(story, seen)
 
 
-def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
-    seen = Seen()
-
-    async def story(bench: Bench, workload: Workload) -> None:
-        before = await uids(bench)
-        seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
-        await evacuate(bench)
-        await wait(bench, 120)
-        assert "evict db-0" in seen.did
-        assert "delete data-db-0" not in seen.did
-        assert await uids(bench) == before
-        assert not await at_rest(bench), "a replica is away by our doing"
-        await evacuate(bench, False)
-        await wait(bench, 60)
-        assert (await places(bench))["db-0"] == "n0"
-        assert await at_rest(bench)
-
-    play(story, seen)
-
-
 def test_drain_B7_a_budget_of_none_and_then_of_one() -> None:
     seen = Seen()
 

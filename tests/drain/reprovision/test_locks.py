@@ -19,6 +19,8 @@ from tests.harness.drain.replica import LABELS, WORKLOAD, claim, facts, found, n
 from tests.harness.drain.samples import KEY
 
 TOLERANT = (Toleration("", "Exists", "", ""),)
+
+
 EVERYWHERE = (Term((Requirement(KEY, "In", ("n1",)),)), Term((Requirement(KEY, "In", ("n2",)),)))
 
 
@@ -52,6 +54,8 @@ def test_drain_F1_all_locks_are_open_where_nothing_is_wrong() -> None:
 
 
 N, H = Name, Hindrance
+
+
 SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
     ("the flag", lambda: view(allowed=False), N.ALLOWED, H.REPROVISION_OFF),
     ("something could not be read", lambda: judged(ignorance=("pods could not be read",)), N.SURE, H.NOT_KNOWN),
@@ -346,13 +350,3 @@ def test_what_a_statefulset_says_is_read_with_distrust() -> None:
     asked = ("db-0", "db-9", "db-10", "db-12", "db-13", "db-x", "db-010", "db-\u0661\u0660", "db", "other-10", "db-", "db-1000000000")
     assert [pod for pod in asked if wide.wants(pod)] == ["db-10", "db-12"]
     assert (wide.missing({"db-10"}), wide.missing({"db-10", "db-11", "db-12"}), replace(wide, replicas=-5).missing(())) == ("db-11", "", "")
-
-
-def test_millions_of_replicas_are_not_counted_one_by_one() -> None:
-    """Any tenant may write that into a StatefulSet. The locks are looked at while everything else of the process waits."""
-    for start in [0, 2**31 - 1]:
-        looked = look(view(with_set(replicas=2_000_000, start=start)))
-        assert shut(looked) is not None
-        others = {lock.name: lock for lock in looked}[Name.REPLICAS]
-        assert others.refusal is not None
-        assert others.refusal.hindrance is Hindrance.REPLICA_NOT_READY

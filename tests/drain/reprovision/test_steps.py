@@ -18,21 +18,36 @@ from sidecar.drain.reprovision.steps import (
     TakeBack,
     Unmark,
     decide,
-    in_words,
 )
-from sidecar.drain.vocabulary import HINDRANCES, Hindrance
+from sidecar.drain.vocabulary import Hindrance
 from tests.harness.drain import samples
-from tests.harness.drain.replica import ME, WORKLOAD, claim, facts, found, noted, replica, target, volume
+from tests.harness.drain.replica import ME, WORKLOAD, claim, facts, found, noted, replica, target
 from tests.harness.drain.samples import NOW, stamp
 
 OPEN = (Lock(Name.POLICY, None),)
+
+
 SHUT = (Lock(Name.POLICY, None), Lock(Name.REPLICAS, Refusal(Hindrance.REPLICA_NOT_READY, "db-2 is not ready")))
+
+
 MARKED = {"data-db-0": noted(mark="n1/uid-n1")}
+
+
 ANEW = {"data-db-0": found(claim=claim(uid="uid-new"), volume=None)}
+
+
 WAITS = replica(0, uid="uid-made-again", ready=False, phase="Pending")
+
+
 PENDING = replace(WAITS, node="")
+
+
 KEPT = Refusal(Hindrance.PAUSED, "a webhook denied it")
+
+
 UNDONE = "it was undone"
+
+
 TAKEN, EVICTING, DELETING = Stage.TAKEN, Stage.EVICTING, Stage.DELETING
 
 
@@ -230,6 +245,8 @@ def test_a_pod_that_has_returned_to_its_data_is_left_alone() -> None:
 # --- several claims -------------------------------------------------------------------------------------------------------
 
 BOTH = Record(replace(target(), claims=(*target().claims, ClaimName("logs-db-0", "uid-apps-logs-db-0"))), DELETING, NOW, NOW)
+
+
 LOGS = replace(noted(mark="n1/uid-n1"), claim=replace(noted(mark="n1/uid-n1").claim, name="logs-db-0", uid="uid-apps-logs-db-0"))
 
 
@@ -311,10 +328,3 @@ def test_a_pod_that_may_not_be_evicted_is_left_where_it_is() -> None:
 
 def test_drain_G1_a_pod_of_another_uid_is_another_pod() -> None:
     assert isinstance(step(TAKEN, there(MARKED, pod=replica(0, uid="uid-other"))), TakeBack)
-
-
-def test_each_decision_has_words() -> None:
-    held = step(EVICTING, away(MARKED), shut=True)
-    assert HINDRANCES[Hindrance.REPLICA_NOT_READY].remedy in in_words(held)
-    assert in_words(step(TAKEN, there())).startswith("Mark: ")
-    assert volume().name == "pv-0"
