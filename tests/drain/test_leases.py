@@ -1,4 +1,4 @@
-"""What a stored lease says, however it was edited, what one of ours looks like, and what is done with one."""
+"""Leases: what a stored one says however it was edited, what is done with it, two writers at once, and what an earlier process left."""
 
 import asyncio
 import json

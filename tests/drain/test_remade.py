@@ -1,4 +1,4 @@
-"""Who makes a claim again: the StatefulSet that has a replica for it, or somebody whom a person vouches for, and nobody else."""
+"""Who makes a claim again, and which machine a mark names."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the room sees of pods and attachments between two looks, and what each change wakes."""
+"""What the room sees between two looks, and what is refused to it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""One POST with the uid, and no more than that; how often, for how long, and what the log says of it."""
+"""One POST with the uid and no more than that: how often, for how long, what an answer means, and what the log says of it."""
 
 import asyncio
 import logging

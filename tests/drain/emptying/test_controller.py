@@ -1,4 +1,4 @@
-"""Emptying a node, as a process does it: led step by step against a simulated API server."""
+"""Emptying a node, as a process does it, and what other programs may do meanwhile: led step by step against a simulated API server."""
 
 import asyncio
 from collections.abc import Callable

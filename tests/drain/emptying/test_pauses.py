@@ -1,4 +1,4 @@
-"""What one process remembers of its own evictions, and for how long."""
+"""What one process remembers of its evictions, which of two emptied nodes goes first, and pods that wait for a node with a volume here."""
 
 from dataclasses import replace
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""From marks to the standing: when a node closes, which closing it is, and who asks for it to be emptied."""
+"""When a node closes, who asks for it to be emptied, and what announced reboots and cordons do in a running process."""
 
 from typing import Any
 

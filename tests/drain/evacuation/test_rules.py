@@ -1,4 +1,4 @@
-"""An evacuation step by step, and what must hold at every step."""
+"""An evacuation step by step, what must hold at every step, and its deadline while the wall clock jumps."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whose turn it is. The rule is played by several nodes against one set of leases, too."""
+"""Whose turn it is to be emptied, and how the Lease of a turn is taken, kept and given back."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

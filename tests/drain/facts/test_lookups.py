@@ -1,4 +1,4 @@
-"""What is asked for and not watched: once in a while, and what cannot be learnt is said."""
+"""What is asked for and not watched: once in a while, how long an answer is trusted, and what cannot be learnt is said."""
 
 import asyncio
 from typing import Any

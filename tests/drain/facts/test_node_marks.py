@@ -1,4 +1,4 @@
-"""What is read from a node's marks, garbage included."""
+"""What is read from a node's marks, garbage included, and for how long an announced reboot counts."""
 
 from hypothesis import given
 from hypothesis import strategies as st

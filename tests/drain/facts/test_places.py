@@ -1,4 +1,4 @@
-"""Where volumes are, in the whole program: what labels do not tell is told by pods, by the driver, or by who else is about to go."""
+"""Where volumes are, in the whole program, also those that people made: what labels do not tell, pods and the driver tell."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Of other nodes a minute-old picture is good enough, but not of the one on whose staying a verdict depends."""
+"""What is read anew before a verdict depends on it: other nodes that reach a volume, and where snapshots lie."""
 
 import asyncio
 from typing import Any

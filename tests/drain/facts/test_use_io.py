@@ -1,4 +1,4 @@
-"""Pods elsewhere that name claims of volumes here: who is asked for them, how often, and what of the answer is kept."""
+"""Who uses a volume, as one process sees it: pods elsewhere, pods that were here a moment ago, and volumes that no pod has used."""
 
 import asyncio
 from dataclasses import replace

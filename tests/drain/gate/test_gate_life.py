@@ -1,4 +1,4 @@
-"""The gate of a running sidecar, from one drain to the next: it is open only while somebody drains and the sidecar looks."""
+"""The gate of a running sidecar from one drain to the next, also where processes die, servers are away, and others take it away."""
 
 import asyncio
 from collections import Counter

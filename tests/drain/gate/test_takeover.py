@@ -1,4 +1,4 @@
-"""Which sidecar looks after the gate of a node whose own one has stopped, and when it opens the gate. Ignorance never opens it."""
+"""Which sidecar looks after the gate of a node whose own one has stopped, when it opens the gate, and how often it looks."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""An acknowledgement counts for the use it was given for, and for no later one."""
+"""An acknowledgement counts for the use it was given for, and for no later one, seen or not."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

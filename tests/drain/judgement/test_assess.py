@@ -1,4 +1,4 @@
-"""The judgement as a whole: the verdicts, what comes along with them, and what holds for every snapshot."""
+"""The judgement as a whole: the verdicts, what is told and blocks nothing, and what holds for every snapshot."""
 
 from dataclasses import replace
 from random import Random

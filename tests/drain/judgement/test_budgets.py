@@ -1,4 +1,4 @@
-"""Disruption budgets, as the API server will apply them when these pods are evicted one after the other."""
+"""Disruption budgets as the API server will apply them, and where volumes could go."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

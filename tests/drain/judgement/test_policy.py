@@ -1,4 +1,4 @@
-"""Who decides about a volume, and what a word that cannot be understood does."""
+"""Who decides about a volume, what a word does that cannot be understood, and that a remedy loosens the verdict it speaks of."""
 
 import re
 from collections.abc import Iterable, Iterator

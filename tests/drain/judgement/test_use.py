@@ -1,4 +1,4 @@
-"""Who uses a volume, and that an eviction does not make it idle."""
+"""Who uses a volume, and that an eviction makes no volume idle and no verdict True."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Each thing on the node is found to be of one class."""
+"""Each thing on the node is of one class, and each pod has one fate."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Things of a gone node that cannot be cleared away, and many of them: they keep nothing else of that node, or of another one, for ever."""
+"""Things of a gone node that cannot be cleared away, and many of them: they keep nothing else waiting for ever."""
 
 import pytest
 

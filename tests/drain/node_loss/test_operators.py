@@ -1,4 +1,4 @@
-"""What operators do while a node is missed: they change the policy, uninstall, bring a machine back whose Node was deleted by mistake."""
+"""What operators do while a node is missed, and what a node takes off its claims that is there again."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What becomes of each thing that a node has left: a table, and without evidence or under Orphan nothing."""
+"""Whether a machine is gone, what proves it, and what becomes of each thing that it has left: two tables."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""The report on a node that is gone: what it says, whose word counts on it, and how it takes the place of the node's own."""
+"""The report on a node that is gone: what it says, and whose report it is."""
 
 import asyncio
 import random

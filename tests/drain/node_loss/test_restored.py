@@ -1,4 +1,4 @@
-"""The API server is put back to a backup from before a machine came back: what its volumes said then is no evidence now."""
+"""Evidence after the API server was put back to a backup, and volumes without node affinity: never deleted without proof."""
 
 import copy
 from dataclasses import replace

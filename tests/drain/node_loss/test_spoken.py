@@ -1,4 +1,4 @@
-"""What a person has said on the report on a node that is gone."""
+"""What a person has said on the report on a gone node, and evidence that is taken back while a peer clears up."""
 
 from collections.abc import Callable
 from typing import Final

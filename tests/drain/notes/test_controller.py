@@ -1,4 +1,4 @@
-"""Notes on volumes, as processes write them: led step by step against a simulated API server."""
+"""Notes on volumes as processes write them and take them off, also while the driver is dead."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What `explain node` prints, to the letter where people read it, and the list of reasons that the component's README carries."""
+"""What `explain node` prints, to the letter where people read it, the lists of reasons in the READMEs, and the figures behind it."""
 
 from dataclasses import replace
 from pathlib import Path

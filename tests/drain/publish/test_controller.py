@@ -1,4 +1,4 @@
-"""What is remembered of former looks, and what is kept as it is until that is known."""
+"""What a writer remembers of former looks and of its own writes, and what is kept as it is until that is known."""
 
 import asyncio
 from contextlib import suppress

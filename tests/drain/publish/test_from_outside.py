@@ -1,4 +1,4 @@
-"""What a node's own sidecar has stored counts for who judges from outside as well."""
+"""What a node's own sidecar has stored counts for who judges from outside: for how long, and unless somebody spoiled it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The patches: what they write, that nothing else is touched, and that undoing leaves a node as it was, byte for byte."""
+"""What is written on the Node: marks, conditions and summary, nothing else; and undoing leaves it as it was, byte for byte."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""At the start, before anything is listed: what an earlier process has said of the node does not count any more."""
+"""What an earlier process has said of the node does not count any more: at the start, while the driver is silent, past its time."""
 
 import asyncio
 import os

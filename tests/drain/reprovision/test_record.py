@@ -1,4 +1,4 @@
-"""What is stored of a replica that is made anew, and what of it is believed."""
+"""Which replicas come into question, what is stored of one, and what is read of it at the last moment."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a tenant, or another program, may do while replicas are made anew, and that it keeps nobody else's here for long."""
+"""What tenants and other programs do while replicas are made anew, and that it keeps nobody else's here for long."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What people are told of a replica that may be made anew, by whoever has only lists."""
+"""Where a replica could be made anew, whose turn it is, and what people are told of it."""
 
 from dataclasses import replace
 from typing import Any
