@@ -96,10 +96,6 @@ def test_another_holders_lease_is_taken_only_for_a_reason_and_never_released() -
             assert isinstance(taken, Take) and taken.replaces and taken.body == made(resource_version="7")
 
 
-def test_a_nodes_own_lease_is_released_whatever_version_of_it_is_stored() -> None:
-    assert decide(view(MINE, wanted=False, own=True)) == Release("one", "u", "", "it is not needed any more")
-
-
 # --- Leases on an API server: two that write one at the same moment, what is refused, and what an earlier process left ---
 
 

@@ -124,15 +124,6 @@ def test_who_was_refused_for_an_unknown_reason_is_counted_until_it_is_gone() -> 
         assert pauses.failures == {}
 
 
-def test_workloads_that_had_to_wait_are_passed_until_all_were_asked_about() -> None:
-    pauses = Pauses()
-    pauses.decided(Ask("b", "b/pod", "why", frozenset({"a/uid-a"})), now=0.0, patience=300.0)
-    pauses.decided(Ask("c", "c/pod", "why", frozenset({"b/uid-b"})), now=1.0, patience=300.0)
-    assert pauses.passed == {"a/uid-a", "b/uid-b"}
-    pauses.decided(Hold(Hindrance.REPLICA_NOT_READY, "c/pod", "why"), now=2.0, patience=300.0)
-    assert pauses.passed == frozenset()
-
-
 # --- Nodes that are emptied at once: which of them goes first with a workload that has pods on several ---
 
 

@@ -17,8 +17,6 @@ from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 from tests.harness.drain.simulated import STATE, Bench, all_of, change, node_of, play, report_of, running, wait
 
 CORDON = Taint(names.CORDON_TAINT, "", "NoSchedule")
-
-
 CLOSED = names.of_driver(DRIVER, names.CLOSED_AT)
 
 
@@ -116,8 +114,6 @@ def test_an_autoscalers_taint_closes_at_once_and_without_a_cordon() -> None:
 
 
 KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
-
-
 EXPLAINED = {
     "the taint": {"taints": (taint(names.EVACUATE_TAINT, "retire"),)},
     "the taint, reboot": {"taints": (taint(names.EVACUATE_TAINT, "reboot"),)},
@@ -137,8 +133,6 @@ EXPLAINED = {
 
 # Seconds until the node takes no volumes, and until it is evacuated; None: never.
 AT_ONCE, CLOSED_ONLY, NOTHING = (0, 0), (0, None), (None, None)
-
-
 COURSES = {
     "the taint": (AT_ONCE, AT_ONCE),
     "the taint, reboot": (AT_ONCE, AT_ONCE),
@@ -198,9 +192,7 @@ def test_time_alone_closes_and_never_opens(since: float, later: float) -> None:
 
 REBOOT, CLOSED_AT = names.of_driver(WORLD, names.REBOOT_INTENT), names.of_driver(WORLD, names.CLOSED_AT)
 
-
 GATED = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
-
 
 CORDONED, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
 

@@ -40,29 +40,13 @@ from sidecar.model import names
 from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 
 START = names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
-
-
 STATE = names.of_driver(DRIVER, names.EVACUATION_STATE)
-
-
 SPENT = names.of_driver(DRIVER, names.SPENT_OVERRIDE)
-
-
 REBOOT = names.of_driver(DRIVER, names.REBOOT_INTENT)
-
-
 READY = Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, "nothing blocks")
-
-
 BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim apps/data-0: LastCopy")
-
-
 UNKNOWN = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "pods could not be listed")
-
-
 HELD = leases.Hold("slot", NOW + 60, "held")
-
-
 QUEUED = slots.WaitFor(2, ("n0",), ("n3",), False, NOW + 60, "place 2")
 
 
@@ -243,8 +227,6 @@ def test_every_decision_leaves_a_state_that_asks_for_no_second_one_of_its_kind()
 
 
 starts = st.floats(0, 10_000)
-
-
 allowances = st.floats(0.001, 10_000)
 
 

@@ -13,23 +13,11 @@ from sidecar.model.nodes import Taint
 from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 
 START = names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
-
-
 CLOSED = names.of_driver(DRIVER, names.CLOSED_AT)
-
-
 STATE = names.of_driver(DRIVER, names.EVACUATION_STATE)
-
-
 MARKED = names.of_driver(DRIVER, names.MARKED_NODE)
-
-
 SPENT = names.of_driver(DRIVER, names.SPENT_OVERRIDE)
-
-
 DISRUPTED, DELETED = (taint(key) for key in names.RETIRING_TAINTS)
-
-
 KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
 
 
@@ -155,8 +143,6 @@ def test_a_cordon_is_the_field_or_its_taint() -> None:
 
 
 REBOOT = names.of_driver(DRIVER, names.REBOOT_INTENT)
-
-
 REBOOTING: dict[str, str] = {names.DRAIN_INTENT: "reboot"}
 
 
@@ -336,7 +322,6 @@ def test_a_cordon_that_counts_as_retire_is_no_announcement() -> None:
 
 
 MARK = names.of_driver(DRIVER, names.KURED_REBOOT)
-
 
 MONDAY, TUESDAY = "2026-01-05T00:00:00Z", "2026-01-06T00:00:00Z"
 

@@ -145,6 +145,7 @@ def test_without_proof_the_gate_stays_and_says_why() -> None:
         ({"retire": Verdict(Status.UNKNOWN, Reason.SOURCE_OFFLINE, "silent")}, "SourceOffline: silent"),
         ({"retire": Verdict(Status.FALSE, Reason.LAST_COPY, "claim a")}, "LastCopy: claim a"),
         ({"orphans": ("pv-0",)}, "NotKnown: no living node reaches these volumes, and the node's own sidecar left no report"),
+        ({"unseen": ("pv-0",)}, "NotKnown: the node's own sidecar alone knew that these volumes are there: pv-0"),
         ({"known": 2, "seen": 1}, "NotKnown: volumes that the node's own sidecar counted there: 2; that can be seen from another node: 1"),
         ({"strays": ("pv-0", "pv-1")}, "NotKnown: these volumes may lie on the node, and node labels do not say where: pv-0"),
     ]:

@@ -20,8 +20,6 @@ from tests.harness.drain import samples
 from tests.harness.drain.simulated import Bench, all_of, do, node_of, play, report_of, running, wait
 
 PV = samples.volume(notes=samples.notes(ack="ann, 11-23"))
-
-
 POD = samples.pod("db-0", "data-0")
 
 

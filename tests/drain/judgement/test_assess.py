@@ -10,6 +10,7 @@ from sidecar.drain.facts.snapshot import InFlight, Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment, HeldVolume, PodFate, Verdict
 from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
+from sidecar.model import names
 from tests.harness.drain import samples, worlds
 from tests.harness.drain.samples import GIB
 
@@ -252,3 +253,21 @@ def test_a_released_volume_that_may_be_lost_waits_for_nobody() -> None:
         found = assess(samples.idle(volumes=(given_up,), claims=()))
         assert found.retire.status is Status.TRUE
         assert found.notes in (("may be lost under the policy Ignore: pv-0",), ("acknowledged as dispensable: pv-0",))
+
+
+def test_a_volume_under_the_nodes_former_name_keeps_it_from_being_retired() -> None:
+    allowed, forbidden = (((names.DRAIN_POLICY_RETIRE, word),) for word in ("AllowIdle", "Block"))
+    for volume, blocks in [
+        (samples.volume(), True),
+        (samples.volume(notes=forbidden), True),
+        (samples.volume(phase="Released"), True),
+        (samples.volume(phase="Released", notes=allowed), True),
+        (samples.volume(phase="Released", reclaim_policy="Retain"), True),
+        (samples.volume(notes=allowed), False),
+        (samples.volume(policy="Ignore"), False),
+        (samples.volume(notes=samples.notes(ack="ann")), False),
+    ]:
+        found = assess(samples.idle(volumes=(volume,), renamed=frozenset({"pv-0"})))
+        assert [item.class_ for item in found.volumes] == [VolumeClass.RENAMED]
+        assert found.drain.status is Status.TRUE
+        assert [item.reason for item in found.blockers] == ([Reason.NODE_RENAMED] if blocks else [])

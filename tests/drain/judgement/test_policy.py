@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from random import Random
 from typing import Any
 
@@ -158,6 +159,13 @@ def test_a_wrong_word_for_one_intent_names_the_intent() -> None:
 SAYS_BLOCK = samples.notes("Block")
 
 
+def test_tenants_who_are_not_heeded_never_tighten_what_volume_or_class_say_of_retiring() -> None:
+    for above, word, key, policy in product(("pv", "class_"), (*map(str, Policy), "Foo"), (RETIRE, names.DRAIN_POLICY), Policy):
+        without = both(**{above: ((RETIRE, policy),)}, heeded=False)[1]
+        found = both(pvc=((key, word),), **{above: ((RETIRE, policy),)}, heeded=False)[1]
+        assert STRICTNESS.index(found) <= STRICTNESS.index(without)
+
+
 def test_where_tenants_are_not_heeded_they_hold_up_no_reboot() -> None:
     for said, heeded, unheeded in [
         ({"pvc": SAYS_BLOCK}, (Policy.BLOCK, Policy.BLOCK), (Policy.ALLOW_IDLE, Policy.BLOCK)),
@@ -182,10 +190,7 @@ def test_where_tenants_are_not_heeded_they_hold_up_no_reboot() -> None:
 
 _ADVICE = re.compile(rf"({re.escape(names.GROUP)}/[\w.-]+): (\w+)")
 
-
 LOOSENS = {names.DRAIN_POLICY_REBOOT: Intent.REBOOT, names.DRAIN_POLICY_RETIRE: Intent.RETIRE, names.ACKNOWLEDGED: Intent.RETIRE}
-
-
 """The annotations on volumes that a remedy may advise."""
 
 

@@ -16,10 +16,7 @@ from sidecar.model.nodes import Pod
 from tests.harness.drain import samples, worlds
 
 WAITING = samples.pod("db-0", "data-0", node="", phase="Pending", ready=False)
-
-
 ELSEWHERE = samples.pod("reader", "data-0", node="n2")
-
 
 AFTER_EVICTION: list[dict[str, Any]] = [
     {"claimants": (WAITING,)},
@@ -42,6 +39,12 @@ def test_an_evicted_pod_that_is_made_again_still_uses_its_volume() -> None:
         for policy in ("AllowIdle", None):
             claims = (samples.claim(policy=policy),)
             assert blocking(samples.used(claims=claims)) == blocking(samples.idle(claims=claims, **changes)) == ([], [Reason.VOLUME_IN_USE])
+
+
+def test_under_block_the_eviction_itself_does_not_free_the_reboot() -> None:
+    claims, expected = (samples.claim(policy="Block"),), ([Reason.WOULD_STRAND], [Reason.VOLUME_IN_USE])
+    for changes in AFTER_EVICTION:
+        assert blocking(samples.used(claims=claims)) == blocking(samples.idle(claims=claims, **changes)) == expected
 
 
 def test_the_message_says_who_uses_it() -> None:

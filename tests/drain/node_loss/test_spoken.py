@@ -26,11 +26,7 @@ from tests.harness.drain.node_loss import (
 from tests.harness.drain.simulated import Bench, wait
 
 UID: Final = "0b5b1c8e-2f0b-4a53-9d0c-2f6f6d8f7a11"
-
-
 OTHER: Final = "7c2d9f30-8a44-4a5e-b7d2-94f1f3a2c9aa"
-
-
 N1: Final = Machine("n1", UID)
 
 

@@ -17,23 +17,11 @@ from sidecar.model.topology import Requirement, Term, terms_of
 from tests.harness.drain.samples import DRIVER, KEY, NODE, stamp, volume
 
 ME = Machine(NODE, "uid-new")
-
-
 MINE = text(ME)
-
-
 FORMER = f"{NODE}/uid-old"
-
-
 OTHER = "n2/uid-n2"
-
-
 NOT_ASKED = DriverList(not_asked="not yet")
-
-
 CANNOT_LIST = DriverList()
-
-
 PROCESS = f"1-2-{DRIVER}-{NODE}"
 
 
@@ -72,8 +60,6 @@ ONLY_HERE = [
     (placed(NODE, NODE), ""),  # each term of it does
     (None, made_by(NODE)),  # no affinity, and made here
 ]
-
-
 NOT_ONLY_HERE = [
     (placed("n2"), made_by(NODE)),  # another node
     (placed(NODE, "n2"), made_by(NODE)),  # two nodes
@@ -86,8 +72,6 @@ NOT_ONLY_HERE = [
     (None, ""),  # no affinity, and nobody says who made it
     (None, made_by(f"x-{NODE}")),  # a maker whose name ends alike
 ]
-
-
 BY_FIELD = terms_of({"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [NODE]}]}]})
 
 
@@ -192,11 +176,7 @@ def test_a_note_is_guarded_by_the_object_that_was_seen() -> None:
 
 
 NOTES = st.sampled_from(["", MINE, FORMER, OTHER, "garbage", "n3/uid-n3"])
-
-
 LISTS = st.sampled_from([CANNOT_LIST, NOT_ASKED, NOT_HERE, SOMEWHERE, HERE_ALONE])
-
-
 AFFINITIES = st.sampled_from(
     [None, placed(NODE), placed("n2"), placed("old"), placed(NODE, "n2"), (), (Term((Requirement("zone", "In", ("a",)),)),)]
 )

@@ -101,8 +101,6 @@ def test_the_readmes_of_the_components_have_these_tables() -> None:
 
 
 LONE, OTHER = (samples.pod(name, *claims, owner=None) for name, claims in (("a", ("data-0", "data-1")), ("b", ("data-0",))))
-
-
 OF_LONE = replace(samples.owner("Pod", "a"), uid=LONE.uid)
 
 

@@ -41,11 +41,7 @@ from tests.harness.drain.judgements import DRIVER, NOW, UID, blocked, blocker, e
 from tests.harness.drain.samples import stamp
 
 OTHER = "other.example.com"
-
-
 MARKER, OTHERS_MARKER = (names.of_driver(driver, names.AUTOSCALER_MARKER) for driver in (DRIVER, OTHER))
-
-
 CLOSED = Standing(closed=True, why="it is cordoned", since=f"uid-n1/{stamp(5)}", taints=(Taint(names.CORDON_TAINT, "", "NoSchedule"),))
 
 
@@ -195,11 +191,7 @@ def test_when_a_node_needs_protection_from_autoscalers() -> None:
 FOREIGN = st.dictionaries(
     st.sampled_from(["a", "kubernetes.io/hostname", f"{OTHER}.{names.GROUP}/closed-at", *PROTECTING]), st.text(max_size=8)
 )
-
-
 WRITTEN = st.dictionaries(st.sampled_from([names.DRAIN_INTENT, names.NODE_DRAIN_POLICY]), st.text(max_size=8))
-
-
 DECISIONS = st.sampled_from([Wait(None, ""), Proceed(""), Succeed(""), Expire(""), Override(""), Rest(""), Restart(NOW - 9, "")])
 
 

@@ -378,3 +378,23 @@ def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
         2**31 - 1,  # decades
     ]:
         case(duration)
+
+
+def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
+    seen = Seen()
+
+    async def story(bench: Bench, workload: Workload) -> None:
+        before = await uids(bench)
+        seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
+        await evacuate(bench)
+        await wait(bench, 120)
+        assert "evict db-0" in seen.did
+        assert "delete data-db-0" not in seen.did
+        assert await uids(bench) == before
+        assert not await at_rest(bench), "a replica is away by our doing"
+        await evacuate(bench, False)
+        await wait(bench, 60)
+        assert (await places(bench))["db-0"] == "n0"
+        assert await at_rest(bench)
+
+    play(story, seen)

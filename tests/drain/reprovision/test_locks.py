@@ -19,8 +19,6 @@ from tests.harness.drain.replica import LABELS, WORKLOAD, claim, facts, found, n
 from tests.harness.drain.samples import KEY
 
 TOLERANT = (Toleration("", "Exists", "", ""),)
-
-
 EVERYWHERE = (Term((Requirement(KEY, "In", ("n1",)),)), Term((Requirement(KEY, "In", ("n2",)),)))
 
 
@@ -54,8 +52,6 @@ def test_drain_F1_all_locks_are_open_where_nothing_is_wrong() -> None:
 
 
 N, H = Name, Hindrance
-
-
 SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
     ("the flag", lambda: view(allowed=False), N.ALLOWED, H.REPROVISION_OFF),
     ("something could not be read", lambda: judged(ignorance=("pods could not be read",)), N.SURE, H.NOT_KNOWN),

@@ -25,29 +25,13 @@ from tests.harness.drain.replica import ME, WORKLOAD, claim, facts, found, noted
 from tests.harness.drain.samples import NOW, stamp
 
 OPEN = (Lock(Name.POLICY, None),)
-
-
 SHUT = (Lock(Name.POLICY, None), Lock(Name.REPLICAS, Refusal(Hindrance.REPLICA_NOT_READY, "db-2 is not ready")))
-
-
 MARKED = {"data-db-0": noted(mark="n1/uid-n1")}
-
-
 ANEW = {"data-db-0": found(claim=claim(uid="uid-new"), volume=None)}
-
-
 WAITS = replica(0, uid="uid-made-again", ready=False, phase="Pending")
-
-
 PENDING = replace(WAITS, node="")
-
-
 KEPT = Refusal(Hindrance.PAUSED, "a webhook denied it")
-
-
 UNDONE = "it was undone"
-
-
 TAKEN, EVICTING, DELETING = Stage.TAKEN, Stage.EVICTING, Stage.DELETING
 
 
@@ -245,8 +229,6 @@ def test_a_pod_that_has_returned_to_its_data_is_left_alone() -> None:
 # --- several claims -------------------------------------------------------------------------------------------------------
 
 BOTH = Record(replace(target(), claims=(*target().claims, ClaimName("logs-db-0", "uid-apps-logs-db-0"))), DELETING, NOW, NOW)
-
-
 LOGS = replace(noted(mark="n1/uid-n1"), claim=replace(noted(mark="n1/uid-n1").claim, name="logs-db-0", uid="uid-apps-logs-db-0"))
 
 

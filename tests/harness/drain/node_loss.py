@@ -26,16 +26,12 @@ from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, node_of,
 
 TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 
-
 CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup")
-
 
 UNPLACED = "--feature-gates=Topology=false"
 """Volumes get no node affinity."""
 
-
 REPORT: Final = names.drain_report("n0", DRIVER)
-
 
 NODES_: Final = ("n0", "n1", "n2")
 

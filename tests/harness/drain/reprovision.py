@@ -14,12 +14,9 @@ from tests.harness.drain.simulated import EVACUATE, Bench, all_of, change, wait
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0", "--evacuation-evict")
 
-
 ANEW: Final = (*ARGS, "--allow-reprovision")
 
-
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
-
 
 REVISION: Final = "db-1"
 
