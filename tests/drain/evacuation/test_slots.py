@@ -355,3 +355,12 @@ def test_the_next_slot_is_taken_instead_and_no_more_than_the_limit() -> None:
     narrowed.taken_by("n2", SECOND)
     with pytest.raises(ApiError, match=FIRST):
         narrowed.step()
+
+
+def test_more_foreign_leases_than_steps_keep_nobody_from_the_slot_behind_them() -> None:
+    scene = Scene(limit=7)
+    for index in range(6):
+        scene.foreign(names.evacuation_slot(index, DRIVER))
+    scene.step()
+    decision = scene.step()
+    assert isinstance(decision, Hold) and decision.name == names.evacuation_slot(6, DRIVER)

@@ -99,6 +99,23 @@ def test_a_volume_that_the_driver_has_here_under_the_name_of_another_node_blocks
     play(story)
 
 
+def test_of_two_nodes_that_share_a_volume_the_last_one_cannot_be_retired() -> None:
+    shared = {"matchExpressions": [{"key": KEY, "operator": "In", "values": ["n0", "n1"]}]}
+
+    async def story(bench: Bench) -> None:
+        await static(bench, "shared", shared)
+        await wait(bench, 10)
+        assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["True", "True"]
+        await cordon(bench, "n0")
+        await wait(bench, 10)
+        assert (await retire(bench, "n0"))[0] == "True"
+        await cordon(bench, "n1")
+        await wait(bench, 10)
+        assert (await retire(bench, "n1"))[0] == "False"
+
+    play(story)
+
+
 # --- Volumes that people made: the running sidecar judges those that lie here, whatever they ask for, and does nothing else with them ---
 
 

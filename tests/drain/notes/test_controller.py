@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from hack.sim.cluster import Call
 from sidecar.drain.notes.controller import Notes
 from sidecar.drain.notes.early_undo_io import EVERY
 from sidecar.kube.api import CLAIMS, VOLUMES
-from sidecar.kube.errors import Forbidden
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain import node_loss
 from tests.harness.drain.node_loss import CLEANING, gone, one_replica, there, vanish
@@ -188,3 +189,25 @@ def test_nothing_is_deleted_if_the_node_is_lost_after_the_undo() -> None:
         assert await there(bench, CLAIMS) == ["data-db-0"]
 
     node_loss.play(story, args=CLEANING)
+
+
+@pytest.mark.parametrize("error", [Conflict("changed", status=409), Unavailable("no answer")])
+def test_an_undo_that_is_refused_for_one_volume_is_tried_again(error: ApiError) -> None:
+    refused: list[str] = []
+    benches: list[Bench] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        if not benches or call.resource != VOLUMES or call.verb != "patch":
+            return None
+        refused.append(call.name)
+        return error if len(refused) in (1, 2) else None
+
+    async def story(bench: Bench) -> None:
+        await announced(bench)
+        benches.append(bench)
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, 3 * SOON)
+        assert {found for claim, found in (await marks(bench)).items() if claim != "app-1"} == {("n0", "")}
+        assert len(refused) == 4
+
+    play(story, Writes(refuse))
