@@ -85,11 +85,11 @@ async def what_is_there(bench: Bench) -> tuple[int, int]:
 def test_what_a_backup_says_of_a_machine_is_no_evidence() -> None:
     """Its Node is made again once its kubelet starts; until then nobody knows that it is there."""
 
-    def case(case: dict[str, Any]) -> None:
+    def played(how: dict[str, Any]) -> None:
         seen = Watchman()
 
         async def story(bench: Bench) -> None:
-            found = await returned_then_restored(bench, **case)
+            found = await returned_then_restored(bench, **how)
             await wait(bench, 1000)
             assert await what_is_there(bench) == (1, 1)
             told = await gone(bench)
@@ -102,12 +102,12 @@ def test_what_a_backup_says_of_a_machine_is_no_evidence() -> None:
         play(story, seen, args=CLEANING)
         assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
 
-    for case in [
+    for how in [
         {},  # announced
         {"acknowledged": True},  # acknowledged
         {"age": 900.0},  # a young backup, which only a process that lives on can know of
     ]:
-        case(case)
+        played(how)
 
 
 # --- When nobody has looked for gone nodes for a while, and which losses are doubted because of it ---
