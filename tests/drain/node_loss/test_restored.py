@@ -1,5 +1,6 @@
 """Evidence after the API server was put back to a backup, and volumes without node affinity: never deleted without proof."""
 
+import asyncio
 import copy
 from dataclasses import replace
 from typing import Any, Final
@@ -11,10 +12,12 @@ from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import gap
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.remains import RemainsView, Step, remains
+from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, volume_of
 from sidecar.drain.remade import LostClaim
 from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, EVENTS, MERGE_PATCH, NODES, VOLUMES
 from sidecar.model import names, timestamps
+from tests.harness.doors import ScriptedKube
 from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,
@@ -229,3 +232,15 @@ def test_the_driver_of_another_node_is_asked_and_then_the_object_goes() -> None:
         assert [message for message in messages if "says that the volume is deleted" in message and "scrub" in message]
 
     play(story, args=(*CLEANING, UNPLACED))
+
+
+def test_an_attachment_to_whatever_node_counts() -> None:
+    def attachment(name: str, attacher: str, wanted: str) -> Json:
+        source = {"persistentVolumeName": wanted}
+        return {"metadata": {"name": name, "uid": name}, "spec": {"attacher": attacher, "nodeName": "n2", "source": source}}
+
+    made = (("a", DRIVER, "pv"), ("b", DRIVER, "pv-2"), ("c", "other.example", "pv"))
+    objects = {("volumeattachments", name): attachment(name, driver, wanted) for name, driver, wanted in made}
+    for attaches, found in ((True, ["a"]), (False, [])):
+        around = Surroundings(ScriptedKube(objects), driver=DRIVER, attaches=attaches)  # type: ignore[arg-type]
+        assert [item.name for item in asyncio.run(around.attachments_of("pv"))] == found
