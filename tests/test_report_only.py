@@ -13,7 +13,7 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.cluster.storage.reading import Query
+from hack.sim.cluster.reading import Query
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, GET_CAPACITY, DriverInfo
 from sidecar.doors import Doors, Instruments

@@ -219,7 +219,7 @@ class OurDriver(Process):
         return [call for line in lines if line and (call := json.loads(line)).get("method", "") == method]
 
     def misbehave(self, *faults: Json) -> None:
-        """Sets the driver's faults from now on, written as in `simulation.driver.faults`; without any, nothing goes wrong."""
+        """Sets the driver's faults from now on, written as in `hack.sim.driver.faults`; without any, nothing goes wrong."""
         draft = self.faults.with_suffix(".draft")
         draft.write_text(json.dumps(faults))
         draft.replace(self.faults)

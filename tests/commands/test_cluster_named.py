@@ -5,13 +5,12 @@ import json
 import pytest
 import yaml
 
-from hack.sim.cluster.http.api_faults import ApiFault
 from sidecar.cli import main
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
 from tests.contract.objects import volume
 from tests.harness.drain.listed_cluster import DRIVER
-from tests.harness.drain.served import Scene
+from tests.harness.drain.served import Fault, Scene
 
 SHOWN = {"uninstall": ("--dry-run",), "release-finalizers": ()}
 DONE = {"uninstall": (), "release-finalizers": ("--yes", "--force")}
@@ -55,6 +54,6 @@ def test_the_first_line_and_the_document_name_the_cluster(
 @pytest.mark.parametrize("verb", DONE)
 def test_it_is_named_before_anything_is_asked_or_changed(scene: Scene, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with_something(scene)
-    scene.faults.set(ApiFault(status=503))
+    scene.faults.set(Fault(status=503))
     assert call(scene, verb, *DONE[verb]) == 1
     assert capsys.readouterr().out.startswith("cluster: context ")

@@ -6,33 +6,30 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
 
 from hack.lib.control_plane import REPOSITORY
-from hack.sim.cluster.http.api_faults import ApiFault
 from sidecar.kube.api import VOLUMES
 from sidecar.model import names
 from tests.contract.objects import volume
 from tests.harness.drain.listed_cluster import DRIVER
-from tests.harness.drain.served import Scene
+from tests.harness.drain.served import Fault, Scene
 
 STALLED = {
-    "check": (["check", f"--driver={DRIVER}"], ApiFault(slow=None)),
-    "explain node": (["explain", "node", "n1"], ApiFault(slow=None, verb="list")),
-    "explain nodes": (["explain", "nodes"], ApiFault(slow=None, verb="list")),
-    "explain pvc": (["explain", "pvc", "ns/data", f"--driver={DRIVER}"], ApiFault(slow=None)),
-    "explain volumes": (["explain", "volumes"], ApiFault(slow=None, verb="list")),
-    "release-finalizers": (["release-finalizers", f"--driver={DRIVER}", "--yes"], ApiFault(slow=None, verb="list")),
+    "check": (["check", f"--driver={DRIVER}"], Fault(hang=True)),
+    "explain node": (["explain", "node", "n1"], Fault(hang=True, verb="list")),
+    "explain nodes": (["explain", "nodes"], Fault(hang=True, verb="list")),
+    "explain pvc": (["explain", "pvc", "ns/data", f"--driver={DRIVER}"], Fault(hang=True)),
+    "explain volumes": (["explain", "volumes"], Fault(hang=True, verb="list")),
+    "release-finalizers": (["release-finalizers", f"--driver={DRIVER}", "--yes"], Fault(hang=True, verb="list")),
     "release-finalizers, writing": (
         ["release-finalizers", f"--driver={DRIVER}", "--yes", "--force"],
-        ApiFault(slow=None, verb="patch", names="held-2"),
+        Fault(hang=True, verb="patch", name="held-2"),
     ),
-    "uninstall": (["uninstall", f"--driver={DRIVER}"], ApiFault(slow=None, verb="list")),
-    "uninstall, writing": (["uninstall", f"--driver={DRIVER}"], ApiFault(slow=None, verb="patch", names="n2")),
+    "uninstall": (["uninstall", f"--driver={DRIVER}"], Fault(hang=True, verb="list")),
+    "uninstall, writing": (["uninstall", f"--driver={DRIVER}"], Fault(hang=True, verb="patch", name="n2")),
 }
-_TIMES = 1000
 WRITING = [name for name in STALLED if "writing" in name]
 UNKNOWN = {
     "release-finalizers, writing": (
@@ -54,11 +51,11 @@ def started(scene: Scene, name: str, *more: str) -> subprocess.Popen[str]:
     for node in ("n1", "n2", "n3"):
         scene.annotate(node, {names.of_driver(DRIVER, names.DRAIN_SUMMARY): "{}"})
     words, fault = STALLED[name]
-    scene.faults.set(replace(fault, times=_TIMES))
+    scene.faults.set(fault)
     line = [sys.executable, "-m", "sidecar", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000", *more]
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
     process = subprocess.Popen(line, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while scene.faults._left[0][1] == _TIMES:
+    while not scene.faults.met:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
     return process

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.cluster.kinds import claim_policy
+from hack.sim.cluster import Call, Cluster, InProcessApi, claim_policy
 from sidecar.commands import label
 from sidecar.commands.label import Labelled, NotLabelled, due, labelled
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES

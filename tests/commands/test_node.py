@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 import yaml
 
-from hack.sim.cluster.http.api_faults import ApiFault
 from sidecar.cli import main
 from sidecar.commands.node import run
 from sidecar.config.errors import UsageError
 from sidecar.kube.api import NODES
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, OTHER, node
-from tests.harness.drain.served import Scene, bare
+from tests.harness.drain.served import Fault, Scene, bare
 
 Json = dict[str, Any]
 MARK, OTHERS_MARK = (names.of_driver(driver, names.REBOOT_INTENT) for driver in (DRIVER, OTHER))
@@ -160,13 +159,13 @@ def test_another_machine_under_the_name_is_not_touched(scene: Scene, capsys: pyt
 
 @pytest.mark.parametrize("fault", [{"status": 409}, {"lose": True}, {"status": 503}])
 def test_a_write_that_fails_for_a_moment_is_tried_again(scene: Scene, fault: Json) -> None:
-    scene.faults.set(ApiFault(verb="patch", resource="nodes", times=1, **fault))
+    scene.faults.set(Fault(verb="patch", resource="nodes", once=True, **fault))
     assert scene.run("retire", "n1") == 0
     assert scene.notes("n1") == {names.DRAIN_INTENT: "retire"}
 
 
 def test_a_write_that_is_refused_is_told_and_the_others_are_done(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.faults.set(ApiFault(verb="patch", resource="nodes", names="n1", status=403))
+    scene.faults.set(Fault(verb="patch", resource="nodes", name="n1", status=403))
     assert scene.run("retire", "n1", "n2") == 1
     out, err = capsys.readouterr()
     assert (scene.notes("n1"), scene.notes("n2")) == ({}, {names.DRAIN_INTENT: "retire"})
@@ -177,20 +176,20 @@ def test_a_write_that_is_refused_is_told_and_the_others_are_done(scene: Scene, c
 def test_what_cannot_be_read_makes_the_verdict_unknown_and_the_answer_is_still_people_s(
     scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scene.faults.set(ApiFault(verb="list", resource="persistentvolumes", status=403))
+    scene.faults.set(Fault(verb="list", resource="persistentvolumes", status=403))
     assert scene.run("retire", "n1", f"--driver={DRIVER}") == 0
     assert "May it be retired?  Unknown" in capsys.readouterr().out
 
 
 def test_several_nodes_that_may_not_be_listed_are_looked_at_one_by_one(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.faults.set(ApiFault(verb="list", resource="nodes", status=403))
+    scene.faults.set(Fault(verb="list", resource="nodes", status=403))
     assert scene.run("reboot", "n1", "n3", f"--driver={DRIVER}") == 0
     assert [scene.notes(name) for name in ("n1", "n3")] == [{names.DRAIN_INTENT: "reboot"}] * 2
     assert capsys.readouterr().out.count("May it be drained?  Unknown") >= 2
 
 
 def test_where_nothing_can_be_shown_nothing_is_asked(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.faults.set(ApiFault(verb="list", status=403), ApiFault(verb="get", resource="csinodes", status=403))
+    scene.faults.set(Fault(verb="list", status=403), Fault(verb="get", resource="csinodes", status=403))
     assert scene.run("retire", "n1") == 1
     assert scene.asked == [] and scene.notes("n1") == {}
     assert "could not be listed" in capsys.readouterr().err
@@ -229,7 +228,7 @@ def test_a_line_that_cannot_be_read_names_the_mistake_first(words: list[str], sa
 
 
 def test_programs_read_one_document(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.faults.set(ApiFault(verb="patch", resource="nodes", names="n2", status=403))
+    scene.faults.set(Fault(verb="patch", resource="nodes", name="n2", status=403))
     scene.annotate("n3", {names.DRAIN_INTENT: "retire"})
     assert scene.run("retire", "n1", "n2", "n3", "--yes", "-o", "json") == 1
     out, err = capsys.readouterr()

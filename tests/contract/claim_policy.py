@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hack.lib.patience import deadline
-from hack.sim.cluster.kinds import claim_policy
+from hack.sim.cluster import claim_policy
 from sidecar.model import names
 from tests.contract.http_client import HttpClient, Json
 from tests.contract.objects import claim

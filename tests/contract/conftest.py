@@ -21,9 +21,7 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, binaries
 from hack.lib.patience import deadline
-from hack.sim.cluster import Cluster
-from hack.sim.cluster.http import access
-from hack.sim.cluster.http.api_faults import ApiFault
+from hack.sim.cluster import Cluster, access
 from hack.sim.cluster.serve import Served, self_signed, serving_cluster
 from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client

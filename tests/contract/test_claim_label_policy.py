@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable
 
-from hack.sim.cluster.kinds import claim_policy
+from hack.sim.cluster import claim_policy
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from tests.contract.claim_policy import BINDINGS, CLAIMS, LABEL, NODE, POLICIES, await_force, claim_with, in_force, install, probe, remove

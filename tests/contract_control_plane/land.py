@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from hack.lib.patience import patient
-from hack.sim.cluster.kinds.table import CSI_DRIVERS, DAEMON_SETS, STATEFUL_SETS
+from sidecar.kube.api import CSI_DRIVERS, DAEMON_SETS, STATEFUL_SETS
 from sidecar.kube.api import (
     ATTACHMENTS,
     BUDGETS,

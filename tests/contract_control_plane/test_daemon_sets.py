@@ -1,6 +1,6 @@
 """Pods of DaemonSets."""
 
-from hack.sim.cluster.kinds.table import DAEMON_SETS
+from sidecar.kube.api import DAEMON_SETS
 from sidecar.kube.api import NODES, PODS
 from tests.contract_control_plane.land import Land
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from sidecar.kube.api import STATEFUL_SETS
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS
 from tests.contract_control_plane.land import LATE, Json, Land
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, binaries, until
-from hack.sim.cluster.kinds import claim_policy
+from hack.sim.cluster import claim_policy
 from sidecar.model import names
 from tests.contract.objects import claim
 from tests.deploy.manifests import DEPLOY, Json, rendered, the, written

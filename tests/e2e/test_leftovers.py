@@ -18,9 +18,9 @@ import pytest
 from hack.lib.control_plane import REPOSITORY, until
 from hack.lib.programs import LATE, OurDriver, Sidecar, claim, storage_class
 from hack.sim.cluster import Cluster
+from hack.sim.cluster.reading import Query
 from hack.sim.cluster.refusals import Refused
 from hack.sim.cluster.serve import serving_cluster
-from hack.sim.cluster.storage.reading import Query
 from hack.sim.driver.state import read_state
 from sidecar.kube.api import CLAIMS, CLASSES, EVENTS, MERGE_PATCH, NODES, VOLUMES
 from sidecar.provisioning.creations import leftovers_io

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.inprocess import Call
-from hack.sim.cluster.kinds.table import CSI_DRIVERS
 from hack.sim.driver.calls import Reception
 from hack.sim.world.network import Latency, Network, Weather
 from hack.sim.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
@@ -21,7 +20,7 @@ from hack.sim.world.plan import Plan
 from hack.sim.world.request_log import RequestLog
 from hack.sim.world.transcript import Transcript
 from sidecar.engine.limiter import TokenBucket
-from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NAMESPACES, NODES, VOLUMES, KubeApi
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NAMESPACES, NODES, VOLUMES, KubeApi
 from sidecar.kube.transport import Limiter
 from sidecar.model import names
 

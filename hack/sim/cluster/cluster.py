@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hack.sim.cluster.kinds import checks
-from hack.sim.cluster.kinds.kind import Kind
-from hack.sim.cluster.kinds.schema import Misshapen, stored_form, unknown_fields
-from hack.sim.cluster.kinds.table import SECRETS, TABLE
+from hack.sim.cluster import checks, deletion
+from hack.sim.cluster.deletion import Options
+from hack.sim.cluster.kinds import TABLE, Kind
+from hack.sim.cluster.patches import APPLY_PATCH, patched
+from hack.sim.cluster.reading import Listed, Query, Watch, list_page
 from hack.sim.cluster.refusals import (
     Cause,
     Refused,
@@ -25,13 +26,9 @@ from hack.sim.cluster.refusals import (
     not_found,
     wrong,
 )
-from hack.sim.cluster.storage.history import Stored, key_of
-from hack.sim.cluster.storage.reading import Listed, Query, Watch, list_page
-from hack.sim.cluster.storage.store import Store
-from hack.sim.cluster.writes import deletion, eviction, garbage
-from hack.sim.cluster.writes.deletion import Options
-from hack.sim.cluster.writes.patches import APPLY_PATCH, patched
-from sidecar.kube.api import NAMESPACES, Resource
+from hack.sim.cluster.schema import Misshapen, stored_form
+from hack.sim.cluster.store import Store, Stored, key_of
+from sidecar.kube.api import NAMESPACES, SECRETS, Resource
 from sidecar.model.objects import Json
 
 VERSION: Final = "v1.36.3"
@@ -133,14 +130,8 @@ class Cluster:
         _same_namespace(new, old.obj["metadata"].get("namespace", ""), kind)
         uid, known = new["metadata"].get("uid"), old.obj["metadata"]["uid"]
         if uid and uid != known:
-            place = f"/registry/{resource.plural}/{key_of(name, namespace)}"
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {known}"
-            raise conflict(
-                resource.plural,
-                resource.group,
-                name,
-                f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {why}",
-            )
+            raise conflict(resource.plural, resource.group, name, why)
         return self._update(kind, old, new, subresource=subresource, dry_run=dry_run)
 
     def patch(
@@ -178,13 +169,13 @@ class Cluster:
     def post(self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         """POST to a subresource."""
         kind = self.kind(resource, subresource)
-        return eviction.post(self, kind, name, subresource, body, namespace=namespace)
+        return deletion.post(self, kind, name, subresource, body, namespace=namespace)
 
     def collect_garbage(self) -> int:
         """Does all that the garbage collector and the namespace controller would do. Returns how many objects went."""
-        return garbage.collect(self)
+        return deletion.collect(self)
 
-    # --- for `writes` -------------------------------------------------------------
+    # --- for `deletion` ---------------------------------------------------------------------------------------------
 
     def rewrite(self, kind: Kind, old: Stored, new: Json) -> Stored:
         """Stores a change that no rule needs to check, unless nothing has changed. An object that waited only for this is deleted."""
@@ -231,7 +222,7 @@ class Cluster:
         kind.refuse_foreign(dict(body))
         resource = kind.resource
         prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-        foreign = unknown_fields(dict(body), kind.all_fields) if strict else []
+        foreign = [key for key in body if key not in kind.all_fields] if strict else []
         if foreign:
             raise bad_request(prefix + "strict decoding error: " + ", ".join(f'unknown field "{name}"' for name in foreign))
         try:
@@ -304,7 +295,7 @@ def _combined(kind: Kind, old: Json, new: Json, subresource: str) -> Json:
     else:
         result = {key: value for key, value in new.items() if not (key == "status" and kind.status)}
         apart = {"status": old["status"]} if kind.status and "status" in old else {}
-        if kind.resource == NAMESPACES and subresource != "finalize":
+        if kind.resource == NAMESPACES:
             result["spec"] = old["spec"]
     return {"kind": old["kind"], "apiVersion": old["apiVersion"]} | result | {"metadata": meta} | apart
 

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
 from hack.sim.cluster.cluster import VERSION, Cluster
+from hack.sim.cluster.deletion import Options
+from hack.sim.cluster.reading import Query, Stream
 from hack.sim.cluster.refusals import Refused
-from hack.sim.cluster.storage.reading import Query
-from hack.sim.cluster.streaming import Stream
-from hack.sim.cluster.writes.deletion import Options
 from sidecar.frozen import frozen
 from sidecar.kube import wire
 from sidecar.kube.api import Page, Resource, Take, WatchEvent, always, take_none
@@ -38,7 +37,7 @@ class Call:
 Hook = Callable[[Call], Awaitable[None]]
 
 
-async def _nothing(_: Call) -> None:
+async def nothing(_: Call) -> None:
     """No latency, no faults."""
 
 
@@ -50,7 +49,7 @@ class InProcessApi:
     """
 
     def __init__(
-        self, cluster: Cluster, *, before: Hook = _nothing, after: Hook = _nothing, watch_for: Callable[[], float] = lambda: 300.0
+        self, cluster: Cluster, *, before: Hook = nothing, after: Hook = nothing, watch_for: Callable[[], float] = lambda: 300.0
     ) -> None:
         self.cluster = cluster
         self.before = before
@@ -104,7 +103,9 @@ class InProcessApi:
     ) -> AsyncGenerator[WatchEvent, None]:
         query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
         call = Call("watch", resource, namespace)
-        stream = await self._ask(call, lambda: Stream(self.cluster, resource, query, seconds=self._watch_for()))
+        stream = await self._ask(
+            call, lambda: Stream(lambda wake: self.cluster.watch(resource, query, wake=wake), seconds=self._watch_for())
+        )
         self._streams.add(stream)
         try:
             while told := await stream.next():

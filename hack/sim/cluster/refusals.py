@@ -75,7 +75,6 @@ def invalid(what: str, group: str, name: str, causes: Iterable[Cause]) -> Refuse
 
 
 def rejected() -> Refused:
-    """A JSON patch that cannot be applied. The real server gives no further detail."""
     return Refused(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 

@@ -11,7 +11,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from hack.sim.cluster.kinds.table import CSI_DRIVERS
+from sidecar.kube.api import CSI_DRIVERS
 from hack.sim.demo.processes import Node, Program, connects, node, page, stop
 from hack.sim.demo.report import ClaimHistory, Verdict, judge
 from hack.sim.demo.watcher import DRIVER, KEY, NAMESPACE, Progress, Watcher

@@ -3,15 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
-from hack.sim.cluster.writes.deletion import Options
+from hack.sim.cluster.deletion import Options
 from hack.sim.drains.claim_deletions import ClaimDeletion, Replica, faults
 from hack.sim.drains.replicas import ReplicaReferee, is_whole
 from hack.sim.drains.sender import SENDER
 from hack.sim.drains.truth import RETIRE, said
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
-from sidecar.kube.api import CLAIMS, LEASES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import CLAIMS, LEASES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
-from hack.sim.cluster.kinds.kind import Kind
-from hack.sim.cluster.kinds.table import CSI_DRIVERS, TABLE
+from hack.sim.cluster.kinds import TABLE, Kind
 from hack.sim.drains import people, plan
 from hack.sim.drains.actions import carry_out
 from hack.sim.drains.drainer import Drain
@@ -28,7 +27,7 @@ from hack.sim.world.request_log import RequestLog
 from hack.sim.world.transcript import Transcript
 from hack.sim.world.world import Finding, Report, errors_to, no_collector
 from sidecar.kube.api import CLASSES as CLASS_RESOURCE
-from sidecar.kube.api import CSI_NODES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, KubeApi
+from sidecar.kube.api import CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, KubeApi
 from sidecar.model import names
 from sidecar.model.objects import LATE as LATE_BINDING
 from sidecar.model.objects import Json

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains import actions, plan
 from hack.sim.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE, WORDS
 from hack.sim.drains.workloads import workload_of

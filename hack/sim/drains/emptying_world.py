@@ -11,7 +11,6 @@ from typing import Final
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.drains.claim_deletions import REPROVISION
 from hack.sim.drains.claim_referee import ALLOW, LEFT_BEHIND, ClaimReferee
 from hack.sim.drains.drain_world import DrainWorld
@@ -28,7 +27,7 @@ from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world.node import DRIVER
 from hack.sim.world.plan import Plan, PlannedEvent
 from hack.sim.world.world import Report, errors_to, no_collector
-from sidecar.kube.api import CLAIMS, NODES, PODS
+from sidecar.kube.api import CLAIMS, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json

@@ -6,13 +6,12 @@ A second reading of the promise, which shares no rule with the product. It stand
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
-from hack.sim.cluster.writes.deletion import Options
+from hack.sim.cluster.deletion import Options
 from hack.sim.drains.node_loss_plan import CLEANUP
 from hack.sim.drains.sender import SENDER
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
-from sidecar.kube.api import CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json
 

@@ -7,7 +7,7 @@ gone nodes are not awaited: sidecars look for them every few hours.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains.node_loss_plan import CLEANUP
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects

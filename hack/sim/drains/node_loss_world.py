@@ -12,7 +12,6 @@ from typing import Final
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.drains import actions, node_loss_rest
 from hack.sim.drains.drain_world import DrainWorld
 from hack.sim.drains.eyes import Eyes
@@ -25,7 +24,7 @@ from hack.sim.stand_ins import Binder, Disruptions, Kubelet, PodGarbageCollector
 from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.plan import Plan, PlannedEvent
 from hack.sim.world.world import Report, errors_to, no_collector
-from sidecar.kube.api import CSI_NODES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES
+from sidecar.kube.api import CSI_NODES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, STATEFUL_SETS, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Json

@@ -3,7 +3,7 @@
 import random
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains import plan
 from hack.sim.drains.actions import acknowledge, merge
 from hack.sim.world.node import DRIVER, NAMESPACE

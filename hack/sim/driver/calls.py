@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hack.sim.driver.faults import Fault, Faults
-from hack.sim.driver.journal import Journal, read_journal
+from hack.sim.driver.state import Journal, read_journal
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.frozen import frozen
 

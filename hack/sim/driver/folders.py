@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from hack.sim.driver import mount_table
-from hack.sim.driver.backing import NotOurs
+from hack.sim.driver.folders import NotOurs
 from hack.sim.driver.mounts import Mounts
 
 _RETIRED: Final = ".deleted-"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
-from hack.sim.driver.backing import Backing, NotOurs
-from hack.sim.driver.journal import Journal
+from hack.sim.driver.folders import Backing, NotOurs
+from hack.sim.driver.state import Journal
 from hack.sim.driver.spec import FEATURES, GET_VOLUME_STATS, Spec, round_up
 from hack.sim.driver.state import LocalVolume, Published, State, added_target, created, read_state
 from hack.sim.driver.targets import StandIns

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hack.sim.driver.journal import Corrupt, read_journal
+from hack.sim.driver.state import Corrupt, read_journal
 from sidecar.csi.api import Capability
 from sidecar.frozen import frozen
 

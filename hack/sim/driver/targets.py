@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hack.sim.driver.backing import NotOurs
+from hack.sim.driver.folders import NotOurs
 
 MARKER: Final = ".local-volume"
 

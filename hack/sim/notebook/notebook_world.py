@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.cluster.kinds.table import CSI_DRIVERS
 from hack.sim.notebook.log import NotebookLog
 from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from hack.sim.world.network import Latency, Network, Weather
@@ -19,7 +18,7 @@ from hack.sim.world.plan import Plan
 from hack.sim.world.request_log import RequestLog
 from hack.sim.world.transcript import Transcript
 from sidecar.csi.api import Capability, CreateRequest
-from sidecar.kube.api import CLASSES, CSI_NODES, NODES, KubeApi
+from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, NODES, KubeApi
 from sidecar.model.quantity import parse_bytes
 from sidecar.observe.decisions import Decisions
 from sidecar.wiring import Sidecar

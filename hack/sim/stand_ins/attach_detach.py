@@ -7,7 +7,7 @@ attachment's status and finalizer, are the work of a driver's external-attacher.
 import hashlib
 from collections.abc import Iterable
 
-from hack.sim.cluster.kinds.table import CSI_DRIVERS
+from sidecar.kube.api import CSI_DRIVERS
 from hack.sim.stand_ins.stand_in_base import StandInBase, claims_of, sides
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, PODS, VOLUMES, Change
 from sidecar.kube.store import by_name

@@ -6,7 +6,7 @@ one is never made twice. Not here: tolerations, rolling updates and the status.
 
 import copy
 
-from hack.sim.cluster.kinds.table import DAEMON_SETS
+from sidecar.kube.api import DAEMON_SETS
 from hack.sim.stand_ins.stand_in_base import StandInBase, daemon_set_of, sides
 from sidecar.kube.api import NODES, PODS
 from sidecar.model.objects import Json

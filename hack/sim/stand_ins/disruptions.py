@@ -8,10 +8,9 @@ budgets wakes only one of them.
 from collections.abc import Iterable
 from typing import Final
 
-from hack.sim.cluster.kinds.table import REPLICA_SETS, STATEFUL_SETS
-from hack.sim.cluster.storage.selectors import selector_test
+from hack.sim.cluster.selectors import selector_test
 from hack.sim.stand_ins.stand_in_base import StandInBase
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, PODS, Resource
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, PODS, REPLICA_SETS, STATEFUL_SETS, Resource
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from hack.sim.cluster.kinds.table import CSI_DRIVERS
+from sidecar.kube.api import CSI_DRIVERS
 from hack.sim.stand_ins.binder import BOUND
 from hack.sim.stand_ins.stand_in_base import StandInBase, claims_of, class_name, is_for, sides
 from sidecar.engine.backoff import Attempts, Backoff

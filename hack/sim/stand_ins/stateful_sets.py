@@ -8,7 +8,7 @@ for. What was deleted with a StatefulSet is the garbage collector's work. Not he
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.stand_ins.stand_in_base import StandInBase, sides, stateful_set_of
 from sidecar.engine.backoff import Attempts, Backoff

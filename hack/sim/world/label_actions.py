@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.claim_policy import BINDINGS, POLICIES, written
+from hack.sim.cluster.claim_policy import BINDINGS, POLICIES, written
 from hack.sim.world.label_events import BY_LABEL
 from hack.sim.world.node import NAMESPACE
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, Resource

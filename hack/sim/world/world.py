@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
-from hack.sim.cluster.kinds.table import CSI_DRIVERS, SECRETS
 from hack.sim.stand_ins import Binder, Scheduler, StandInBase
 from hack.sim.world import foreign_objects, hourly_look, invariants, plan
 from hack.sim.world.label_events import BY_LABEL
@@ -35,7 +34,7 @@ from hack.sim.world.transcript import Transcript
 from hack.sim.world.wanderings import Wanderings
 from sidecar.frozen import frozen
 from sidecar.kube.api import CLASSES as CLASS_RESOURCE
-from sidecar.kube.api import CSI_NODES, NAMESPACES, NODES, KubeApi
+from sidecar.kube.api import CSI_DRIVERS, CSI_NODES, NAMESPACES, NODES, SECRETS, KubeApi
 from sidecar.kube.errors import AlreadyExists, NotFound
 
 _LATER: Final = 60.0

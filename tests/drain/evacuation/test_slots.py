@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.cluster.storage.reading import Query
+from hack.sim.cluster.reading import Query
 from sidecar.drain import leases
 from sidecar.drain.evacuation.slots import Contender, Decision, NoLimit, SlotsView, WaitFor, contenders, decide, selector
 from sidecar.drain.evacuation.slots_io import SlotController

@@ -11,14 +11,65 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from hack.sim.cluster import Cluster
-from hack.sim.cluster.http.api_faults import ApiFaults
+from hack.sim.cluster import Call, Cluster, Refused
 from hack.sim.cluster.serve import serving_cluster
 from sidecar.commands.node import run
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, VOLUMES
 from tests.harness.drain.listed_cluster import OTHER, claim, node, volume
 
 Json = dict[str, Any]
+_REASONS = {403: "Forbidden", 409: "Conflict", 503: "ServiceUnavailable"}
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """What goes wrong with these requests, or with the next of them alone: a pause without end, a status, or an answer that is lost."""
+
+    verb: str = ""
+    resource: str = ""
+    name: str = ""
+    once: bool = False
+    hang: bool = False
+    status: int = 0
+    lose: bool = False
+
+    def concerns(self, call: Call) -> bool:
+        plural = getattr(call.resource, "plural", call.resource)
+        return self.verb in ("", call.verb) and self.resource in ("", plural) and self.name in ("", call.name)
+
+
+class Faults:
+    """Of each request the first that concerns it."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self.met = 0
+
+    def set(self, *faults: Fault) -> None:
+        self._faults, self.met = list(faults), 0
+
+    async def before(self, call: Call) -> None:
+        fault = self._of(call)
+        if fault is None or fault.lose:
+            return
+        self._spend(fault)
+        if fault.hang:
+            await asyncio.Event().wait()
+        raise Refused(fault.status, _REASONS[fault.status], "the test wants it so")
+
+    async def after(self, call: Call) -> None:
+        fault = self._of(call)
+        if fault is not None and fault.lose:
+            self._spend(fault)
+            raise ConnectionError
+
+    def _of(self, call: Call) -> Fault | None:
+        return next((fault for fault in self._faults if fault.concerns(call)), None)
+
+    def _spend(self, fault: Fault) -> None:
+        self.met += 1
+        if fault.once:
+            self._faults.remove(fault)
 
 
 @dataclass
@@ -27,7 +78,7 @@ class Scene:
 
     cluster: Cluster
     kubeconfig: Path
-    faults: ApiFaults
+    faults: Faults
     loop: asyncio.AbstractEventLoop
     asked: list[str] = field(default_factory=list)
     answer: bool = True
@@ -73,9 +124,10 @@ def served_scene(folder: Path) -> Iterator[Scene]:
     ready: Queue[tuple[Scene, asyncio.Event]] = Queue()
 
     async def serve() -> None:
-        cluster, faults, stop = Cluster(clock=time.time, rng=random.random), ApiFaults(), asyncio.Event()
+        cluster, faults, stop = Cluster(clock=time.time, rng=random.random), Faults(), asyncio.Event()
         fill(cluster)
-        async with serving_cluster(cluster, faults=faults) as served:
+        async with serving_cluster(cluster, before=faults.before) as served:
+            served.after = faults.after
             ready.put((Scene(cluster, served.kubeconfig(folder / "kubeconfig"), faults, asyncio.get_running_loop()), stop))
             await stop.wait()
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from hack.sim.cluster import Cluster
-from hack.sim.cluster.kinds import claim_policy
-from hack.sim.cluster.kinds.claim_policy import BINDINGS, POLICIES, Standing
+from hack.sim.cluster import Cluster, claim_policy
+from hack.sim.cluster.claim_policy import BINDINGS, POLICIES, Standing
 from sidecar.kube.api import CLAIMS
 from sidecar.model import names
 from sidecar.model.objects import Json

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hack.sim.cluster.storage.reading import Query
-from hack.sim.cluster.writes.deletion import Options
+from hack.sim.cluster.deletion import Options
+from hack.sim.cluster.reading import Query
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CONFIG_MAPS, MERGE_PATCH, NAMESPACES, NODES, PODS, STRATEGIC_MERGE_PATCH, VOLUMES
 from sidecar.model.objects import Json
 from tests.contract.objects import capacity, claim, config_map, pod, storage_class, volume

@@ -1,7 +1,7 @@
 """Dependents and their owners, and namespaces on their way out."""
 
 from hack.sim.cluster import Cluster
-from hack.sim.cluster.writes.deletion import Options
+from hack.sim.cluster.deletion import Options
 from sidecar.kube.api import CAPACITIES, CONFIG_MAPS, MERGE_PATCH, NAMESPACES, PODS, VOLUMES, Resource
 from sidecar.model.objects import Json
 from tests.contract.objects import capacity, config_map, pod, volume

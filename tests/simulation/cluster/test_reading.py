@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hack.sim.cluster import Cluster, Refused
-from hack.sim.cluster.storage.reading import INITIAL_EVENTS_END, Query, Watch
+from hack.sim.cluster.reading import INITIAL_EVENTS_END, Query, Watch
 from sidecar.kube.api import CONFIG_MAPS, MERGE_PATCH, NODES
 from tests.contract.objects import config_map
 from tests.harness.cluster_tools import new_cluster, refusal

@@ -17,10 +17,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hack.sim.cluster.http.api_faults import ApiFault, ApiFaults, BadFault, api_fault_of, read_api_faults
 
 from hack.sim.cluster import Cluster
-from hack.sim.cluster.http.access import User
-from hack.sim.cluster.http.api_faults import ApiFault, ApiFaults, BadFault, api_fault_of, read_api_faults
+from hack.sim.cluster.access import User
 from hack.sim.cluster.serve import Served, self_signed, serving_cluster
 from sidecar.kube.api import CLAIMS, CONFIG_MAPS, NAMESPACES
 from sidecar.kube.client import KubeClient, open_client

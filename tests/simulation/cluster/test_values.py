@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hack.sim.cluster import Refused
-from hack.sim.cluster.kinds.quantities import NoQuantity, canonical
-from hack.sim.cluster.storage.selectors import selector_test
-from hack.sim.cluster.writes.patches import merged, patched
+from hack.sim.cluster.patches import merged, patched
+from hack.sim.cluster.schema import NoQuantity, canonical
+from hack.sim.cluster.selectors import selector_test
 from sidecar.kube.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model.quantity import parse_bytes
 from tests.harness.cluster_tools import refusal

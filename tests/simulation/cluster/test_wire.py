@@ -3,16 +3,16 @@
 import json
 
 import pytest
+from hack.sim.cluster.http import discovery, tables
+from hack.sim.cluster.http.protobuf import as_json
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hack.sim.cluster import Refused
-from hack.sim.cluster.http import discovery, tables
-from hack.sim.cluster.http.access import ADMIN, ANONYMOUS, Access, User, Wish, service_account
-from hack.sim.cluster.http.protobuf import as_json
-from hack.sim.cluster.http.routes import NoPath, Target, target
-from hack.sim.cluster.kinds.table import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, TABLE
-from hack.sim.cluster.storage.reading import Query
+from hack.sim.cluster.access import ADMIN, ANONYMOUS, Access, User, Wish, service_account
+from hack.sim.cluster.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, TABLE
+from hack.sim.cluster.reading import Query
+from hack.sim.cluster.routes import NoPath, Target, target
 from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, PODS
 from tests.contract.objects import claim, pod
 from tests.harness.cluster_tools import new_cluster, refusal

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains.replicas import ReplicaReferee
 from sidecar.model.objects import Json
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from hack.sim.cluster import Cluster
-from hack.sim.cluster.kinds.table import STATEFUL_SETS, TABLE
+from hack.sim.cluster.kinds import TABLE
 from hack.sim.drains.drain_world import _CONTENTS
 from hack.sim.drains.truth import Truth
 from hack.sim.drains.workloads import pod_of, workload_of
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.driver.state import LocalVolume
-from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES
+from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 
 CLAIM, HANDLE = "data", "vol-1"

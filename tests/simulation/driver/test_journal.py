@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hack.sim.driver.journal import Corrupt, Journal, read_journal
+from hack.sim.driver.state import Corrupt, Journal, read_journal
 
 LINES = st.lists(st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=2), min_size=1, max_size=5)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hack.sim.driver.journal import Corrupt, Journal
+from hack.sim.driver.state import Corrupt, Journal
 from hack.sim.driver.state import LocalVolume, Published, State, added_target, created, read_state
 from sidecar.csi.api import Capability
 

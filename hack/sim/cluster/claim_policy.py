@@ -1,17 +1,16 @@
 """The one MutatingAdmissionPolicy that this server carries out: that of deploy/components/scoped-watches, which labels claims.
 
 There is no interpreter of CEL here. A policy of that name whose rules are word for word those of the component has the effect of
-`names.claim_label`; any other has none, and `standing` says why.
+`names.claim_label`; any other has none.
 """
 
-from enum import Enum
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import yaml
 
-from hack.sim.cluster.kinds.kind import Others
 from sidecar.kube.api import Resource
 from sidecar.model import names
 from sidecar.model.objects import Json, claim_provisioner, selected_node
@@ -19,41 +18,34 @@ from sidecar.model.objects import Json, claim_provisioner, selected_node
 POLICIES: Final = Resource(names.ADMISSION_GROUP, "v1", "mutatingadmissionpolicies", names.MUTATING_POLICY, False)
 BINDINGS: Final = Resource(names.ADMISSION_GROUP, "v1", "mutatingadmissionpolicybindings", names.MUTATING_POLICY_BINDING, False)
 COMPONENT: Final = Path("deploy/components/scoped-watches/policy.yaml")
-_ROOT: Final = Path(__file__).resolve().parents[4]
+_ROOT: Final = Path(__file__).resolve().parents[3]
 # What the API server writes into a policy that leaves it open.
 _DEFAULTS: Final[Json] = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 
 
-class Standing(Enum):
-    """What becomes of claims, and why."""
+class Others(Protocol):
+    """The other objects, as far as admission may look at them."""
 
-    IN_FORCE = "claims are labelled"
-    ABSENT = "there is no policy of that name"
-    FOREIGN = "the policy of that name has other rules than deploy/components/scoped-watches"
-    UNBOUND = "no binding puts the policy in force for all claims"
+    def find(self, resource: Resource, name: str, namespace: str = "") -> Json | None: ...
+    def all_of(self, resource: Resource) -> Iterable[Json]: ...
 
 
-def standing(others: Others) -> Standing:
-    """A policy that is being deleted is in force until it is gone."""
+def in_force(others: Others) -> bool:
+    """Also of a policy that is being deleted, until it is gone."""
     policy = others.find(POLICIES, names.CLAIM_POLICY)
-    if policy is None:
-        return Standing.ABSENT
-    if not is_ours(policy):
-        return Standing.FOREIGN
-    bound = any(binding.get("spec") == {"policyName": names.CLAIM_POLICY} for binding in others.all_of(BINDINGS))
-    return Standing.IN_FORCE if bound else Standing.UNBOUND
+    if policy is None or not is_ours(policy):
+        return False
+    return any(binding.get("spec") == {"policyName": names.CLAIM_POLICY} for binding in others.all_of(BINDINGS))
 
 
 def is_ours(policy: Json) -> bool:
-    if _ours() is None:
-        return False
     # The first comparison is much cheaper, and asked with each write of a claim.
-    return bool(policy.get("spec") == written()[0]["spec"]) or _rules(policy) == _ours()
+    return bool(policy.get("spec") == written()[0]["spec"]) or _rules(policy) == _rules(written()[0])
 
 
 def label(claim: Json, old: Json | None, others: Others) -> None:
     """Sets the label on a claim that is about to be stored, if the policy is in force."""
-    if standing(others) is not Standing.IN_FORCE:
+    if not in_force(others):
         return
     value = names.claim_label(
         selected_node=selected_node(claim),
@@ -70,12 +62,6 @@ def written() -> tuple[Json, Json]:
     """Policy and binding of the component, as they lie in its file."""
     policy, binding = yaml.safe_load_all((_ROOT / COMPONENT).read_text())
     return policy, binding
-
-
-@cache
-def _ours() -> Json | None:
-    """None where the component's file is missing: an installed package has none."""
-    return _rules(written()[0]) if (_ROOT / COMPONENT).exists() else None
 
 
 def flat(value: Any) -> Any:

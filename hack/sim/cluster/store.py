@@ -1,16 +1,19 @@
-"""The objects of one kind: the newest version of each, in the order of their keys, and the changes that led there."""
+"""All objects under one counter of revisions: the newest version of each, the changes that led there, and the watches to wake at one."""
 
 import json
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from hack.sim.cluster.kinds import Kind
+from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
 _WRITTEN_FIRST: Final = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
+Wake = Callable[[], None]
 Key = str
 """`namespace/name`, or the name alone: the order of lists."""
 
@@ -46,10 +49,6 @@ class Stored:
         kind, version = self.obj["kind"], self.obj["apiVersion"]
         return f'{{"kind":"{kind}","apiVersion":"{version}",'.encode() + self.item[1:]
 
-    @property
-    def revision(self) -> int:
-        return int(self.obj["metadata"]["resourceVersion"])
-
     def at(self, revision: int) -> "Stored":
         """The same content with another version."""
         return Stored(self.obj | {"metadata": self.obj["metadata"] | {"resourceVersion": str(revision)}})
@@ -83,9 +82,6 @@ class History:
         self._dropped = 0
         self.forgotten = 0
         """Changes up to this revision have been forgotten."""
-
-    def __len__(self) -> int:
-        return len(self._now)
 
     def get(self, key: Key) -> Stored | None:
         return self._now.get(key)
@@ -136,3 +132,55 @@ class History:
             else:
                 then[record.key] = record.old
         return sorted(then), then
+
+
+class Store:
+    """Objects by kind and key. It checks no rules; `Cluster` has checked them before it writes."""
+
+    def __init__(self, kinds: Iterable[Kind], *, history: int) -> None:
+        self.kinds = {kind.resource: kind for kind in kinds}
+        self._histories = {resource: History(limit=history) for resource in self.kinds}
+        # A dict serves as an ordered set: the order of waking must not depend on addresses in memory.
+        self._wakes: dict[Resource, dict[Wake, None]] = {resource: {} for resource in self.kinds}
+        self.revision = 1
+
+    def history(self, kind: Kind) -> History:
+        return self._histories[kind.resource]
+
+    def stored(self, kind: Kind, name: str, namespace: str) -> Stored | None:
+        return self._histories[kind.resource].get(key_of(name, namespace if kind.resource.namespaced else ""))
+
+    def find(self, resource: Resource, name: str, namespace: str = "") -> Json | None:
+        found = self._histories[resource].get(key_of(name, namespace))
+        return None if found is None else found.obj
+
+    def all_of(self, resource: Resource) -> Iterable[Json]:
+        return [stored.obj for stored in self._histories[resource].all()]
+
+    def put(self, kind: Kind, key: Key, obj: Json) -> Stored:
+        """`obj` belongs to the store from now on."""
+        self.revision += 1
+        obj["metadata"]["resourceVersion"] = str(self.revision)
+        stored = Stored(obj)
+        self._write(kind, key, stored)
+        return stored
+
+    def drop(self, kind: Kind, key: Key) -> None:
+        self.revision += 1
+        self._write(kind, key, None)
+
+    def forget(self) -> None:
+        """Forgets the history of all kinds up to now."""
+        for history in self._histories.values():
+            history.forget(self.revision)
+
+    def subscribe(self, kind: Kind, wake: Wake) -> None:
+        self._wakes[kind.resource][wake] = None
+
+    def unsubscribe(self, kind: Kind, wake: Wake) -> None:
+        self._wakes[kind.resource].pop(wake, None)
+
+    def _write(self, kind: Kind, key: Key, stored: Stored | None) -> None:
+        self._histories[kind.resource].write(key, stored, self.revision)
+        for wake in tuple(self._wakes[kind.resource]):
+            wake()

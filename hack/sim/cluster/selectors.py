@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
-from hack.sim.cluster.refusals import Refused, bad_request
+from hack.sim.cluster.refusals import bad_request
 from sidecar.model.objects import Json
 
 Labels = Mapping[str, str]
@@ -25,13 +25,14 @@ def label_test(text: str) -> Test:
     """The test for a `labelSelector`; an empty one selects everything."""
     if not text.strip():
         return everything
-    tests = [_requirement(part, text) for part in _split(text)]
+    # At the commas that are not inside parentheses.
+    tests = [_requirement(part, text) for part in re.split(r",(?![^(]*\))", text)]
     return lambda obj: all(test(labels_of(obj)) for test in tests)
 
 
-def field_test(text: str, *, selectable: Mapping[str, str], unknown: Callable[[str], str]) -> Test:
-    """`selectable` gives the value that stands for an absent field; `unknown` words the refusal of any other field."""
-    tests = [_field(part, selectable, unknown) for part in text.split(",") if part.strip()]
+def field_test(text: str, *, selectable: Mapping[str, str]) -> Test:
+    """`selectable` gives the value that stands for an absent field."""
+    tests = [_field(part, selectable) for part in text.split(",") if part.strip()]
     return (lambda obj: all(test(obj) for test in tests)) if tests else everything
 
 
@@ -46,11 +47,6 @@ def selector_test(selector: Mapping[str, Any] | None) -> Callable[[Labels], bool
 
 def labels_of(obj: Json) -> Labels:
     return obj["metadata"].get("labels") or {}
-
-
-def _split(text: str) -> list[str]:
-    """At the commas that are not inside parentheses."""
-    return re.split(r",(?![^(]*\))", text)
 
 
 def _requirement(part: str, text: str) -> Callable[[Labels], bool]:
@@ -79,19 +75,15 @@ def _expression(item: Mapping[str, Any]) -> Callable[[Labels], bool]:
             return lambda labels: key not in labels
 
 
-def _field(part: str, selectable: Mapping[str, str], unknown: Callable[[str], str]) -> Test:
+def _field(part: str, selectable: Mapping[str, str]) -> Test:
     match = _FIELD.fullmatch(part.strip())
     if match is None:
         raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
     path, operator, wanted = match.groups()
     if path not in selectable:
-        raise _unknown_field(path, unknown)
+        raise bad_request(f"field label not supported: {path}")
     keys, absent, equal = path.split("."), selectable[path], operator != "!="
     return lambda obj: (_at(obj, keys, absent) == wanted) is equal
-
-
-def _unknown_field(path: str, unknown: Callable[[str], str]) -> Refused:
-    return bad_request(unknown(path))
 
 
 def _at(obj: Json, keys: Collection[str], absent: str) -> str:

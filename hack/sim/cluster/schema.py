@@ -4,13 +4,12 @@ A schema is `str`, `int`, `bool`, `dict` (an object of any content), QUANTITY, T
 or a mapping of fields to schemas. Fields it does not name are kept as they are, except at the top, where they are dropped.
 """
 
-import base64
-import binascii
+import re
 from collections.abc import Mapping
 from datetime import datetime
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
-from hack.sim.cluster.kinds.quantities import NoQuantity, canonical
 from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 
@@ -35,7 +34,6 @@ class Leaf:
 
 QUANTITY: Final = Leaf("quantity")
 TIME: Final = Leaf("time")
-BYTES: Final = Leaf("bytes")
 ANY: Final = Leaf("any")
 WORDS: Final = MapOf(str)
 QUANTITIES: Final = MapOf(QUANTITY)
@@ -53,18 +51,11 @@ _OMITTED_WHEN_EMPTY: Final = frozenset(
 )
 # Lists that are there even if empty.
 _KEPT_WHEN_EMPTY: Final = frozenset({"drivers", "rules"})
-_JSON_NAMES: Final = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
-_GO_NAMES: Final[Mapping[Any, str]] = {str: "string", int: "int", bool: "bool", dict: "struct"}
 
 
 def stored_form(body: Json, fields: Mapping[str, Schema], *, kind: str) -> Json:
     """A copy in the form that is stored: typed, nulls and empty lists gone, quantities canonical, unknown top-level fields dropped."""
-    known = {key: value for key, value in body.items() if key in fields}
-    return {key: value for key, value in _fields(known, fields, at=kind).items() if value is not None}
-
-
-def unknown_fields(body: Json, fields: Mapping[str, Schema]) -> list[str]:
-    return [key for key in body if key not in fields]
+    return _fields({key: value for key, value in body.items() if key in fields}, fields, at=kind)
 
 
 def _fields(value: Json, fields: Mapping[str, Schema], *, at: str) -> Json:
@@ -81,57 +72,67 @@ def _counts(key: str, item: Any) -> bool:
 def _formed(value: Any, schema: Schema, at: str) -> Any:
     if value is None:
         return None
-    if isinstance(schema, Leaf):
-        return _leaf(value, schema, at)
+    if schema is ANY or schema is dict:
+        if schema is dict:
+            _demand(value, dict, at)
+        if isinstance(value, dict):
+            return _fields(value, {}, at=at)
+        return [_formed(item, ANY, at) for item in value] if isinstance(value, list) else value
+    if schema is QUANTITY:
+        return canonical(value)
+    if schema is TIME:
+        _demand(value, str, at)
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise Misshapen(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse it') from None
+        return value
     if isinstance(schema, list):
-        _demand(value, list, at, f"[]{_go_name(schema[0])}")
+        _demand(value, list, at)
         return [_formed(item, schema[0], at) for item in value]
     if isinstance(schema, MapOf):
-        _demand(value, dict, at, f"map[string]{_go_name(schema.values)}")
+        _demand(value, dict, at)
         return {key: _formed(item, schema.values, at) for key, item in value.items()}
     if isinstance(schema, Mapping):
-        _demand(value, dict, at, "struct")
+        _demand(value, dict, at)
         return _fields(value, schema, at=at)
-    _demand(value, schema, at, _go_name(schema))
-    return _formed(value, ANY, at) if schema is dict else value
-
-
-def _leaf(value: Any, schema: Leaf, at: str) -> Any:
-    if schema is ANY:
-        return _anything(value, at)
-    try:
-        if schema is QUANTITY:
-            return canonical(value)
-        _demand(value, str, at, "string")
-        if schema is TIME:
-            datetime.fromisoformat(value)
-        else:
-            base64.b64decode(value, validate=True)
-    except NoQuantity as error:
-        raise Misshapen(str(error)) from None
-    except binascii.Error:
-        raise Misshapen("illegal base64 data at input byte 0") from None
-    except ValueError as error:
-        if isinstance(error, Misshapen):
-            raise
-        raise Misshapen(f'parsing time "{value}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value}" as "2006"') from None
+    _demand(value, schema, at)
     return value
 
 
-def _anything(value: Any, at: str) -> Any:
-    if isinstance(value, dict):
-        return _fields(value, {}, at=at)
-    return [_anything(item, at) for item in value] if isinstance(value, list) else value
+def _demand(value: Any, wanted: type, at: str) -> None:
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise Misshapen(f"json: cannot unmarshal {type(value).__name__} into Go struct field {at} of type {wanted.__name__}")
 
 
-def _demand(value: Any, wanted: type, at: str, name: str) -> None:
-    if isinstance(value, wanted) and not (wanted is int and isinstance(value, bool)):
-        return
-    found = _JSON_NAMES.get(type(value), type(value).__name__)
-    raise Misshapen(f"json: cannot unmarshal {found} into Go struct field {at} of type {name}")
+# ---- quantities ----
+
+_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_FORM: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)([numkMGTPE]|[KMGTPE]i)?", re.ASCII)
+_NO_QUANTITY: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
-def _go_name(schema: Schema) -> str:
-    if isinstance(schema, list | Leaf | MapOf | Mapping):
-        return "struct" if isinstance(schema, Mapping) else "string"
-    return _GO_NAMES[schema]
+def canonical(text: object) -> str:
+    """Its suffix family stays, and the largest suffix that fits evenly is taken: "1024Mi" → "1Gi", "1000M" → "1G", "0.5" → "500m"."""
+    value, suffix = _parsed(text)
+    if suffix in _BINARY and abs(value) >= 1024:
+        count = int(value.to_integral_value(rounding=ROUND_CEILING))
+        return next((f"{count // unit}{suffix}" for suffix, unit in reversed(_BINARY.items()) if count % unit == 0), str(count))
+    for suffix, power in reversed(_DECIMAL.items()):
+        scaled = value.scaleb(-power)
+        if value and scaled == scaled.to_integral_value():
+            return f"{int(scaled)}{suffix}"
+    return "0"
+
+
+def value_of(text: object) -> Decimal:
+    return _parsed(text)[0]
+
+
+def _parsed(text: object) -> tuple[Decimal, str]:
+    match = _FORM.fullmatch(str(text)) if isinstance(text, str | int | float) and not isinstance(text, bool) else None
+    if match is None:
+        raise Misshapen(_NO_QUANTITY)
+    number, suffix = Decimal(match[1]), match[2] or ""
+    return (number * _BINARY[suffix] if suffix in _BINARY else number.scaleb(_DECIMAL[suffix])), suffix

@@ -1,34 +1,25 @@
-"""Lists and watches: which objects a query selects, at which revision, and as which events their changes are sent."""
+"""Lists and watches: which objects a query selects, at which revision, and as which events their changes are sent and when."""
 
+import asyncio
 import base64
 import binascii
 import json
+import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from hack.sim.cluster.kinds.kind import Kind
-from hack.sim.cluster.refusals import (
-    RESOURCE_EXPIRED,
-    Refused,
-    bad_request,
-    expired,
-    internal,
-    invalid,
-    not_allowed,
-    unsupported,
-    version_too_large,
-)
-from hack.sim.cluster.storage.history import Key, Record, Stored
-from hack.sim.cluster.storage.selectors import Test, everything, field_test, label_test
-from hack.sim.cluster.storage.store import Store
+from hack.sim.cluster.kinds import Kind
+from hack.sim.cluster.refusals import RESOURCE_EXPIRED, Refused, bad_request, expired, internal, version_too_large
+from hack.sim.cluster.selectors import Test, everything, field_test, label_test
+from hack.sim.cluster.store import Key, Record, Store, Stored
 from sidecar.frozen import frozen
 from sidecar.kube.api import Resource
+from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Json
 
-INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
-_EXACT: Final = "Exact"
-_NOT_OLDER: Final = "NotOlderThan"
+BOOKMARK_SECONDS: Final = 60.0
+_BEFORE_THE_END: Final = 2.0
 
 
 @frozen(kw_only=True)
@@ -41,9 +32,6 @@ class Query:
     limit: int = 0
     token: str = ""
     version: str = ""
-    match: str = ""
-    initial_events: bool = False
-    """For a watch: begin with the objects there are, and mark the end of them."""
 
 
 @frozen
@@ -54,12 +42,10 @@ class Listed:
     items: list[Stored]
     revision: int
     token: str
-    remaining: int | None
 
     @property
     def meta(self) -> Json:
-        more: Json = {} if not self.token else {"continue": self.token}
-        return {"resourceVersion": str(self.revision)} | more | ({"remainingItemCount": self.remaining} if self.remaining else {})
+        return {"resourceVersion": str(self.revision)} | ({"continue": self.token} if self.token else {})
 
 
 @frozen
@@ -80,7 +66,7 @@ class Selection:
     def __init__(self, kind: Kind, query: Query) -> None:
         self.prefix = f"{query.namespace}/" if query.namespace and kind.resource.namespaced else ""
         self.labels: Test = label_test(query.labels)
-        self.fields: Test = field_test(query.fields, selectable=kind.all_selectable, unknown=kind.unknown_selector)
+        self.fields: Test = field_test(query.fields, selectable=kind.all_selectable)
         self.narrow = self.labels is not everything or self.fields is not everything
 
     def holds(self, key: Key, stored: Stored | None) -> bool:
@@ -88,46 +74,33 @@ class Selection:
 
 
 def list_page(store: Store, kind: Kind, query: Query) -> Listed:
-    _check_options(query)
     selection = Selection(kind, query)
     revision, start = _from_token(query.token) if query.token else (_revision_of_list(store, query), "")
     if revision < 0:  # an inconsistent-continue token: its owner came too late, and goes on with the objects of now
         revision = store.revision
     history = store.history(kind)
     if revision < history.forgotten:
-        if query.token:
-            raise expired(RESOURCE_EXPIRED, go_on=_token(-1, start))
-        raise expired("The resourceVersion for the provided list is too old.")
+        raise expired(RESOURCE_EXPIRED, go_on=_token(-1, start))
     keys, objects = history.at(revision)
     limit = 0 if query.version == "0" else query.limit  # such a list comes from a cache, which knows no pages
-    return _page(kind, keys, objects, selection, start=start, limit=limit, revision=revision)
-
-
-def _page(
-    kind: Kind, keys: list[Key], objects: Mapping[Key, Stored], selection: Selection, *, start: Key, limit: int, revision: int
-) -> Listed:
     items: list[Stored] = []
     begin = bisect_left(keys, max(start, selection.prefix))
     end = bisect_left(keys, selection.prefix[:-1] + "0") if selection.prefix else len(keys)  # "0" comes right after "/"
-    for position in range(begin, end):
-        key = keys[position]
+    for key in keys[begin:end]:
         if not selection.narrow or selection.holds(key, objects[key]):
             if limit > 0 and len(items) == limit:
-                remaining = None if selection.narrow else end - position
-                return Listed(kind.resource, items, revision, _token(revision, key), remaining)
+                return Listed(kind.resource, items, revision, _token(revision, key))
             items.append(objects[key])
-    return Listed(kind.resource, items, revision, "", None)
+    return Listed(kind.resource, items, revision, "")
 
 
 def _revision_of_list(store: Store, query: Query) -> int:
-    if not query.version or query.version == "0":
-        return store.revision
-    if not query.version.isdigit():
+    """That of now, which is not older than the one that is asked for."""
+    if query.version and not query.version.isdigit():
         raise bad_request(f"invalid resource version: {_no_number(query.version)}")
-    wanted = int(query.version)
-    if wanted > store.revision:
-        raise version_too_large(wanted, store.revision)
-    return wanted if query.match == _EXACT else store.revision
+    if int(query.version or 0) > store.revision:
+        raise version_too_large(int(query.version), store.revision)
+    return store.revision
 
 
 def _token(revision: int, start: Key) -> str:
@@ -142,25 +115,6 @@ def _from_token(token: str) -> tuple[int, Key]:
         raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
 
 
-def _check_options(query: Query, *, watch: bool = False) -> None:
-    """Refuses options that exclude each other, with 422 as for an invalid ListOptions object."""
-    cause = None
-    if query.match and query.match not in (_EXACT, _NOT_OLDER):
-        cause = unsupported("resourceVersionMatch", query.match, (_EXACT, _NOT_OLDER, ""))
-    elif watch and query.initial_events and query.match != _NOT_OLDER:
-        cause = not_allowed("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
-    elif watch and query.match and not query.initial_events:
-        cause = not_allowed("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
-    elif watch and query.token:
-        cause = not_allowed("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided")
-    elif not watch and query.match and not query.version:
-        cause = not_allowed("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-    elif not watch and query.match == _EXACT and query.version == "0":
-        cause = not_allowed("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-    if cause is not None:
-        raise invalid("ListOptions", "meta.k8s.io", "", [cause])
-
-
 def _no_number(text: str) -> str:
     return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
 
@@ -169,7 +123,6 @@ class Watch:
     """A place in the history of one kind. `take` what is new whenever `wake` was called; `close` it in the end."""
 
     def __init__(self, store: Store, kind: Kind, query: Query, *, wake: Callable[[], None]) -> None:
-        _check_options(query, watch=True)
         self._store, self._kind, self._wake = store, kind, wake
         self._selection = Selection(kind, query)
         self._history = store.history(kind)
@@ -197,32 +150,27 @@ class Watch:
 
     def bookmark(self) -> Told:
         """The revision that the watch has reached. Only correct when nothing is waiting."""
-        return _bookmark(self._kind, self._store.revision)
+        resource = self._kind.resource
+        meta: Json = {"resourceVersion": str(self._store.revision), "creationTimestamp": None}
+        return Told("BOOKMARK", Stored({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}))
 
     def close(self) -> None:
         self._store.unsubscribe(self._kind, self._wake)
 
     def _start(self, query: Query) -> int:
         if query.version in ("", "0"):
-            self._first = list(self._initial(query))
+            self._first = list(self._initial())
             return self._store.revision
         if not query.version.isdigit():
             raise internal(_no_number(query.version))
         revision = int(query.version)
-        if query.initial_events:
-            self._first = list(self._initial(query))
-            return self._store.revision
         if revision < self._history.forgotten:
             raise too_old(self._history.forgotten, revision)
         return revision
 
-    def _initial(self, query: Query) -> Iterator[Told]:
+    def _initial(self) -> Iterator[Told]:
         keys, objects = self._history.at(self._store.revision)
-        for key in keys:
-            if self._selection.holds(key, objects[key]):
-                yield Told("ADDED", objects[key])
-        if query.initial_events:
-            yield _bookmark(self._kind, self._store.revision, annotations={INITIAL_EVENTS_END: "true"})
+        return (Told("ADDED", objects[key]) for key in keys if self._selection.holds(key, objects[key]))
 
     def _told(self, record: Record) -> Told | None:
         """The event for a change, as this selection sees it: leaving it looks like a deletion, entering it like a creation."""
@@ -236,8 +184,59 @@ def too_old(oldest: int, wanted: int = 0) -> Refused:
     return expired(f"too old resource version: {wanted} ({oldest + 1})")
 
 
-def _bookmark(kind: Kind, revision: int, *, annotations: Mapping[str, str] | None = None) -> Told:
-    meta: Json = {"resourceVersion": str(revision), "creationTimestamp": None}
-    if annotations:
-        meta["annotations"] = dict(annotations)
-    return Told("BOOKMARK", Stored({"kind": kind.resource.kind, "apiVersion": kind.resource.api_version, "metadata": meta}))
+class Stream:
+    """One open watch, and when its next bookmark and its end are due, by the clock of the event loop, virtual or real.
+
+    `watch` opens it, and is given what to call when there is news.
+    """
+
+    def __init__(self, watch: Callable[[Callable[[], None]], Watch], *, seconds: float, bookmarks: bool = True) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._watch = watch(self._news.set)
+        self._news.set()
+        self._end = self._loop.time() + seconds
+        self._bookmark = self._next_bookmark() if bookmarks else math.inf
+        self._ended = self._held = False
+        self._error: ApiError | None = None
+
+    async def next(self) -> list[Told]:
+        """Events or a bookmark; nothing when the watch is over."""
+        while True:
+            if self._error is not None:
+                raise self._error
+            now = self._loop.time()
+            if self._ended or now >= self._end:
+                return []
+            if not self._held and self._watch.waiting:
+                if told := self._watch.take():
+                    return told
+                continue
+            if not self._held and now >= self._bookmark:
+                self._bookmark = self._next_bookmark()
+                return [self._watch.bookmark()]
+            await self._wait(self._end if self._held else min(self._bookmark, self._end))
+
+    def end(self, error: ApiError | None) -> None:
+        self._ended, self._error = True, error
+        self._news.set()
+
+    def hold(self, *, held: bool) -> None:
+        self._held = held
+        self._news.set()
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _next_bookmark(self) -> float:
+        """Once a period, and once more shortly before the end, so that the next watch can go on from there."""
+        now, last = self._loop.time(), self._end - _BEFORE_THE_END
+        return min(now + BOOKMARK_SECONDS, last) if now < last else math.inf
+
+    async def _wait(self, until: float) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout_at(until):
+                await self._news.wait()
+        except TimeoutError:
+            pass

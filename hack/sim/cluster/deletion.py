@@ -1,0 +1,276 @@
+"""How objects go: deletions with their preconditions, finalizers and grace periods, evictions, and the collection of garbage.
+
+The garbage collector and the namespace controller are here as far as tests and the demo need them. One call does all that is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hack.sim.cluster import rules
+from hack.sim.cluster.checks import inside
+from hack.sim.cluster.kinds import Kind
+from hack.sim.cluster.refusals import Refused, bad_request, conflict, internal, namespace_ends, no_such_method, too_many_requests
+from hack.sim.cluster.selectors import labels_of, selector_test
+from hack.sim.cluster.store import Stored
+from sidecar.frozen import frozen
+from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
+from sidecar.model.objects import Json
+
+if TYPE_CHECKING:
+    from hack.sim.cluster.cluster import Cluster
+
+ORPHAN: Final = "orphan"
+_COUNTING_PAUSE: Final = 10
+
+
+@frozen(kw_only=True)
+class Options:
+    uid: str = ""
+    resource_version: str = ""
+    grace: int | None = None
+    propagation: str = ""
+    dry_run: bool = False
+
+
+def options_of(body: Mapping[str, Any]) -> Options:
+    """Reads a DeleteOptions object."""
+    conditions = body.get("preconditions") or {}
+    return Options(
+        uid=str(conditions.get("uid") or ""),
+        resource_version=str(conditions.get("resourceVersion") or ""),
+        grace=body.get("gracePeriodSeconds"),
+        propagation=body.get("propagationPolicy") or "",
+        dry_run=bool(body.get("dryRun")),
+    )
+
+
+# ---- deletions ----
+
+
+def delete(cluster: Cluster, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
+    """As `Cluster.delete`."""
+    meta = old.obj["metadata"]
+    if kind.resource == NAMESPACES:
+        rules.refuse_deletion_of_namespace(meta["name"])
+    _check_preconditions(kind, meta, options)
+    grace = _grace(kind, old.obj, options)
+    finalizers = [*(meta.get("finalizers") or ()), *([ORPHAN] if options.propagation == "Orphan" else ())]
+    marked = _marked(cluster, kind, old.obj, grace=grace, finalizers=finalizers)
+    gone = is_over(marked)
+    return (Stored(marked) if options.dry_run else cluster.rewrite(kind, old, marked)), gone
+
+
+def is_over(obj: Json) -> bool:
+    """Whether a deleted object has neither finalizers nor a grace period left."""
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
+        return False
+    return obj["kind"] != "Namespace" or not inside(obj, "spec.finalizers")
+
+
+def _check_preconditions(kind: Kind, meta: Json, options: Options) -> None:
+    what = (kind.resource.kind, kind.resource.group, meta["name"])
+    if options.uid and options.uid != meta["uid"]:
+        why = f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']})"
+        raise conflict(*what, f"{why}. The object might have been deleted and then recreated")
+    version = meta["resourceVersion"]
+    if options.resource_version and options.resource_version != version:
+        why = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record ({version})"
+        )
+        raise conflict(*what, f"{why}. The object might have been modified")
+
+
+def _grace(kind: Kind, obj: Json, options: Options) -> int:
+    """Only pods get time, and only those that may be running."""
+    if kind.resource != PODS or not inside(obj, "spec.nodeName") or inside(obj, "status.phase") in ("Succeeded", "Failed"):
+        return 0
+    asked = options.grace if options.grace is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
+    return int(asked) if asked >= 0 else 1
+
+
+def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int, finalizers: list[str]) -> Json:
+    """The object marked as deleted. A second deletion can only shorten its grace period."""
+    meta = dict(obj["metadata"])
+    if not meta.get("deletionTimestamp"):
+        meta["deletionTimestamp"] = cluster.time(grace)
+        if kind.resource != NAMESPACES:
+            meta["deletionGracePeriodSeconds"] = grace
+        if kind.counted:
+            meta["generation"] = meta.get("generation", 0) + 1
+        meta = {key: value for key, value in meta.items() if key != "finalizers"} | ({"finalizers": finalizers} if finalizers else {})
+    elif grace < meta.get("deletionGracePeriodSeconds", 0):
+        meta |= {"deletionTimestamp": cluster.time(grace), "deletionGracePeriodSeconds": grace}
+    result = obj | {"metadata": meta}
+    if kind.resource == NAMESPACES:
+        result["status"] = obj.get("status", {}) | {"phase": "Terminating"}
+    return result
+
+
+# ---- evictions, and bindings to nodes ----
+
+
+def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
+    wanted = kind.subresources.get(subresource)
+    if wanted not in ("Eviction", "Binding"):
+        raise no_such_method()
+    if subresource == "eviction" and inside(body, "metadata.name") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    within = cluster.store.find(NAMESPACES, namespace)
+    if within is not None and within["metadata"].get("deletionTimestamp"):
+        raise namespace_ends(kind.resource, name, namespace)
+    pod = cluster.get(kind.resource, name, namespace=namespace)
+    if subresource == "binding":
+        _bind(cluster, kind, pod, inside(body, "target.name") or "")
+    else:
+        _evict(cluster, kind, pod, options_of(body.get("deleteOptions") or {}))
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _bind(cluster: Cluster, kind: Kind, pod: Stored, node: str) -> None:
+    name, before = pod.obj["metadata"]["name"], pod.obj["spec"].get("nodeName")
+    if before:
+        raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{before}"')
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": cluster.now()}
+    others = [item for item in pod.obj["status"].get("conditions") or () if item["type"] != "PodScheduled"]
+    status = pod.obj["status"] | {"conditions": [*others, scheduled]}
+    cluster.rewrite(kind, pod, pod.obj | {"spec": pod.obj["spec"] | {"nodeName": node}, "status": status})
+
+
+def _evict(cluster: Cluster, kind: Kind, pod: Stored, options: Options) -> None:
+    if not _may_always_go(pod.obj):
+        budget = _budget_of(cluster, pod.obj)
+        if budget is not None and not _sick_and_free(pod.obj, budget.obj):
+            _spend(cluster, budget, pod.obj["metadata"]["name"], dry_run=options.dry_run)
+    delete(cluster, kind, pod, options)
+
+
+def _may_always_go(pod: Json) -> bool:
+    """A pod that does not run, or is being deleted already, disrupts nothing."""
+    return inside(pod, "status.phase") in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
+
+
+def _budget_of(cluster: Cluster, pod: Json) -> Stored | None:
+    kind = cluster.kind(BUDGETS)
+    found = [
+        budget
+        for budget in cluster.store.history(kind).all()
+        if budget.obj["metadata"]["namespace"] == pod["metadata"]["namespace"]
+        and selector_test(inside(budget.obj, "spec.selector"))(labels_of(pod))
+    ]
+    if len(found) > 1:
+        raise internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+    return found[0] if found else None
+
+
+def _sick_and_free(pod: Json, budget: Json) -> bool:
+    conditions = inside(pod, "status.conditions") or ()
+    if any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions):
+        return False
+    if inside(budget, "spec.unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    healthy, desired = (inside(budget, f"status.{key}") or 0 for key in ("currentHealthy", "desiredHealthy"))
+    return bool(0 < desired <= healthy)
+
+
+def _spend(cluster: Cluster, budget: Stored, pod: str, *, dry_run: bool) -> None:
+    obj, name = budget.obj, budget.obj["metadata"]["name"]
+    status = obj["status"]
+    if status.get("observedGeneration", 0) < obj["metadata"]["generation"]:
+        raise _over_budget(f"The disruption budget {name} is still being processed by the server.", retry_after=_COUNTING_PAUSE)
+    allowed = status.get("disruptionsAllowed", 0)
+    if allowed <= 0:
+        needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+        raise _over_budget(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently", retry_after=None)
+    disrupted = (status.get("disruptedPods") or {}) | {pod: cluster.now()}
+    spent = status | {"disruptionsAllowed": allowed - 1, "disruptedPods": disrupted}
+    if not dry_run:
+        cluster.rewrite(cluster.kind(BUDGETS), budget, obj | {"status": spent})
+
+
+def _over_budget(why: str, *, retry_after: int | None) -> Refused:
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return too_many_requests(message, retry_after=retry_after, causes=[{"reason": "DisruptionBudget", "message": why}])
+
+
+# ---- garbage ----
+
+
+def collect(cluster: Cluster) -> int:
+    """Deletes dependents whose owners are all gone, and empties terminating namespaces, until a round changes nothing."""
+    went, before = 0, -1
+    while before != cluster.revision:
+        before = cluster.revision
+        for kind, stored in list(_everything(cluster)):
+            went += _attend(cluster, kind, stored)
+    return went
+
+
+def _everything(cluster: Cluster) -> Iterator[tuple[Kind, Stored]]:
+    for kind in cluster.store.kinds.values():
+        for stored in cluster.store.history(kind).all():
+            yield kind, stored
+
+
+def _attend(cluster: Cluster, kind: Kind, stored: Stored) -> int:
+    if stored.obj["metadata"].keys().isdisjoint(("ownerReferences", "deletionTimestamp")):
+        return 0  # most objects: what is given one of these meanwhile is met in the next round
+    current = cluster.store.stored(kind, stored.obj["metadata"]["name"], stored.obj["metadata"].get("namespace", ""))
+    if current is None:
+        return 0
+    meta = current.obj["metadata"]
+    if kind.resource == NAMESPACES:
+        return _empty_namespace(cluster, kind, current) if "deletionTimestamp" in meta else 0
+    if "deletionTimestamp" in meta:
+        if ORPHAN in (meta.get("finalizers") or ()):
+            _orphan(cluster, kind, current)
+        return 0
+    return _judge(cluster, kind, current)
+
+
+def _judge(cluster: Cluster, kind: Kind, stored: Stored) -> int:
+    owners = stored.obj["metadata"].get("ownerReferences") or []
+    alive = [owner for owner in owners if _is_alive(cluster, stored.obj, owner)]
+    if not owners or len(alive) == len(owners):
+        return 0
+    if alive:
+        _set(cluster, kind, stored, "ownerReferences", alive)
+        return 0
+    return int(delete(cluster, kind, stored, Options(uid=stored.obj["metadata"]["uid"], propagation="Background"))[1])
+
+
+def _orphan(cluster: Cluster, kind: Kind, owner: Stored) -> None:
+    """An owner that leaves its dependents behind goes when none of them names it any more."""
+    uid, meta = owner.obj["metadata"]["uid"], owner.obj["metadata"]
+    for other, dependent in list(_everything(cluster)):
+        owners = dependent.obj["metadata"].get("ownerReferences") or ()
+        if any(item["uid"] == uid for item in owners):
+            _set(cluster, other, dependent, "ownerReferences", [item for item in owners if item["uid"] != uid])
+    _set(cluster, kind, owner, "finalizers", [word for word in meta["finalizers"] if word != ORPHAN])
+
+
+def _empty_namespace(cluster: Cluster, kind: Kind, namespace: Stored) -> int:
+    name, went, left = namespace.obj["metadata"]["name"], 0, 0
+    for other, stored in list(_everything(cluster)):
+        if other.resource.namespaced and stored.obj["metadata"]["namespace"] == name:
+            gone = delete(cluster, other, stored, Options())[1]
+            went, left = went + gone, left + (not gone)
+    if not left:
+        cluster.rewrite(kind, namespace, namespace.obj | {"spec": {}})
+    return went
+
+
+def _is_alive(cluster: Cluster, dependent: Json, owner: Json) -> bool:
+    """Of a kind that is not served nobody can say that the owner is gone."""
+    for kind in cluster.store.kinds.values():
+        if (kind.resource.api_version, kind.resource.kind) == (owner["apiVersion"], owner["kind"]):
+            found = cluster.store.stored(kind, owner["name"], dependent["metadata"].get("namespace", ""))
+            return found is not None and bool(found.obj["metadata"]["uid"] == owner["uid"])
+    return True
+
+
+def _set(cluster: Cluster, kind: Kind, stored: Stored, field: str, items: Sequence[Any]) -> None:
+    meta = {key: value for key, value in stored.obj["metadata"].items() if key != field}
+    cluster.rewrite(kind, stored, stored.obj | {"metadata": meta | ({field: list(items)} if items else {})})

@@ -1,0 +1,267 @@
+"""The kinds this server knows, one row each. To add a kind, add a row; columns that are left out have the defaults of `Kind`."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from typing import Final
+
+from hack.sim.cluster import checks, claim_policy, rules
+from hack.sim.cluster.checks import Causes
+from hack.sim.cluster.claim_policy import Others
+from hack.sim.cluster.refusals import bad_request
+from hack.sim.cluster.schema import META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
+from sidecar.frozen import frozen
+from sidecar.kube import api
+from sidecar.kube.api import Resource
+from sidecar.model.objects import Json
+
+SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", True)
+JOBS: Final = Resource("batch", "v1", "jobs", "Job", True)
+ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", True)
+ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True)
+CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False)
+CLUSTER_ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False)
+
+
+def _nothing(_obj: Json, *_more: object) -> None:
+    return None
+
+
+def _no_causes(_obj: Json, *_more: object) -> Causes:
+    return []
+
+
+@frozen(kw_only=True)
+class Kind:
+    """One kind of object and what is special about it."""
+
+    resource: Resource
+    fields: Mapping[str, Schema] = field(default_factory=dict)
+    """Its top-level fields besides kind, apiVersion and metadata."""
+    short: str = ""
+    """What kubectl may call it."""
+    name_rule: Callable[[str], str] = checks.subdomain
+    status: bool = False
+    """It has a /status subresource, which is written separately."""
+    counted: bool = False
+    """It has a generation, which grows with every change of the spec."""
+    unconditional: bool = True
+    """It may be replaced without saying which version is meant."""
+    selectable: Mapping[str, str] = field(default_factory=dict)
+    """Fields a selector may name besides name and namespace, and what stands for each if it is absent."""
+    defaults: Callable[[Json], None] = _nothing
+    """Fills in what was left open, at every write."""
+    born: Callable[[Json, str], None] = _nothing
+    """Sets what a new object has, its first status above all; the second argument is the time."""
+    admit: Callable[[Json, Json | None, Others], None] = _nothing
+    """Admission, which may look at other objects, refuse, and change labels. The second argument is the object as it was; without one it
+    is new, has not been checked yet, and may be changed in all its parts."""
+    check: Callable[[Json], Causes] = _no_causes
+    check_change: Callable[[Json, Json], Causes] = _no_causes
+    subresources: Mapping[str, str] = field(default_factory=dict)
+    """The subresources besides /status, with the kind of body that each takes."""
+
+    @property
+    def all_fields(self) -> Mapping[str, Schema]:
+        return {"kind": str, "apiVersion": str, "metadata": META, **self.fields}
+
+    @property
+    def all_selectable(self) -> Mapping[str, str]:
+        return {"metadata.name": "", "metadata.namespace": "", **self.selectable}
+
+    def refuse_foreign(self, body: Json) -> None:
+        """A body may leave out what it is, but not say that it is something else."""
+        kind, version = body.get("kind") or self.resource.kind, body.get("apiVersion") or self.resource.api_version
+        if (kind, version) != (self.resource.kind, self.resource.api_version):
+            raise bad_request(f'{kind} in version "{version}" cannot be handled as a {self.resource.kind}')
+
+
+_CONTAINER: Final = {"name": str, "image": str, "resources": {"requests": QUANTITIES, "limits": QUANTITIES}}
+_POD: Final = {
+    "spec": {
+        "containers": [_CONTAINER], "initContainers": [_CONTAINER], "nodeName": str, "nodeSelector": WORDS, "volumes": [dict],
+        "terminationGracePeriodSeconds": int, "tolerations": [dict], "priorityClassName": str, "priority": int,
+    },
+    "status": {"phase": str, "conditions": [dict], "reason": str, "message": str},
+}  # fmt: skip
+_NODE: Final = {
+    "spec": {"unschedulable": bool, "taints": [dict], "providerID": str, "podCIDR": str},
+    "status": {"capacity": QUANTITIES, "allocatable": QUANTITIES, "conditions": [dict], "addresses": [dict]},
+}
+_CLAIM: Final = {
+    "spec": {
+        "accessModes": [str], "storageClassName": str, "volumeName": str, "volumeMode": str, "selector": dict, "dataSource": dict,
+        "resources": {"requests": QUANTITIES, "limits": QUANTITIES},
+    },
+    "status": {"phase": str, "capacity": QUANTITIES, "accessModes": [str], "conditions": [dict]},
+}  # fmt: skip
+_VOLUME: Final = {
+    "spec": {
+        "accessModes": [str], "capacity": QUANTITIES, "storageClassName": str, "volumeMode": str, "mountOptions": [str],
+        "persistentVolumeReclaimPolicy": str, "claimRef": {"name": str, "namespace": str, "uid": str},
+        "csi": {"driver": str, "volumeHandle": str, "fsType": str, "volumeAttributes": WORDS},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [dict]}},
+    },
+    "status": {"phase": str, "message": str, "reason": str},
+}  # fmt: skip
+_CLASS: Final = {
+    "provisioner": str, "parameters": WORDS, "reclaimPolicy": str, "volumeBindingMode": str, "mountOptions": [str],
+    "allowVolumeExpansion": bool, "allowedTopologies": [{"matchLabelExpressions": [dict]}],
+}  # fmt: skip
+_EVENT: Final = {
+    "involvedObject": {"kind": str, "namespace": str, "name": str, "uid": str, "apiVersion": str, "fieldPath": str},
+    "reason": str, "message": str, "type": str, "source": {"component": str, "host": str}, "firstTimestamp": TIME, "lastTimestamp": TIME,
+    "count": int, "eventTime": TIME, "reportingComponent": str, "reportingInstance": str, "action": str, "related": dict, "series": dict,
+}  # fmt: skip
+_EVENT_SELECTABLE: Final = {
+    **{f"involvedObject.{key}": "" for key in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")},
+    **dict.fromkeys(("reason", "reportingComponent", "source", "type"), ""),
+}
+_LEASE: Final = {
+    "spec": {
+        "holderIdentity": str, "leaseDurationSeconds": int, "acquireTime": TIME, "renewTime": TIME, "leaseTransitions": int,
+        "strategy": str, "preferredHolder": str,
+    },
+}  # fmt: skip
+_BUDGET: Final = {
+    "spec": {"selector": dict, "unhealthyPodEvictionPolicy": str},
+    "status": {
+        "observedGeneration": int, "disruptionsAllowed": int, "currentHealthy": int, "desiredHealthy": int, "expectedPods": int,
+        "disruptedPods": MapOf(TIME), "conditions": [dict],
+    },
+}  # fmt: skip
+_ROLE: Final = {"rules": [{"verbs": [str], "apiGroups": [str], "resources": [str], "resourceNames": [str]}], "aggregationRule": dict}
+_BINDING: Final = {"subjects": [{"kind": str, "name": str, "namespace": str, "apiGroup": str}], "roleRef": {"kind": str, "name": str}}
+
+
+def _workload(resource: Resource, short: str) -> Kind:
+    return Kind(
+        resource=resource,
+        short=short,
+        fields={"spec": {"selector": dict, "template": dict, "replicas": int}, "status": dict},
+        status=True,
+        counted=True,
+        born=rules.workload_born,
+    )
+
+
+TABLE: Final[Iterable[Kind]] = (
+    Kind(
+        resource=api.NAMESPACES,
+        short="ns",
+        fields={"spec": {"finalizers": [str]}, "status": {"phase": str, "conditions": [dict]}},
+        name_rule=checks.label_name,
+        status=True,
+        born=rules.namespace_born,
+    ),
+    Kind(
+        resource=api.NODES,
+        short="no",
+        fields=_NODE,
+        status=True,
+        selectable={"spec.unschedulable": "false"},
+        born=rules.node_born,
+        check=rules.check_node,
+    ),
+    Kind(
+        resource=api.PODS,
+        short="po",
+        fields=_POD,
+        status=True,
+        counted=True,
+        selectable={"spec.nodeName": "", "spec.schedulerName": "", "status.phase": ""},
+        defaults=rules.pod_defaults,
+        born=rules.pod_born,
+        check=rules.check_pod,
+        check_change=rules.check_pod_change,
+        subresources={"eviction": "Eviction", "binding": "Binding"},
+    ),
+    Kind(
+        resource=api.CLAIMS,
+        short="pvc",
+        fields=_CLAIM,
+        status=True,
+        defaults=rules.claim_defaults,
+        born=rules.claim_born,
+        admit=rules.claim_admit,
+        check=rules.check_claim,
+        check_change=rules.check_claim_change,
+    ),
+    Kind(
+        resource=api.VOLUMES,
+        short="pv",
+        fields=_VOLUME,
+        status=True,
+        defaults=rules.volume_defaults,
+        born=rules.volume_born,
+        check=rules.check_volume,
+        check_change=rules.check_volume_change,
+    ),
+    Kind(resource=api.EVENTS, short="ev", fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
+    Kind(
+        resource=api.CONFIG_MAPS,
+        short="cm",
+        fields={"data": WORDS, "binaryData": WORDS, "immutable": bool},
+        check=rules.check_config,
+    ),
+    Kind(
+        resource=api.SECRETS,
+        fields={"data": WORDS, "stringData": WORDS, "type": str, "immutable": bool},
+        selectable={"type": ""},
+        defaults=rules.secret_defaults,
+    ),
+    Kind(resource=SERVICE_ACCOUNTS, fields={"secrets": [dict], "imagePullSecrets": [dict], "automountServiceAccountToken": bool}),
+    Kind(
+        resource=api.CLASSES,
+        short="sc",
+        fields=_CLASS,
+        defaults=rules.class_defaults,
+        check_change=rules.check_class_change,
+    ),
+    Kind(
+        resource=api.CAPACITIES,
+        fields={"storageClassName": str, "nodeTopology": dict, "capacity": QUANTITY, "maximumVolumeSize": QUANTITY},
+        unconditional=False,
+        check=rules.check_capacity,
+        check_change=rules.check_capacity_change,
+    ),
+    Kind(
+        resource=api.ATTACHMENTS,
+        fields={
+            "spec": {"attacher": str, "nodeName": str, "source": {"persistentVolumeName": str}},
+            "status": {"attached": bool, "attachError": dict, "detachError": dict},
+        },
+        status=True,
+        unconditional=False,
+        born=rules.attachment_born,
+    ),
+    Kind(
+        resource=api.CSI_NODES,
+        fields={"spec": {"drivers": [{"name": str, "nodeID": str, "topologyKeys": [str], "allocatable": {"count": int}}]}},
+        unconditional=False,
+    ),
+    Kind(resource=api.CSI_DRIVERS, fields={"spec": dict}, unconditional=False, defaults=rules.csi_driver_defaults),
+    # What deploy/components/drain installs.
+    Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
+    Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
+    Kind(
+        resource=api.BUDGETS,
+        short="pdb",
+        fields=_BUDGET,
+        status=True,
+        counted=True,
+        unconditional=False,
+        born=rules.budget_born,
+    ),
+    # What deploy/components/scoped-watches installs.
+    Kind(resource=claim_policy.POLICIES, fields={"spec": dict}, counted=True, unconditional=False),
+    Kind(resource=claim_policy.BINDINGS, fields={"spec": dict}, counted=True, unconditional=False),
+    _workload(api.DAEMON_SETS, "ds"),
+    _workload(api.DEPLOYMENTS, "deploy"),
+    _workload(api.REPLICA_SETS, "rs"),
+    _workload(api.STATEFUL_SETS, "sts"),
+    Kind(resource=JOBS, fields={"spec": {"template": dict}, "status": dict}, status=True, counted=True, born=rules.workload_born),
+    Kind(resource=ROLES, fields=_ROLE, name_rule=checks.any_name),
+    Kind(resource=CLUSTER_ROLES, fields=_ROLE, name_rule=checks.any_name),
+    Kind(resource=ROLE_BINDINGS, fields=_BINDING, name_rule=checks.any_name),
+    Kind(resource=CLUSTER_ROLE_BINDINGS, fields=_BINDING, name_rule=checks.any_name),
+)

@@ -1,0 +1,148 @@
+"""What a request means, from its path, method and query, without a socket; and what the server says about itself."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+from hack.sim.cluster.access import Wish
+from hack.sim.cluster.cluster import VERSION
+from hack.sim.cluster.kinds import Kind
+from hack.sim.cluster.reading import Query
+from hack.sim.cluster.refusals import bad_request, no_such_method, no_such_resource
+from sidecar.frozen import frozen
+from sidecar.kube.api import Resource
+from sidecar.model.objects import Json
+
+_COLLECTION_VERBS: Final = {"GET": "list", "POST": "create"}
+_OBJECT_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_STATUS_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch"}
+_VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+@frozen
+class Target:
+    """Which objects a request is about, and what is to be done with them."""
+
+    resource: Resource
+    verb: str
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def wish(self) -> Wish:
+        whole = f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
+        namespace = self.namespace if self.resource.namespaced else self.name if self.resource.plural == "namespaces" else ""
+        return Wish(verb=self.verb, group=self.resource.group, resource=whole, namespace=namespace, name=self.name)
+
+
+def target(method: str, path: str, query: Mapping[str, str], kinds: Iterable[Kind]) -> Target:
+    match [unquote(part) for part in path.rstrip("/").split("/")[1:]]:
+        case ["api", version, *rest]:
+            group = ""
+        case ["apis", group, version, *rest]:
+            pass
+        case _:
+            raise no_such_resource()
+    namespace = ""
+    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] != "status":
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = (*rest, "", "", "")[:3]
+    kind = next((kind for kind in kinds if _names(kind.resource) == (group, version, plural)), None)
+    if kind is None or len(rest) > 3 or "/" in name or (bool(namespace or name) and kind.resource.namespaced is not bool(namespace)):
+        raise no_such_resource()
+    if name in (".", ".."):
+        raise bad_request(f"Name parameter invalid: \"{name}\": may not be '{name}'")
+    if subresource and not (subresource == "status" and kind.status) and subresource not in kind.subresources:
+        raise no_such_resource()
+    if subresource:
+        verbs = _STATUS_VERBS if subresource == "status" else {"POST": "create"}
+    else:
+        verbs = _OBJECT_VERBS if name else _COLLECTION_VERBS
+    if method not in verbs:
+        raise no_such_method()
+    verb = verbs[method]
+    return Target(kind.resource, "watch" if verb == "list" and flag(query, "watch") else verb, namespace, name, subresource)
+
+
+def _names(resource: Resource) -> tuple[str, str, str]:
+    return resource.group, resource.version, resource.plural
+
+
+def query_of(target: Target, given: Mapping[str, str]) -> Query:
+    return Query(
+        namespace=target.namespace,
+        labels=given.get("labelSelector", ""),
+        fields=given.get("fieldSelector", ""),
+        limit=int(given.get("limit") or 0),
+        token=given.get("continue", ""),
+        version=given.get("resourceVersion", ""),
+    )
+
+
+def flag(given: Mapping[str, str], key: str) -> bool:
+    """Reads a bool as the real server does: everything but these words is true."""
+    return key in given and given[key].lower() not in ("false", "0")
+
+
+def manager(given: Mapping[str, str], user_agent: str) -> str:
+    """The field manager that is recorded: the one in the query, or else the first word of the user agent."""
+    return given.get("fieldManager") or user_agent.partition("/")[0] or "unknown"
+
+
+# ---- what the server says about itself ----
+
+
+def document(path: str, kinds: Iterable[Kind]) -> Json | None:
+    """The answer to a GET of this path; None if it is not about the server itself."""
+    known = sorted({kind.resource.api_version for kind in kinds})
+    groups = [version.split("/") for version in known if "/" in version]
+    match path.rstrip("/").split("/")[1:]:
+        case ["version"]:
+            major, minor, _ = VERSION.removeprefix("v").split(".")
+            return {"major": major, "minor": minor, "gitVersion": VERSION, "platform": "simulation"}
+        case ["api"]:
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+        case ["apis"]:
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*group) for group in groups]}
+        case ["api" | "apis", *version] if "/".join(version) in known:
+            return _resources("/".join(version), kinds)
+        case ["openapi", "v3"]:
+            return {"paths": {_folder(version): {"serverRelativeURL": f"/openapi/v3/{_folder(version)}"} for version in known}}
+        case ["openapi", "v3", "api" | "apis", *version] if "/".join(version) in known:
+            return _specification("/".join(version), kinds)
+    return None
+
+
+def _group(name: str, version: str) -> Json:
+    entry = {"groupVersion": f"{name}/{version}", "version": version}
+    return {"name": name, "versions": [entry], "preferredVersion": entry}
+
+
+def _resources(api_version: str, kinds: Iterable[Kind]) -> Json:
+    entries: list[Json] = []
+    for kind in (kind for kind in kinds if kind.resource.api_version == api_version):
+        resource = kind.resource
+        common: Json = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
+        own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": list(_VERBS)}
+        entries.append(common | own | ({"shortNames": [kind.short]} if kind.short else {}))
+        if kind.status:
+            entries.append(common | {"name": f"{resource.plural}/status", "verbs": ["get", "patch", "update"]})
+        for name, taken in kind.subresources.items():
+            entries.append(common | {"name": f"{resource.plural}/{name}", "kind": taken, "verbs": ["create"]})
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": entries}
+
+
+def _folder(api_version: str) -> str:
+    return f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
+
+
+def _specification(api_version: str, kinds: Iterable[Kind]) -> Json:
+    """An OpenAPI document without schemas. It says only what kubectl looks for before a write: that the server validates fields."""
+    paths: dict[str, Any] = {}
+    for resource in (kind.resource for kind in kinds if kind.resource.api_version == api_version):
+        what = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        place = f"/{_folder(api_version)}/{'namespaces/{namespace}/' if resource.namespaced else ''}{resource.plural}/{{name}}"
+        parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("fieldValidation", "dryRun")]
+        paths[place] = {"patch": {"x-kubernetes-group-version-kind": what, "x-kubernetes-action": "patch", "parameters": parameters}}
+    return {"openapi": "3.0.0", "info": {"title": "simulation", "version": VERSION}, "paths": paths}

@@ -1,1 +1,0 @@
-"""The objects that are stored, with their history, and the lists and watches that read them."""

@@ -1,1 +1,0 @@
-"""Writes with rules of their own: deletion, eviction, garbage collection, patches. Create and replace are in `cluster`."""
