@@ -92,9 +92,9 @@ class SetUp:
                 rule["verbs"].remove(verb)
         self.patch(path, {"rules": rules})
 
-    def driver_object(self, **spec: Any) -> None:
-        meta = {"name": self.driver}
-        self.make(f"{STORAGE}/csidrivers", {"metadata": meta, "spec": {"attachRequired": False, "storageCapacity": True, **spec}})
+    def driver_object(self) -> None:
+        spec = {"attachRequired": False, "storageCapacity": True}
+        self.make(f"{STORAGE}/csidrivers", {"metadata": {"name": self.driver}, "spec": spec})
 
     def node(self, name: str) -> None:
         self.make("/api/v1/nodes", {"metadata": {"name": name, "labels": {self.key: name}}})
@@ -121,26 +121,25 @@ class SetUp:
         *flags: str,
         kind: str = "daemonsets",
         image: str = OURS,
-        beside: Json | None = None,
         nodes: Iterable[str] | None = None,
     ) -> None:
         """With a pod on each node, as its controller makes them."""
         labels = {"app": f"{self.name}-{name}"}
-        template = {"metadata": {"labels": labels}, "spec": self.pod_spec(*flags, image=image, beside=beside)}
+        template = {"metadata": {"labels": labels}, "spec": self.pod_spec(*flags, image=image)}
         spec = {"selector": {"matchLabels": labels}, "template": template}
         self.make(f"{APPS}/namespaces/{self.name}/{kind}", {"metadata": {"name": name}, "spec": spec})
         for node in self.nodes if nodes is None else nodes:
             pod = {"metadata": {"name": f"{name}-{node}", "labels": labels}, "spec": template["spec"] | {"nodeName": node}}
             self.make(f"/api/v1/namespaces/{self.name}/pods", pod)
 
-    def anew(self, *flags: str, **more: Any) -> None:
+    def anew(self, *flags: str) -> None:
         """The DaemonSet with other flags."""
         self.remove(f"{APPS}/namespaces/{self.name}/daemonsets/sidecars")
         for node in self.nodes:
             self.remove(f"/api/v1/namespaces/{self.name}/pods/sidecars-{node}")
-        self.workload("sidecars", *flags, **more)
+        self.workload("sidecars", *flags)
 
-    def pod_spec(self, *flags: str, image: str = OURS, beside: Json | None = None) -> Json:
+    def pod_spec(self, *flags: str, image: str) -> Json:
         environ = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in _FIELDS.items()]
         given = flags or FLAGS
         mount = [{"name": "plugin", "mountPath": "/csi"}]
@@ -149,7 +148,7 @@ class SetUp:
         return {
             "serviceAccountName": "csi-node-sidecar",
             "automountServiceAccountToken": False,
-            "containers": [provisioner, {**registrar, "volumeMounts": mount}, *([beside] if beside else ())],
+            "containers": [provisioner, {**registrar, "volumeMounts": mount}],
             "volumes": [{"name": "plugin", "hostPath": {"path": f"/var/lib/kubelet/plugins/{self.driver}"}}],
         }
 

@@ -1,22 +1,21 @@
 """The policy of deploy/components/scoped-watches on a server under test, and the claims that are tried on it."""
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from hack.lib.patience import deadline
+from hack.lib.control_plane import until
 from hack.sim.cluster import claim_policy
 from sidecar.model import names
 from tests.contract.http_client import HttpClient, Json
 from tests.contract.objects import claim
+from tests.harness.coroutines import LIMIT
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
 LABEL = names.CLAIM_LABEL
 NODE, ASKED, ASKED_BETA = names.SELECTED_NODE, names.STORAGE_PROVISIONER, names.STORAGE_PROVISIONER_BETA
-SECONDS_TO_TAKE_EFFECT = 30.0
 
 
 def claim_with(name: str, notes: dict[str, str] | None = None, *, volume: str = "", **meta: Any) -> Json:
@@ -51,10 +50,7 @@ def in_force(http: HttpClient) -> Iterator[None]:
 
 def await_force(http: HttpClient, *, over: bool = False) -> None:
     """Until a new claim would get the label, or would not."""
-    end = deadline(SECONDS_TO_TAKE_EFFECT)
-    while (LABEL in probe(http)) is over:
-        assert time.monotonic() < end, "the policy has not taken effect"
-        time.sleep(0.05)
+    until(lambda: (LABEL in probe(http)) is not over, "the policy has taken effect", seconds=LIMIT)
 
 
 def probe(http: HttpClient) -> dict[str, str]:

@@ -1,31 +1,31 @@
 """One suite, run through `kube.client` against every server that claims to be an API server.
 
-Tests here are coroutines that ask for `api`. A server is what `_SERVERS` knows by name: the real one, and the embedded one of
-the simulation. What holds for the one and not for the other is wrong in the embedded one.
+Tests here may be coroutines; they are run on the loop of the fixture `runner`. A server is the real one or the embedded one of the
+simulation. What holds for the one and not for the other is wrong in the embedded one. Nobody restarts the server, which all files share:
+a test that needs that has one of its own (`test_history`).
 """
 
 import asyncio
-import inspect
 import itertools
 import json
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import pytest
 
 from hack.lib.control_plane import ControlPlane, binaries
-from hack.lib.patience import deadline
-from hack.sim.cluster import Cluster, access
+from hack.sim.cluster import Call, Cluster, Refused, access
 from hack.sim.cluster.serve import Served, self_signed, serving_cluster
 from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
 from tests.contract.http_client import HttpClient, http_client
+from tests.harness.coroutines import break_off, run_in_runner
 
 Connect = Callable[..., KubeClient]
 _numbers = itertools.count(1)
@@ -39,7 +39,7 @@ class Server(Protocol):
     def kubeconfig_for(self, *, namespace: str, service_account: str) -> Path: ...
 
     def forget(self) -> None:
-        """Lose all history: watches and continue tokens from before now are too old."""
+        """Lose all history: watches and continue tokens from before now are too old. Connections break."""
         ...
 
     def refuse_as_busy(self, *, namespace: str, service_account: str) -> None:
@@ -75,7 +75,8 @@ class RealServer:
         self._plane.request("POST", f"/apis/{group}/flowschemas", {"metadata": {"name": name}, "spec": spec})
 
 
-def _real(work_dir: Path) -> Iterator[Server]:
+@contextmanager
+def real(work_dir: Path) -> Iterator[Server]:
     with ControlPlane(binaries("core"), work_dir) as plane:
         yield RealServer(plane)
 
@@ -85,8 +86,8 @@ class EmbeddedServer:
 
     def __init__(self, served: Served, loop: asyncio.AbstractEventLoop, work_dir: Path) -> None:
         self.stop = asyncio.Event()
-        self._served = served
         self.loop = loop
+        self._served = served
         self._work_dir = work_dir
         self.kubeconfig = served.kubeconfig(work_dir / "kubeconfig")
 
@@ -102,12 +103,19 @@ class EmbeddedServer:
         asyncio.run_coroutine_threadsafe(forget(), self.loop).result(10)
 
     def refuse_as_busy(self, *, namespace: str, service_account: str) -> None:
-        """Whoever asks next, for there is only this test."""
-        fault = ApiFault(verb="create", resource="pods/eviction", status=429, retry_after=1, times=1)
-        self.loop.call_soon_threadsafe(self._served.faults.set, fault)
+        """The next one in this namespace."""
+        left = [namespace]
+
+        async def busy(call: Call) -> None:
+            if (call.subresource, [call.namespace]) == ("eviction", left):
+                left.clear()
+                raise Refused(429, "TooManyRequests", "busy", details={"retryAfterSeconds": 1})
+
+        self._served.before = busy
 
 
-def _embedded(work_dir: Path) -> Iterator[Server]:
+@contextmanager
+def embedded(work_dir: Path) -> Iterator[Server]:
     ready: Queue[EmbeddedServer] = Queue()
 
     async def serve() -> None:
@@ -119,19 +127,19 @@ def _embedded(work_dir: Path) -> Iterator[Server]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    server = ready.get(timeout=10)
+    server = ready.get(timeout=60)
     yield server
     server.loop.call_soon_threadsafe(server.stop.set)
-    thread.join(10)
+    thread.join(60)
 
 
-_SERVERS: dict[str, Callable[[Path], Iterator[Server]]] = {"kube-apiserver": _real, "simulation": _embedded}
-_PARAMETERS = [pytest.param("kube-apiserver", marks=pytest.mark.real_api), pytest.param("simulation")]
+SERVERS = [pytest.param(real, id="kube-apiserver", marks=pytest.mark.real_api), pytest.param(embedded, id="simulation")]
 
 
-@pytest.fixture(scope="session", params=_PARAMETERS)
+@pytest.fixture(scope="session", params=SERVERS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    yield from _SERVERS[request.param](tmp_path_factory.mktemp(request.param))
+    with request.param(tmp_path_factory.mktemp("server")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -145,15 +153,7 @@ def http(server: Server) -> Iterator[HttpClient]:
 def runner() -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as runner:
         yield runner
-        runner.run(_until_all_are_closed())
-
-
-async def _until_all_are_closed() -> None:
-    """A connection that was being opened when its task was cancelled is closed by the loop later, when the server has ended TLS too."""
-    sockets = cast("asyncio.SelectorEventLoop", asyncio.get_running_loop())._selector.get_map()  # type: ignore[attr-defined]
-    end = deadline(10)
-    while len(sockets) > 1 and time.monotonic() < end:  # one is the loop's own
-        await asyncio.sleep(0.01)
+        break_off(runner)
 
 
 @pytest.fixture
@@ -179,6 +179,12 @@ def api(connect: Connect) -> KubeClient:
 
 
 @pytest.fixture
+def brief(connect: Connect) -> KubeClient:
+    """A client whose watches end after seconds; servers send a bookmark shortly before that."""
+    return connect(watch_seconds=(5, 5))
+
+
+@pytest.fixture
 def namespace(runner: asyncio.Runner, api: KubeClient) -> str:
     """A new one for each test. Never deleted: emptying it takes a controller."""
     name = f"contract-{next(_numbers)}"
@@ -187,35 +193,15 @@ def namespace(runner: asyncio.Runner, api: KubeClient) -> str:
 
 
 @pytest.fixture
-def impostor(server: Server, tmp_path: Path) -> str:
-    """A kubeconfig with a token that the server never issued."""
+def stranger(server: Server, connect: Connect, tmp_path: Path) -> KubeClient:
+    """With a token that the server never issued."""
     config = json.loads(server.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": "not-a-token"}
-    file = tmp_path / "impostor.kubeconfig"
+    file = tmp_path / "stranger.kubeconfig"
     file.write_text(json.dumps(config))
-    return str(file)
+    return connect(kubeconfig=str(file))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
-
-    async def limited() -> None:
-        async with asyncio.timeout(60):
-            await pyfuncitem.obj(**arguments)
-
-    pyfuncitem.funcargs["runner"].run(limited())
-    return True
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How many contract tests each server passed."""
-    passed: Counter[str] = Counter()
-    for report in terminalreporter.stats.get("passed", []):
-        path, _, parameters = report.nodeid.rpartition("[")
-        if "tests/contract/" in path and report.when == "call":
-            passed[next((name for name in _SERVERS if name in parameters), "no server")] += 1
-    for name, count in passed.items():
-        terminalreporter.write_line(f"contract: {count} tests hold for {name}")
+    return run_in_runner(pyfuncitem)

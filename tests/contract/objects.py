@@ -2,14 +2,13 @@
 
 from typing import Any
 
-from sidecar.kube.api import Resource
+from sidecar.kube.api import KubeApi, Resource
 
 Json = dict[str, Any]
 
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", True)
 ROLE_BINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True)
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True)
-BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True)
 
 
 def config_map(name: str, *, labels: dict[str, str] | None = None, **data: str) -> Json:
@@ -101,3 +100,12 @@ def event(namespace: str, name: str, *, about: Json) -> Json:
         "lastTimestamp": "2026-01-01T00:00:00Z",
         "count": 1,
     }
+
+
+async def make_account(api: KubeApi, namespace: str, name: str, *rules: Json) -> None:
+    """A service account with a role of these rules."""
+    await api.create(SERVICE_ACCOUNTS, {"metadata": {"name": name}}, namespace=namespace)
+    await api.create(ROLES, {"metadata": {"name": name}, "rules": list(rules)}, namespace=namespace)
+    subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+    await api.create(ROLE_BINDINGS, {"metadata": {"name": name}, "subjects": [subject], "roleRef": role}, namespace=namespace)

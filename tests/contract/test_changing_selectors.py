@@ -1,8 +1,8 @@
-"""A reflector whose label selectors change under way, on a server: what is written meanwhile, what leaves, bookmarks, lost history."""
+"""A reflector whose label selectors change under way, on a server: what is written meanwhile, what leaves, bookmarks."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -16,12 +16,11 @@ from sidecar.kube.reflector import Reflector
 from sidecar.kube.selected import Selected
 from sidecar.kube.store import Store, by_uid
 from sidecar.model.objects import Json
-from tests.contract.conftest import Connect, Server
 from tests.contract.objects import config_map
+from tests.harness.coroutines import until
 
 LABEL = "example.com/of"
 A, B, AB, C, NONE, ALL = f"{LABEL}=a", f"{LABEL}=b", f"{LABEL} in (a,b)", f"{LABEL}=c", f"!{LABEL}", ""
-PATIENCE = 20.0
 
 
 @frozen
@@ -154,21 +153,6 @@ async def running(scene: Scene) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(holds: Callable[[], bool | Awaitable[bool]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            answer = holds()
-            if answer if isinstance(answer, bool) else await answer:
-                return
-            await asyncio.sleep(0.05)
-
-
-@pytest.fixture
-def brief(connect: Connect) -> KubeClient:
-    """A client whose watches end after seconds; servers send a bookmark shortly before that."""
-    return connect(watch_seconds=(5, 5))
-
-
 @pytest.mark.parametrize("wide", [False, True])
 async def test_a_change_of_selectors_under_writes_loses_nothing_and_tells_nothing_twice(
     api: KubeClient, namespace: str, wide: bool
@@ -196,9 +180,9 @@ async def test_a_change_of_selectors_under_writes_loses_nothing_and_tells_nothin
             await asyncio.sleep(0.06)
         await writing
         scene.reflector.select((AB, NONE))
-        await until(lambda: scene.reflector.selectors == (AB, NONE))
+        await until(lambda: scene.reflector.selectors == (AB, NONE), "the reflector has followed")
         wanted = await scene.there(AB, NONE)
-        await until(lambda: scene.held == wanted)
+        await until(lambda: scene.held == wanted, "the reflector has followed")
 
     heard = [change.new.version for change in scene.told("plain") if change.new is not None]
     if not wide:
@@ -222,12 +206,12 @@ async def test_what_leaves_a_selector_arrives_as_gone(api: KubeClient, namespace
         await scene.label("leaves", "b")
         moved = await scene.label("busy", "b")
         await scene.delete("dies")
-        await until(lambda: {*scene.held} == {"busy", "stays"})
-        await until(lambda: scene.held["busy"] == moved)
+        await until(lambda: {*scene.held} == {"busy", "stays"}, "the reflector has followed")
+        await until(lambda: scene.held["busy"] == moved, "the reflector has followed")
         assert [(change.old is None, change.new is None) for change in scene.told("leaves")] == [(True, False), (False, True)]
         assert all(change.new is not None for change in scene.told("busy")), "it was asked for by its name"
         came_back = await scene.label("leaves", "a")
-        await until(lambda: scene.held.get("leaves") == came_back)
+        await until(lambda: scene.held.get("leaves") == came_back, "the reflector has followed")
 
 
 async def test_a_watch_that_hears_nothing_learns_how_far_the_others_are(brief: KubeClient, api: KubeClient, namespace: str) -> None:
@@ -237,36 +221,7 @@ async def test_a_watch_that_hears_nothing_learns_how_far_the_others_are(brief: K
         since, lists = int(scene.reflector.resource_version), scene.lists
         await asyncio.sleep(0.5)  # the watch has begun by then: a bookmark tells only of what came after
         await scene.make("in-b", "b")
-        await until(lambda: int(scene.reflector.resource_version) > since)
+        await until(lambda: int(scene.reflector.resource_version) > since, "the reflector has followed")
         changed = await scene.write("in-a", "later")
-        await until(lambda: scene.held == {"in-a": changed})
+        await until(lambda: scene.held == {"in-a": changed}, "the reflector has followed")
         assert scene.lists == lists, "the next watch goes on from the bookmark"
-
-
-@pytest.mark.parametrize("held", ["lists", "watches"])
-async def test_history_that_is_lost_while_selectors_change(server: Server, api: KubeClient, namespace: str, held: str) -> None:
-    """Before the new selectors are listed, or between their list and their watch."""
-    scene = Scene(api, namespace, A)
-    for name, label in (("in-a", "a"), ("a-goes", "a"), ("in-b", "b"), ("b-goes", "b"), ("b-to-a", "b"), ("in-c", "c")):
-        await scene.make(name, label)
-    async with running(scene):
-        gates = {selector: asyncio.Event() for selector in (B, C)}
-        getattr(scene.gate, held).update(gates)
-        scene.reflector.select((A, B, C))
-        await asyncio.sleep(0.5)
-        assert (scene.reflector.selectors == (A,)) is (held == "lists")
-        for name in ("a-goes", "b-goes"):
-            await scene.delete(name)
-        await scene.write("in-b", "meanwhile")
-        await scene.label("b-to-a", "a")
-        await scene.make("new-in-b", "b")
-        server.forget()
-        await asyncio.sleep(0.1)  # forget() blocks; only now the client can notice that its connections are gone
-        for gate in gates.values():
-            gate.set()
-        wanted = await scene.there(A, B, C)
-        assert {*wanted} == {"in-a", "in-b", "b-to-a", "in-c", "new-in-b"}
-        await until(lambda: scene.held == wanted and scene.reflector.selectors == (A, B, C))
-        changed = await scene.write("in-c", "afterwards")
-        await until(lambda: scene.held["in-c"] == changed)
-        assert not [change for change in scene.told("in-a") if change.new is None]

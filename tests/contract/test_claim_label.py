@@ -54,18 +54,18 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize(("notes", "volume", "label"), SAID.values(), ids=SAID.keys())
-def test_what_a_claim_says(http: HttpClient, notes: dict[str, str], volume: str, label: str) -> None:
-    made = http.send("POST", CLAIMS, claim_with(fresh(), notes, volume=volume, labels=OWN))
-    assert made.labels == OWN | {LABEL: label}
+def test_what_a_claim_says(http: HttpClient) -> None:
+    for what, (notes, volume, label) in SAID.items():
+        made = http.send("POST", CLAIMS, claim_with(fresh(), notes, volume=volume, labels=OWN))
+        assert made.labels == OWN | {LABEL: label}, what
 
 
-@pytest.mark.parametrize("asked", [ASKED, ASKED_BETA])
-def test_an_open_claim_is_in_the_shard_of_its_uid(http: HttpClient, asked: str) -> None:
-    name = fresh()
-    made = http.send("POST", CLAIMS, claim_with(name))
-    opened = http.send("PATCH", f"{CLAIMS}/{name}", {"metadata": {"annotations": {asked: "d"}}}, content=MERGE_PATCH)
-    assert (made.labels, opened.labels) == ({LABEL: "waiting"}, {LABEL: f"open.{made.body['metadata']['uid'][-2:]}"})
+def test_an_open_claim_is_in_the_shard_of_its_uid(http: HttpClient) -> None:
+    for asked in (ASKED, ASKED_BETA):
+        name = fresh()
+        made = http.send("POST", CLAIMS, claim_with(name))
+        opened = http.send("PATCH", f"{CLAIMS}/{name}", {"metadata": {"annotations": {asked: "d"}}}, content=MERGE_PATCH)
+        assert (made.labels, opened.labels) == ({LABEL: "waiting"}, {LABEL: f"open.{made.body['metadata']['uid'][-2:]}"})
 
 
 def test_a_claim_that_is_made_open_has_no_uid_yet_and_gets_its_shard_with_the_next_write(http: HttpClient) -> None:
@@ -152,50 +152,41 @@ WRITES: dict[str, Write] = {
     "json patch": json_patch,
     "apply": apply("argocd-controller"),
 }
-TABLE = {
-    "opened": {ASKED: "d"},
-    "opened by the old name": {ASKED_BETA: "d"},
-    "selected": {NODE: "n1"},
-    "selected and asked": {NODE: "n1", ASKED: "d"},
-}
+NOTES: list[dict[str, str]] = [{ASKED: "d"}, {ASKED_BETA: "d"}, {NODE: "n1"}, {NODE: "n1", ASKED: "d"}]
+WISHES: list[dict[str, str]] = [{LABEL: "node.elsewhere"}, {LABEL: "made-by-hand"}, {LABEL: ""}, OWN]
 
 
-@pytest.mark.parametrize("notes", TABLE.values(), ids=TABLE.keys())
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
-def test_by_whichever_write(http: HttpClient, write: Write, notes: dict[str, str]) -> None:
-    name = fresh()
-    http.send("POST", CLAIMS, claim_with(name, labels=OWN))
-    written = write(http, name, {"annotations": notes, "labels": OWN})
-    assert written.labels == OWN | {LABEL: should_be(written.body)}
-    assert written.labels[LABEL] != "waiting"
-    assert http.send("GET", f"{CLAIMS}/{name}").body == written.body
+def test_by_whichever_write(http: HttpClient, write: Write) -> None:
+    for notes in NOTES:
+        name = fresh()
+        http.send("POST", CLAIMS, claim_with(name, labels=OWN))
+        written = write(http, name, {"annotations": notes, "labels": OWN})
+        assert written.labels == OWN | {LABEL: should_be(written.body)}, notes
+        assert written.labels[LABEL] != "waiting", notes
+        assert http.send("GET", f"{CLAIMS}/{name}").body == written.body
 
 
-@pytest.mark.parametrize("wish", [{LABEL: "node.elsewhere"}, {LABEL: "made-by-hand"}, {LABEL: ""}, OWN], ids=str)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
-def test_whoever_else_sets_the_label_is_overruled(http: HttpClient, write: Write, wish: dict[str, str]) -> None:
-    name = fresh()
-    http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"}))
-    written = write(http, name, {"labels": wish, "annotations": {NODE: "n1"}})
-    assert written.labels == wish | {LABEL: "node.n1"}
+def test_whoever_else_sets_the_label_is_overruled(http: HttpClient, write: Write) -> None:
+    for wish in WISHES:
+        name = fresh()
+        http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"}))
+        written = write(http, name, {"labels": wish, "annotations": {NODE: "n1"}})
+        assert written.labels == wish | {LABEL: "node.n1"}, wish
 
 
-@pytest.mark.parametrize("write", [put(), put_blindly, patch(MERGE_PATCH), patch(STRATEGIC_MERGE_PATCH)])
-def test_whoever_takes_all_labels_away_leaves_this_one(http: HttpClient, write: Write) -> None:
-    name = fresh()
-    http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"}, labels=OWN))
-    assert write(http, name, {"labels": None, "annotations": {NODE: "n1"}}).labels == {LABEL: "node.n1"}
+def test_whoever_takes_all_labels_away_leaves_this_one(http: HttpClient) -> None:
+    for write in (put(), put_blindly, patch(MERGE_PATCH), patch(STRATEGIC_MERGE_PATCH)):
+        name = fresh()
+        http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"}, labels=OWN))
+        assert write(http, name, {"labels": None, "annotations": {NODE: "n1"}}).labels == {LABEL: "node.n1"}
 
 
-@pytest.mark.parametrize("labels", [{LABEL: "node.n2"}, {LABEL: "x" * 63}, None, {}], ids=str)
-def test_a_claim_is_made_with_the_right_label_whatever_its_maker_wishes(http: HttpClient, labels: dict[str, str] | None) -> None:
-    assert http.send("POST", CLAIMS, claim_with(fresh(), {NODE: "n1"}, labels=labels)).labels == {LABEL: "node.n1"}
-
-
-def test_a_value_that_no_label_may_have_is_overruled_too(http: HttpClient) -> None:
-    name = fresh()
-    made = http.send("POST", CLAIMS, claim_with(name, labels={LABEL: "not a value"}))
-    assert made.labels == {LABEL: "waiting"}
+def test_a_claim_is_made_with_the_right_label_whatever_its_maker_wishes(http: HttpClient) -> None:
+    """Also by a value that no label may have."""
+    for labels in ({LABEL: "node.n2"}, {LABEL: "x" * 63}, {LABEL: "not a value"}, None, {}):
+        assert http.send("POST", CLAIMS, claim_with(fresh(), {NODE: "n1"}, labels=labels)).labels == {LABEL: "node.n1"}, labels
 
 
 # --- the life of a claim --------------------------------------------------------------------------------------------------
@@ -227,12 +218,6 @@ def test_one_that_is_given_back_is_open_again(http: HttpClient) -> None:
     http.send("POST", CLAIMS, claim_with(name, {NODE: "n1", ASKED: "d"}))
     back = put()(http, name, {"annotations": {ASKED: "d", names.HANDED_BACK: "n1@1"}})
     assert back.labels == {LABEL: should_be(back.body)} and back.labels[LABEL].startswith("open.")
-
-
-def test_one_that_goes_to_another_node(http: HttpClient) -> None:
-    name = fresh()
-    http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"}))
-    assert put()(http, name, {"annotations": {NODE: "n2"}}).labels == {LABEL: "node.n2"}
 
 
 def test_one_that_a_volume_was_found_for_is_open_no_more(http: HttpClient) -> None:
@@ -268,3 +253,53 @@ def test_a_wish_that_is_overruled_is_written_once_at_most(http: HttpClient) -> N
     http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"}))
     first, second = (patch(MERGE_PATCH)(http, name, {"labels": {LABEL: "node.n2"}}) for _ in range(2))
     assert (second.version, second.labels) == (first.version, {LABEL: "node.n1"})
+
+
+# --- those who select by it. How selections are watched is in `test_watch` ------------------------------------------------
+
+
+def now(http: HttpClient) -> str:
+    return str(http.send("GET", CLAIMS, limit="1").body["metadata"]["resourceVersion"])
+
+
+def told(events: list[Json], name: str) -> list[tuple[str, str]]:
+    """Type and label of each event about this claim."""
+    about = [event for event in events if event["object"]["metadata"].get("name") == name]
+    return [(event["type"], event["object"]["metadata"]["labels"][LABEL]) for event in about]
+
+
+def test_a_claim_is_heard_by_its_node_alone_and_leaves_it_for_the_next(http: HttpClient) -> None:
+    name, since = fresh(), now(http)
+    http.send("POST", CLAIMS, claim_with(name))
+    for notes in ({NODE: "n1"}, {ASKED: "d"}, {NODE: "n2"}):
+        patch(MERGE_PATCH)(http, name, {"annotations": notes})
+    patch(MERGE_PATCH)(http, name, {"labels": {LABEL: "node.n1"}})
+    heard = {node: told(http.watch(CLAIMS, since, labelSelector=f"{LABEL}=node.{node}"), name) for node in ("n1", "n2", "n3")}
+    assert heard["n1"] == [("ADDED", "node.n1"), ("MODIFIED", "node.n1"), ("DELETED", "node.n1")]
+    assert heard["n2"][0] == ("ADDED", "node.n2") and {kind for kind, _ in heard["n2"][1:]} <= {"MODIFIED"}
+    assert heard["n3"] == []
+
+
+def test_an_open_claim_that_is_taken_leaves_its_shard_as_it_was(http: HttpClient) -> None:
+    """Its annotations do not say who has taken it. Who selects both, by one watch, hears a change and nothing of leaving."""
+    name, since = fresh(), now(http)
+    http.send("POST", CLAIMS, claim_with(name))
+    opened = patch(MERGE_PATCH)(http, name, {"annotations": {ASKED: "d"}})
+    taken = patch(MERGE_PATCH)(http, name, {"annotations": {NODE: "n1"}})
+    shard = opened.labels[LABEL]
+    events = http.watch(CLAIMS, since, labelSelector=f"{LABEL}={shard}")
+    born, left = (event for event in events if event["object"]["metadata"]["name"] == name)
+    assert (born["type"], born["object"], left["type"]) == ("ADDED", opened.body, "DELETED")
+    assert left["object"] == opened.body | {"metadata": opened.body["metadata"] | {"resourceVersion": taken.version}}
+    both = told(http.watch(CLAIMS, since, labelSelector=f"{LABEL} in (node.n1,{shard})"), name)
+    assert both == [("ADDED", shard), ("MODIFIED", "node.n1")]
+
+
+def test_all_256_shards_in_one_selector(http: HttpClient) -> None:
+    """They make 2,078 characters, and 2,608 in the address."""
+    name, since = fresh(), now(http)
+    http.send("POST", CLAIMS, claim_with(name))
+    opened = patch(MERGE_PATCH)(http, name, {"annotations": {ASKED: "d"}})
+    shards = f"{LABEL} in ({','.join(f'open.{shard:02x}' for shard in range(256))})"
+    assert name in [item["metadata"]["name"] for item in http.send("GET", CLAIMS, labelSelector=shards).body["items"]]
+    assert told(http.watch(CLAIMS, since, labelSelector=shards), name) == [("ADDED", opened.labels[LABEL])]

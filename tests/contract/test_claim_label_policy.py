@@ -55,15 +55,6 @@ def test_what_was_there_before_is_labelled_by_the_smallest_write(http: HttpClien
         assert _touch(MERGE_PATCH, {})(http, lied).labels == {LABEL: "node.n1", "app": "db"}
 
 
-def test_what_has_no_label_is_listed(http: HttpClient) -> None:
-    unlabelled, labelled = fresh(), fresh()
-    http.send("POST", CLAIMS, claim_with(unlabelled))
-    with in_force(http):
-        http.send("POST", CLAIMS, claim_with(labelled))
-        found = {item["metadata"]["name"] for item in http.send("GET", CLAIMS, labelSelector=f"!{LABEL}").body["items"]}
-    assert unlabelled in found and labelled not in found
-
-
 # --- without it ------------------------------------------------------------------------------------------------------------
 
 
@@ -144,15 +135,3 @@ def test_who_applies_manifests_sees_no_drift_and_takes_nothing_away(http: HttpCl
         assert LABEL not in str(live.body["metadata"]["managedFields"]), OWNERLESS
         settled = _applied(http, name, MANAGERS[0])
         assert settled.version == _applied(http, name, MANAGERS[0]).version, "and writes nothing"
-
-
-def test_who_has_put_the_label_into_a_manifest_is_overruled_and_writes_nothing_either(http: HttpClient) -> None:
-    """As happens to those who keep what kubectl printed."""
-    name, kept = fresh(), {"app": "db", LABEL: "waiting"}
-    with in_force(http):
-        _applied(http, name, MANAGERS[0], labels=kept)
-        http.send("PATCH", f"{CLAIMS}/{name}", {"metadata": {"annotations": {NODE: "n1"}}}, content=MERGE_PATCH)
-        first, second = (_applied(http, name, MANAGERS[0], labels=kept) for _ in range(2))
-        assert first.labels == {"app": "db", LABEL: "node.n1"}
-        assert (second.version, second.labels) == (first.version, first.labels)
-        assert _applied(http, name, MANAGERS[0], labels={"app": "db"}).labels == first.labels, "and may take it out again"

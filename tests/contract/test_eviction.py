@@ -9,12 +9,14 @@ import pytest
 from sidecar.eviction.answers import BUDGET_PAUSE, LOOK_AGAIN, NEXT_PASS, TABLE, Answer, Result
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May
-from sidecar.kube.api import NAMESPACES, NODES, PODS
+from sidecar.kube.api import BUDGETS, NAMESPACES, NODES, PODS
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.errors import NotFound
 from tests.contract.conftest import Server
-from tests.contract.objects import BUDGETS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, Json, budget, pod
+from tests.contract.objects import Json, budget, make_account, pod
+from tests.harness.coroutines import until
 
+EVICTS: Json = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
 PROVOKED: set[Result] = set()
 
 
@@ -72,17 +74,11 @@ def app(api: KubeClient, namespace: str) -> App:
     return App(api, namespace)
 
 
-async def account(app: App, server: Server, *, verbs: tuple[str, ...]) -> KubeClient:
-    """A client of a service account that may do this with evictions."""
-    api, namespace = app.api, app.namespace
-    await api.create(SERVICE_ACCOUNTS, {"metadata": {"name": "evictor"}}, namespace=namespace)
-    if verbs:
-        rule = {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": list(verbs)}
-        await api.create(ROLES, {"metadata": {"name": "evictor"}, "rules": [rule]}, namespace=namespace)
-        subject = {"kind": "ServiceAccount", "name": "evictor", "namespace": namespace}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "evictor"}
-        await api.create(ROLE_BINDINGS, {"metadata": {"name": "evictor"}, "subjects": [subject], "roleRef": role}, namespace=namespace)
-    return await open_client(kubeconfig=str(server.kubeconfig_for(namespace=namespace, service_account="evictor")), qps=-1.0, environ={})
+async def account(app: App, server: Server, *rules: Json) -> KubeClient:
+    """A client of a service account that may do this."""
+    await make_account(app.api, app.namespace, "evictor", *rules)
+    kubeconfig = server.kubeconfig_for(namespace=app.namespace, service_account="evictor")
+    return await open_client(kubeconfig=str(kubeconfig), qps=-1.0, environ={})
 
 
 async def test_an_eviction(app: App) -> None:
@@ -146,6 +142,13 @@ async def test_a_budget_that_nobody_has_counted_yet(app: App) -> None:
     assert await app.is_untouched(wanted)
 
 
+async def test_a_spent_budget_does_not_keep_a_pod_that_is_not_ready(app: App) -> None:
+    """As long as enough others are healthy."""
+    await app.budget(0)
+    await app.pod()
+    assert (await app.evict(await app.pod("sick", ready=False))).result is Result.EVICTED
+
+
 async def test_two_budgets(app: App) -> None:
     await app.budget(1)
     await app.budget(1, name="other")
@@ -155,13 +158,13 @@ async def test_two_budgets(app: App) -> None:
 
 
 async def test_a_namespace_that_ends(app: App) -> None:
-    wanted = await app.pod()
+    """Which the server may learn a moment later, by a watch of its own."""
+    pods = [await app.pod(f"p{number}") for number in range(20)]
     await app.api.delete(NAMESPACES, app.namespace)
-    for _ in range(100):  # the server learns by a watch of its own that the namespace ends
+    for wanted in pods:
         answer = await app.evict(wanted)
         if answer.result is not Result.EVICTED:
             break
-        wanted = await app.pod()
     assert (answer.result, answer.again) == (Result.NAMESPACE_ENDS, BUDGET_PAUSE)
     assert answer.why.startswith(f"namespace {app.namespace} is being terminated")
     assert await app.is_untouched(wanted)
@@ -169,7 +172,7 @@ async def test_a_namespace_that_ends(app: App) -> None:
 
 async def test_a_role_that_does_not_allow_it(app: App, server: Server) -> None:
     wanted = await app.pod()
-    async with await account(app, server, verbs=()) as client:
+    async with await account(app, server) as client:
         answer = await app.evict(wanted, as_=client)
     assert (answer.result, answer.again) == (Result.FORBIDDEN, NEXT_PASS)
     assert 'cannot create resource "pods/eviction"' in answer.why
@@ -180,14 +183,16 @@ async def test_a_server_that_is_busy(app: App, server: Server) -> None:
     """It refuses some of many at once: one is served even where there is no seat."""
     await app.budget(0)
     wanted = await app.pod()
-    async with await account(app, server, verbs=("create",)) as client:
+    async with await account(app, server, EVICTS) as client:
         server.refuse_as_busy(namespace=app.namespace, service_account="evictor")
-        for _ in range(100):  # it learns whom to allow what, and whom to refuse, by watches of its own
+        busy: list[Answer] = []
+
+        async def refused() -> bool:
             answers = await asyncio.gather(*(app.evict(wanted, as_=client) for _ in range(20)))
-            busy = [answer for answer in answers if answer.result is Result.SERVER_BUSY]
-            if busy:
-                break
-            await asyncio.sleep(0.05)
+            busy.extend(answer for answer in answers if answer.result is Result.SERVER_BUSY)
+            return bool(busy)
+
+        await until(refused, "it has learnt whom to allow what, and whom to refuse, by watches of its own")
     assert {answer.again for answer in busy} <= {1.0, 2.0, 4.0, 8.0}, "the longer it refuses, the longer it asks to wait"
     assert await app.is_untouched(wanted)
 

@@ -8,7 +8,6 @@ import pytest
 from sidecar.kube.api import CONFIG_MAPS, MERGE_PATCH, VOLUMES, WatchEvent
 from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import ApiError
-from tests.contract.conftest import Connect
 from tests.contract.objects import config_map, volume
 
 
@@ -22,12 +21,6 @@ async def _hear(api: KubeClient, namespace: str, count: int, **how: str) -> list
             if len(events) == count:
                 break
     return events
-
-
-@pytest.fixture
-def brief(connect: Connect) -> KubeClient:
-    """A client whose watches end after seconds; servers send a bookmark shortly before that."""
-    return connect(watch_seconds=(5, 5))
 
 
 def _told(events: list[WatchEvent]) -> list[tuple[str, str]]:
