@@ -1,72 +1,61 @@
 """One suite for the components around the API server: our stand-ins on the embedded one, and the real ones on a real one.
 
-Tests here are coroutines that ask for `land`. What holds for the one side and not for the other is wrong in the stand-in.
+Tests here are coroutines on a `land` of their own. What holds for the one side and not for the other is wrong in the stand-in.
 """
 
 import asyncio
-import inspect
 import itertools
 import random
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
 from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, binaries
 from hack.lib.kwok import KWOK_LABEL
-from hack.sim.clock import run_virtual
+from hack.sim.clock import VirtualTimeLoop
 from hack.sim.cluster import Cluster, InProcessApi
-from hack.sim.stand_ins import (
-    AttachDetach,
-    Binder,
-    DaemonSetPods,
-    Disruptions,
-    EphemeralClaims,
-    Kubelet,
-    PodGarbageCollector,
-    Scheduler,
-    StandInBase,
-    StatefulSets,
-)
+from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from sidecar.kube.api import NODES
 from sidecar.kube.client import open_client
 from tests.contract_control_plane.land import Land
+from tests.harness.coroutines import break_off, run_in_runner
 
-Story = Callable[[Land], Coroutine[Any, Any, None]]
 _numbers = itertools.count(1)
-STAND_INS = (Binder, Scheduler, AttachDetach, DaemonSetPods, StatefulSets, EphemeralClaims, Disruptions, PodGarbageCollector)
+STAND_INS = (Binder, Scheduler, StatefulSets, EphemeralClaims, Disruptions, PodGarbageCollector)
 MANAGED = {KWOK_LABEL: "fake"}
 """The label of nodes for which a kubelet speaks."""
 
 
 class Side(Protocol):
-    """Who plays the components."""
+    """Who plays the components, and by which clock."""
 
-    def play(self, story: Story) -> None:
-        """Run the coroutine that `story` makes of a land, and leave nothing of it behind."""
+    loop: Callable[[], asyncio.AbstractEventLoop]
+
+    def land(self) -> AbstractAsyncContextManager[Land]:
+        """Leaves nothing of it behind."""
         ...
 
 
 class StandIns:
-    def play(self, story: Story) -> None:
-        async def whole() -> None:
-            loop = asyncio.get_running_loop()
-            cluster = Cluster(clock=lambda: 1_767_225_600.0 + loop.time(), rng=random.Random(1).random)
-            api = InProcessApi(cluster)
-            base = StandInBase(api, clock=loop.time, rng=random.Random(2))
-            for stand_in in STAND_INS:
-                stand_in(base)
-            Kubelet(base, silent=Silent(cluster))
-            at_work = [asyncio.create_task(base.run()), asyncio.create_task(_collect(cluster))]
-            await story(Land(api, number=1, node_labels=MANAGED))
-            for task in at_work:
-                task.cancel()
-            await asyncio.gather(*at_work, return_exceptions=True)
+    loop = staticmethod(lambda: VirtualTimeLoop(limit=3600.0))
 
-        run_virtual(whole(), limit=3600.0)
+    @asynccontextmanager
+    async def land(self) -> AsyncIterator[Land]:
+        loop = asyncio.get_running_loop()
+        cluster = Cluster(clock=lambda: 1_767_225_600.0 + loop.time(), rng=random.Random(1).random)
+        api = InProcessApi(cluster)
+        base = StandInBase(api, clock=loop.time, rng=random.Random(2))
+        for stand_in in STAND_INS:
+            stand_in(base)
+        Kubelet(base, silent=Silent(cluster))
+        at_work = [asyncio.create_task(base.run()), asyncio.create_task(_collect(cluster))]
+        yield Land(api, number=1, node_labels=MANAGED)
+        for task in at_work:
+            task.cancel()
+        await asyncio.gather(*at_work, return_exceptions=True)
 
 
 @dataclass(frozen=True)
@@ -87,21 +76,18 @@ async def _collect(cluster: Cluster) -> None:
 
 
 class RealComponents:
+    loop = staticmethod(asyncio.new_event_loop)
+
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
 
-    def play(self, story: Story) -> None:
-        async def whole() -> None:
-            api = await open_client(kubeconfig=str(self._plane.kubeconfig), qps=-1.0, environ={})
-            land = Land(api, number=next(_numbers), node_labels=MANAGED)
-            try:
-                async with asyncio.timeout(120):
-                    await story(land)
-            finally:
-                await land.clear()
-                await api.aclose()
-
-        asyncio.run(whole())
+    @asynccontextmanager
+    async def land(self) -> AsyncIterator[Land]:
+        api = await open_client(kubeconfig=str(self._plane.kubeconfig), qps=-1.0, environ={})
+        land = Land(api, number=next(_numbers), node_labels=MANAGED)
+        yield land
+        await land.clear()
+        await api.aclose()
 
 
 @pytest.fixture(scope="session", params=["stand-ins", pytest.param("real-components", marks=pytest.mark.real_api)])
@@ -114,32 +100,19 @@ def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def land(side: Side) -> Side:
-    """In its place the test is given the land that this side makes for it, inside a running loop."""
-    return side
+def runner(side: Side) -> Iterator[asyncio.Runner]:
+    with asyncio.Runner(loop_factory=side.loop) as runner:
+        yield runner
+        break_off(runner)
+
+
+@pytest.fixture
+def land(side: Side, runner: asyncio.Runner) -> Iterator[Land]:
+    context = side.land()
+    yield runner.run(context.__aenter__())
+    runner.run(context.__aexit__(None, None, None))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-
-    def story(land: Land) -> Coroutine[Any, Any, None]:
-        told: Coroutine[Any, Any, None] = pyfuncitem.obj(land=land)
-        return told
-
-    side = pyfuncitem.funcargs["land"]
-    assert isinstance(side, StandIns | RealComponents)
-    side.play(story)
-    return True
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How many scenarios each side passed."""
-    passed: Counter[str] = Counter()
-    here = f"tests/{Path(__file__).parent.name}/"
-    for report in terminalreporter.stats.get("passed", []):
-        if here in report.nodeid and report.when == "call":
-            passed["real components" if "real-components" in report.nodeid else "stand-ins"] += 1
-    for name, count in passed.items():
-        terminalreporter.write_line(f"control plane: {count} scenarios hold for {name}")
+    return run_in_runner(pyfuncitem)

@@ -6,50 +6,46 @@ from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from hack.lib.patience import patient
-from sidecar.kube.api import CSI_DRIVERS, DAEMON_SETS, STATEFUL_SETS
 from sidecar.kube.api import (
-    ATTACHMENTS,
     BUDGETS,
     CAPACITIES,
     CLAIMS,
     CLASSES,
+    CSI_DRIVERS,
     EVENTS,
     MERGE_PATCH,
     NAMESPACES,
     NODES,
     PODS,
+    STATEFUL_SETS,
     VOLUMES,
     KubeApi,
     Resource,
 )
 from sidecar.kube.errors import AlreadyExists, ApiError, NotFound, TooManyRequests
 from sidecar.model import names
+from tests.harness.coroutines import LIMIT, until
 
 Json = dict[str, Any]
-SECONDS = patient(30.0)
-MANAGED_ATTACH = "volumes.kubernetes.io/controller-managed-attach-detach"
 
 
 class Land:
     """One scenario's own: a namespace, and names that no other scenario has."""
 
-    def __init__(
-        self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({}), patience: float = SECONDS
-    ) -> None:
+    def __init__(self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({}), limit: float = LIMIT) -> None:
         self.api = api
         self.namespace = f"land-{number}"
         self.driver = f"driver-{number}.example.com"
         self.key = f"{self.driver}/node"
         self._node_labels = node_labels
         self._number = number
-        self._patience = patience
+        self._limit = limit
 
     # --- who makes things ---------------------------------------------------------------------------------------------
 
-    async def begin(self, *nodes: str, attach: bool = False, capacity: bool = True) -> None:
+    async def begin(self, *nodes: str, capacity: bool = True) -> None:
         await self.api.create(NAMESPACES, {"metadata": {"name": self.namespace}})
-        spec = {"attachRequired": attach, "storageCapacity": capacity}
+        spec = {"attachRequired": False, "storageCapacity": capacity}
         await self.api.create(CSI_DRIVERS, {"metadata": {"name": self.driver}, "spec": spec})
         for node in nodes:
             await self.node(node)
@@ -58,7 +54,7 @@ class Land:
         """`silent`: no kubelet speaks for it, so that it is not ready and what runs there stays."""
         labels = {self.key: name, "kubernetes.io/hostname": self.own(name), **({} if silent else self._node_labels)}
         room = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
-        meta = {"name": self.own(name), "labels": labels, "annotations": {MANAGED_ATTACH: "true"}}
+        meta = {"name": self.own(name), "labels": labels}
         await self.api.create(NODES, {"metadata": meta, "status": {"allocatable": room, "capacity": room}})
 
     async def storage_class(self, name: str, binding: str) -> None:
@@ -109,12 +105,6 @@ class Land:
 
     async def patch_node(self, node: str, patch: Json) -> None:
         await self.api.patch(NODES, node, patch, content_type=MERGE_PATCH)
-
-    async def daemon_set(self, name: str, **spec: Any) -> Json:
-        labels, containers = {"app": name}, [{"name": "main", "image": "none"}]
-        template = {"metadata": {"labels": labels}, "spec": {"containers": containers, "terminationGracePeriodSeconds": 1, **spec}}
-        body = {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
-        return await self.api.create(DAEMON_SETS, body, namespace=self.namespace)
 
     async def stateful_set(self, name: str, *, replicas: int, class_: str = "", pod: Json | None = None, **spec: Any) -> Json:
         """With claims of this class, named `data`."""
@@ -219,20 +209,10 @@ class Land:
         events = (await self.api.list_page(EVENTS, namespace=self.namespace, limit=0)).items
         return {event["reason"]: event.get("message", "") for event in events if event["involvedObject"]["name"] == name}
 
-    async def attachments(self) -> dict[str, str]:
-        """Name and node of those of this driver."""
-        items = (await self.api.list_page(ATTACHMENTS, limit=0)).items
-        return {item["metadata"]["name"]: item["spec"]["nodeName"] for item in items if item["spec"]["attacher"] == self.driver}
-
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    async def until(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 0.0) -> None:
-        """`seconds`: of a component that takes its time."""
-        patience = max(seconds, self._patience)
-        end = asyncio.get_running_loop().time() + patience
-        while not await condition():
-            assert asyncio.get_running_loop().time() < end, f"in vain for {patience:g} s: {what}"
-            await asyncio.sleep(0.05)
+    async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> None:
+        await until(condition, what, limit=self._limit)
 
     async def always(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 1.5) -> None:
         """Long enough for a component that would do otherwise."""
@@ -243,10 +223,10 @@ class Land:
 
     async def clear(self) -> None:
         """Nodes and volumes would be in the way of the next scenario; what else is left is not."""
-        for resource in (STATEFUL_SETS, PODS, DAEMON_SETS):
+        for resource in (STATEFUL_SETS, PODS):
             for item in (await self.api.list_page(resource, namespace=self.namespace, limit=0)).items:
                 await self._drop(resource, item, grace_period_seconds=0)
-        for resource in (VOLUMES, NODES, ATTACHMENTS):
+        for resource in (VOLUMES, NODES):
             for item in (await self.api.list_page(resource, limit=0)).items:
                 await self._drop(resource, item)
 

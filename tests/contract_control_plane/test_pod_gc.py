@@ -1,4 +1,4 @@
-"""Pods that nobody ends any more."""
+"""Pods that nobody ends any more. A node must have been missing for 40 s, and the collector looks every 20 s."""
 
 from typing import Any
 
@@ -6,8 +6,6 @@ from sidecar.kube.api import NODES, PODS
 from tests.contract_control_plane.land import Land
 
 OUT_OF_SERVICE = {"key": "node.kubernetes.io/out-of-service", "value": "gone", "effect": "NoExecute"}
-SECONDS = 100.0
-"""A node must have been missing for 40 s, and the collector looks every 20 s."""
 
 
 async def put(land: Land, name: str, node: str) -> None:
@@ -28,7 +26,7 @@ async def test_pods_of_a_node_that_is_gone_are_taken_away(land: Land) -> None:
         return await land.there(PODS) == ["app-1", "app-2"]
 
     await land.always(both, "for a while nothing happens")
-    await land.until(only_the_other, "it is gone", seconds=SECONDS)
+    await land.until(only_the_other, "it is gone")
 
 
 async def test_a_pod_that_is_to_end_on_a_node_out_of_service_is_taken_away(land: Land) -> None:
@@ -44,5 +42,5 @@ async def test_a_pod_that_is_to_end_on_a_node_out_of_service_is_taken_away(land:
     async def only_those_that_may_not_be() -> bool:
         return await land.there(PODS) == ["ends-elsewhere", "stays"]
 
-    await land.until(only_those_that_may_not_be, "it is gone", seconds=SECONDS)
+    await land.until(only_those_that_may_not_be, "it is gone")
     await land.always(only_those_that_may_not_be, "and no other")

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sidecar.kube.api import STATEFUL_SETS
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS
 from tests.contract_control_plane.land import LATE, Json, Land
 
 PARALLEL = {"podManagementPolicy": "Parallel"}

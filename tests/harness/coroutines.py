@@ -10,8 +10,8 @@ import pytest
 
 from hack.lib.patience import patient
 
-LIMIT = 120.0
-"""Seconds: a safety net, of ten times what anything here takes."""
+LIMIT = 300.0
+"""Seconds: a safety net, many times what anything here takes."""
 
 
 async def until(condition: Callable[[], Awaitable[Any] | Any], what: str, *, limit: float = LIMIT) -> None:

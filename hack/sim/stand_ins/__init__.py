@@ -5,9 +5,7 @@ sidecars do. tests/contract_control_plane runs the same scenarios on each stand-
 left out. Garbage collection is not here: the simulated API server does it when it is asked to.
 """
 
-from hack.sim.stand_ins.attach_detach import AttachDetach
 from hack.sim.stand_ins.binder import Binder
-from hack.sim.stand_ins.daemon_sets import DaemonSetPods
 from hack.sim.stand_ins.disruptions import Disruptions
 from hack.sim.stand_ins.ephemeral_claims import EphemeralClaims
 from hack.sim.stand_ins.kubelet import Kubelet
@@ -17,9 +15,7 @@ from hack.sim.stand_ins.stand_in_base import StandInBase, claims_of
 from hack.sim.stand_ins.stateful_sets import StatefulSets
 
 __all__ = [
-    "AttachDetach",
     "Binder",
-    "DaemonSetPods",
     "Disruptions",
     "EphemeralClaims",
     "Kubelet",

@@ -9,11 +9,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from sidecar.kube.api import CSI_DRIVERS
 from hack.sim.stand_ins.binder import BOUND
 from hack.sim.stand_ins.stand_in_base import StandInBase, claims_of, class_name, is_for, sides
 from sidecar.engine.backoff import Attempts, Backoff
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, EVENTS, NODES, PODS, VOLUMES, Change
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_DRIVERS, EVENTS, NODES, PODS, VOLUMES, Change
 from sidecar.kube.store import by_name
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.loop import Loop
-from sidecar.kube.api import ATTACHMENTS, CLAIMS, MERGE_PATCH, PODS, VOLUMES, Change, KubeApi, Resource
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, VOLUMES, Change, KubeApi, Resource
 from sidecar.kube.errors import ApiError, Conflict, Invalid, NotFound
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -41,20 +41,11 @@ def is_for(pod: Json, claim: Json) -> bool:
     return not asked or any(owner.get("controller") and owner["uid"] == pod["metadata"]["uid"] for owner in owners)
 
 
-def daemon_set_of(pod: Json) -> list[str]:
-    """`namespace/name` of the DaemonSet that controls the pod."""
-    return _controller_of(pod, "DaemonSet")
-
-
 def stateful_set_of(pod: Json) -> list[str]:
     """`namespace/name` of the StatefulSet that controls the pod."""
-    return _controller_of(pod, "StatefulSet")
-
-
-def _controller_of(pod: Json, kind: str) -> list[str]:
     meta = pod["metadata"]
     owners = meta.get("ownerReferences") or ()
-    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == kind]
+    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == "StatefulSet"]
 
 
 def claim_uid(volume: Json) -> list[str]:
@@ -77,8 +68,7 @@ def sides(change: Change[Json]) -> list[Json]:
 _INDEXES: Final[dict[Resource, dict[str, Callable[[Json], Iterable[str]]]]] = {
     CLAIMS: {"uid": lambda claim: (claim["metadata"]["uid"],), "volume": lambda claim: (claim["spec"].get("volumeName", ""),)},
     VOLUMES: {"claim": claim_uid},
-    PODS: {"claim": claims_of, "daemon set": daemon_set_of, "stateful set": stateful_set_of},
-    ATTACHMENTS: {"volume": lambda attachment: (attachment["spec"]["source"].get("persistentVolumeName", ""),)},
+    PODS: {"claim": claims_of, "stateful set": stateful_set_of},
 }
 
 

@@ -8,11 +8,10 @@ for. What was deleted with a StatefulSet is the garbage collector's work. Not he
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.stand_ins.stand_in_base import StandInBase, sides, stateful_set_of
 from sidecar.engine.backoff import Attempts, Backoff
-from sidecar.kube.api import CLAIMS, PODS
+from sidecar.kube.api import CLAIMS, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Pod
