@@ -14,7 +14,7 @@ from tests.harness.mounting import Namespace, namespace, namespaces_or_skip
 LIMIT_SECONDS = 120
 
 
-@pytest.mark.slow
+@pytest.mark.real_api
 @pytest.mark.parametrize(
     "options", [pytest.param((), id="all"), pytest.param(("--no-topology", "--no-capacity", "--no-multi-writer"), id="little")]
 )
@@ -22,8 +22,8 @@ def test_csi_sanity(tmp_path: Path, options: tuple[str, ...]) -> None:
     _hold_to_everything(tmp_path, f"--state={tmp_path / 'state'}", *options)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [pytest.param(("--capacity=20Gi",), id="budget"), pytest.param((), id="what the disk has")])
+@pytest.mark.real_api
+@pytest.mark.parametrize("options", [pytest.param(("--pool=standard=20Gi",), id="budget"), pytest.param((), id="what the disk has")])
 def test_csi_sanity_with_real_mounts(tmp_path: Path, options: tuple[str, ...]) -> None:
     namespaces_or_skip()
     volumes = tmp_path / "volumes"

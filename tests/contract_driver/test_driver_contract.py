@@ -45,7 +45,7 @@ def _go_mock(endpoint: Path) -> tuple[list[str], Served]:
     )
 
 
-@pytest.fixture(params=[_ours, pytest.param(_go_mock, marks=pytest.mark.slow)], ids=["ours", "go-mock"])
+@pytest.fixture(params=[_ours, pytest.param(_go_mock, marks=pytest.mark.real_api)], ids=["ours", "go-mock"])
 def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     command, driver = request.param(tmp_path / "csi.sock")
     with process(command, endpoint=driver.endpoint, log=tmp_path / "log"):

@@ -16,7 +16,7 @@ from hack.sim.driver.state import read_state
 from tests.harness.driver.served import process, serve_driver
 from tests.harness.mounting import Namespace, namespace, namespaces_or_skip
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real_api
 WRITER = pb.VolumeCapability(mount=pb.VolumeCapability.MountVolume(), access_mode=pb.VolumeCapability.AccessMode(mode="SINGLE_NODE_WRITER"))
 MIB = 2**20
 
@@ -28,7 +28,7 @@ class Node:
         self.volumes, self.target, self.endpoint, self.log = (folder / name for name in ("volumes", "pod", "csi.sock", "log"))
 
     def driver(self, machine: Namespace) -> Any:
-        command = machine.inside(*serve_driver(self.endpoint, f"--volumes={self.volumes}", "--capacity=1Gi"))
+        command = machine.inside(*serve_driver(self.endpoint, f"--volumes={self.volumes}", "--pool=standard=1Gi"))
         return process(command, endpoint=self.endpoint, log=self.log)
 
     def ask(self, method: str, request: Message, answer: Any) -> Any:

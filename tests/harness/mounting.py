@@ -1,49 +1,19 @@
-"""Mounts for tests: a table that mounts nothing, and a mount namespace of one's own in which the kernel's mounts harm nobody."""
+"""A mount namespace of one's own, in which the kernel's mounts harm nobody."""
 
 import contextlib
-import errno
 import os
 import subprocess
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from hack.lib.patience import deadline
-from hack.sim.driver.mount_table import Mount, covering, mounted_at, origin
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _OWN_NAMESPACE = ("unshare", "--mount", "--propagation", "private")
-
-
-class FakeMounts:
-    """The table as the kernel would keep it. What it refuses the kernel refuses; what a mount shows can only be seen with the kernel's."""
-
-    def __init__(self) -> None:
-        self.mounts = [Mount(1, 0, "8:1", "/", Path("/"), frozenset({"rw", "nodev"}))]
-
-    def table(self) -> tuple[Mount, ...]:
-        return tuple(self.mounts)
-
-    def bind(self, folder: Path, place: Path) -> None:
-        if not folder.is_dir() or not place.is_dir():
-            raise OSError(errno.ENOENT, f"mounting {folder} at {place}")
-        device, root = origin(self.mounts, folder)
-        below = covering(self.mounts, place)
-        self.mounts.append(Mount(max(mount.id for mount in self.mounts) + 1, below.id, device, root, place, frozenset({"rw"})))
-
-    def make_readonly(self, mount: Mount) -> None:
-        self.mounts[self.mounts.index(mount)] = replace(mount, options=mount.options - {"rw"} | {"ro"})
-
-    def unmount(self, place: Path) -> None:
-        there = mounted_at(self.mounts, place)
-        if there is None:
-            raise OSError(errno.EINVAL, f"unmounting {place}")
-        if any(mount.parent == there.id for mount in self.mounts):
-            raise OSError(errno.EBUSY, f"unmounting {place}")
-        self.mounts.remove(there)
 
 
 def namespaces_or_skip() -> None:

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from hack.sim.driver.folders import Backing, NotOurs
-from hack.sim.driver.state import Journal
-from hack.sim.driver.spec import FEATURES, GET_VOLUME_STATS, Spec, round_up
-from hack.sim.driver.state import LocalVolume, Published, State, added_target, created, read_state
-from hack.sim.driver.targets import StandIns
+from hack.sim.driver.spec import FEATURES, Spec
+from hack.sim.driver.state import Journal, LocalVolume, Published, State, added_target, created, read_state
 from sidecar.csi import api
 from sidecar.csi.api import Capability, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
@@ -35,15 +33,15 @@ class LocalDriver:
     `state` names the journal; without one everything is forgotten with the object.
     """
 
-    def __init__(self, spec: Spec, *, state: Path | None = None, fsync: bool = False, backing: Backing | None = None) -> None:
+    def __init__(self, spec: Spec, *, state: Path | None = None, backing: Backing | None = None) -> None:
         self.spec = spec
         self.findings: tuple[str, ...] = ()
         """What at the start did not agree with the journal."""
-        self._backing: Backing = backing or StandIns()
+        self._backing = backing or Backing()
         self._state = State(node=spec.node_id)
         self._journal: Journal | None = None
         if state is not None:
-            self._recover(state, fsync=fsync)
+            self._recover(state)
 
     @property
     def info(self) -> DriverInfo:
@@ -60,7 +58,7 @@ class LocalDriver:
 
     @property
     def node_capabilities(self) -> frozenset[str]:
-        return frozenset({GET_VOLUME_STATS, api.SINGLE_NODE_MULTI_WRITER} - {FEATURES[name] for name in self.spec.without})
+        return frozenset({api.SINGLE_NODE_MULTI_WRITER} - {FEATURES[name] for name in self.spec.without})
 
     def volumes(self) -> tuple[LocalVolume, ...]:
         return tuple(self._state.volumes.values())
@@ -81,7 +79,7 @@ class LocalDriver:
             return self._answer(existing)
         size = self._size(request.required_bytes, limit_bytes)
         if not self._reaches(request.requisite):
-            _fail(Code.RESOURCE_EXHAUSTED, f"this driver makes volumes for {self.spec.segment} only, not for {_listed(request.requisite)}")
+            _fail(Code.RESOURCE_EXHAUSTED, f"this driver makes volumes for {self.spec.segment} only")
         volume = self._new(request, self._pool_with(size, request.parameters), size)
         self._backed(lambda: self._backing.make(volume.id))
         try:
@@ -110,7 +108,7 @@ class LocalDriver:
         self.demand(api.GET_CAPACITY)
         known = not self._unsupported(query.capabilities) and (not query.segment or self._reaches((query.segment,)))
         available = max(0, self.free(self._pool(query.parameters))) if known else 0
-        return CapacityAnswer(available, self.spec.largest_within(available), self.spec.smallest)
+        return CapacityAnswer(available, available - available % self.spec.unit, self.spec.unit)
 
     def list_volumes(self, max_entries: int = 0, starting_token: str = "") -> tuple[tuple[CreatedVolume, ...], str]:
         """Oldest first, so that a page's token, the age of its last volume, holds whatever is created or deleted in between."""
@@ -133,9 +131,6 @@ class LocalDriver:
         if {capability.block for capability in capabilities} != {capability.block for capability in volume.capabilities}:
             return "block and file system are not exchangeable"
         return self._unsupported(capabilities)
-
-    def volume(self, volume_id: str) -> CreatedVolume:
-        return self._answer(self._volume(volume_id))
 
     def publish(self, volume_id: str, target: str, *, capability: Capability | None, readonly: bool = False) -> None:
         """Idempotent. A single writer is held to one target."""
@@ -164,15 +159,6 @@ class LocalDriver:
         if known is not None and known.volume_id == volume_id:
             self._change({"op": "unpublish", "target": target})
 
-    def stats(self, volume_id: str, path: str) -> tuple[int, int]:
-        """Bytes in total and in use."""
-        _require(volume_id, "a volume id")
-        _require(path, "a volume path")
-        volume = self._volume(volume_id)
-        if path not in {published.target for published in self._state.targets(volume_id)}:
-            _fail(Code.NOT_FOUND, f"volume {volume_id} is not published at {path}")
-        return volume.bytes, min(volume.bytes, self._backed(lambda: self._backing.used(volume_id, Path(path))))
-
     def demand(self, capability: str) -> None:
         """Refuses a call whose capability the driver does not claim."""
         if capability not in self.info.controller | self.info.plugin:
@@ -183,13 +169,13 @@ class LocalDriver:
             self._journal.close()
             self._journal = None
 
-    def _recover(self, path: Path, *, fsync: bool) -> None:
+    def _recover(self, path: Path) -> None:
         known = read_state(path)
         if known.node not in ("", self.spec.node_id):
             raise ValueError(f"{path} is the state of node {known.node}, not of {self.spec.node_id}")
         known.node = self.spec.node_id
         self._state = known
-        self._journal = Journal(path, fsync=fsync)
+        self._journal = Journal(path)
         for change in self._overtaken():
             known.apply(change)
         self._journal.rewrite(known.changes())
@@ -254,10 +240,9 @@ class LocalDriver:
             _fail(Code.FAILED_PRECONDITION, f"the volume has a single writer, at {elsewhere[0].target}")
 
     def _size(self, required: int, limit: int) -> int:
-        size = round_up(max(required, self.spec.smallest), self.spec.unit)
-        allowed = min(limit or size, self.spec.maximum or size)
-        if size > allowed:
-            _fail(Code.OUT_OF_RANGE, f"{size} bytes would be the size, {allowed} are allowed")
+        size = self.spec.rounded(required)
+        if limit and size > limit:
+            _fail(Code.OUT_OF_RANGE, f"{size} bytes would be the size, {limit} are allowed")
         return size
 
     def _pool(self, parameters: Mapping[str, str]) -> str:
@@ -312,10 +297,6 @@ class LocalDriver:
 def _require(value: object, what: str) -> None:
     if not value:
         _fail(Code.INVALID_ARGUMENT, f"{what} is required")
-
-
-def _listed(segments: Sequence[Segment]) -> str:
-    return " or ".join(str(segment) for segment in segments)
 
 
 def _fail(code: Code, message: str) -> NoReturn:

@@ -16,11 +16,10 @@ if __name__ == "__main__":
     # Read by gRPC's core when it is imported: no child process is ever started here.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
+import argparse
 import asyncio
 import json
-import stat
 import sys
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -36,8 +35,7 @@ from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Faults
 from hack.sim.driver.folders import Folders
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.mounts import KernelMounts
-from hack.sim.driver.options import Options, Registration, read_options
+from hack.sim.driver.options import Registration, read_options
 from sidecar.csi import api, redact
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
@@ -141,12 +139,6 @@ def _unpublish(driver: LocalDriver, message: pb.NodeUnpublishVolumeRequest) -> p
     return pb.NodeUnpublishVolumeResponse()
 
 
-def _stats(driver: LocalDriver, message: pb.NodeGetVolumeStatsRequest) -> pb.NodeGetVolumeStatsResponse:
-    total, used = driver.stats(message.volume_id, message.volume_path)
-    usage = pb.VolumeUsage(unit=pb.VolumeUsage.BYTES, total=total, used=used, available=max(0, total - used))
-    return pb.NodeGetVolumeStatsResponse(usage=[usage])
-
-
 def _volume(volume: CreatedVolume) -> pb.Volume:
     return pb.Volume(
         volume_id=volume.volume_id,
@@ -188,6 +180,7 @@ SERVICES: Final = {
     "csi.v1.Identity": {
         "GetPluginInfo": Method(pb.GetPluginInfoRequest, _plugin_info),
         "GetPluginCapabilities": Method(pb.GetPluginCapabilitiesRequest, _plugin_capabilities),
+        "Probe": Method(pb.ProbeRequest, lambda _driver, _message: pb.ProbeResponse(ready=BoolValue(value=True))),
     },
     "csi.v1.Controller": {
         "ControllerGetCapabilities": Method(pb.ControllerGetCapabilitiesRequest, _controller_capabilities),
@@ -202,30 +195,22 @@ SERVICES: Final = {
         "NodeGetCapabilities": Method(pb.NodeGetCapabilitiesRequest, _node_capabilities),
         "NodePublishVolume": Method(pb.NodePublishVolumeRequest, _publish, "volume_id"),
         "NodeUnpublishVolume": Method(pb.NodeUnpublishVolumeRequest, _unpublish, "volume_id"),
-        "NodeGetVolumeStats": Method(pb.NodeGetVolumeStatsRequest, _stats, "volume_id"),
     },
 }
 
 
 @asynccontextmanager
 async def serving(
-    driver: LocalDriver, endpoint: str | Path, *, reception: Reception | None = None, ready_after: float = 0.0, node_only: bool = False
+    driver: LocalDriver, endpoint: str | Path, *, reception: Reception | None = None, node_only: bool = False
 ) -> AsyncIterator[Reception]:
     """The driver answers on this socket inside the block. Faults are set, and calls read, at the Reception it gives. `node_only`: without
     the Controller service."""
     path = _socket_place(Path(str(endpoint).removeprefix("unix://")))
     reception = reception or Reception()
-    ready_at = time.monotonic() + ready_after
-
-    def probe(_driver: LocalDriver, _message: pb.ProbeRequest) -> pb.ProbeResponse:
-        return pb.ProbeResponse(ready=BoolValue(value=time.monotonic() >= ready_at))
-
     server = grpc.aio.server()
     for service, methods in SERVICES.items():
-        if node_only and service == "csi.v1.Controller":
-            continue
-        own = {"Probe": Method(pb.ProbeRequest, probe)} if service == "csi.v1.Identity" else {}
-        server.add_generic_rpc_handlers([_handlers(service, {**methods, **own}, driver=driver, reception=reception)])
+        if not (node_only and service == "csi.v1.Controller"):
+            server.add_generic_rpc_handlers([_handlers(service, methods, driver=driver, reception=reception)])
     server.add_insecure_port(f"unix:{path}")
     await server.start()
     try:
@@ -265,15 +250,9 @@ def _socket_place(path: Path) -> Path:
     """Makes room for the socket: a driver that was killed leaves its own behind. Anything else at that path is left alone."""
     if len(str(path).encode()) > _LONGEST_SOCKET_PATH:
         raise ValueError(f"{path} is too long for a unix socket ({_LONGEST_SOCKET_PATH} bytes)")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"the folder {path.parent} for a socket is missing")
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return path
-    if not stat.S_ISSOCK(mode):
+    if path.exists() and not path.is_socket():
         raise FileExistsError(f"{path} is there already and is no socket")
-    path.unlink()
+    path.unlink(missing_ok=True)
     return path
 
 
@@ -311,7 +290,7 @@ async def registering(name: str, registration: Registration) -> AsyncIterator[as
 # ---- the process ----
 
 
-async def run(options: Options) -> None:
+async def run(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or SIGINT. A kubelet that refuses the driver is a RuntimeError."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -321,7 +300,7 @@ async def run(options: Options) -> None:
     reception = Reception(record=Record(options.calls), faults=faults)
     async with AsyncExitStack() as stack:
         stack.callback(driver.close)
-        serves = serving(driver, options.endpoint, reception=reception, ready_after=options.ready_after, node_only=options.node_only)
+        serves = serving(driver, options.endpoint, reception=reception, node_only=options.node_only)
         await stack.enter_async_context(serves)
         _say(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}")
         if options.registration is None:
@@ -331,11 +310,9 @@ async def run(options: Options) -> None:
             await _first(stop, refusal)
 
 
-def _driver(options: Options) -> LocalDriver:
-    folders = None
-    if options.volumes is not None:
-        folders = Folders(options.volumes, node_id=options.spec.node_id, mounts=KernelMounts(), fsync=options.fsync)
-    driver = LocalDriver(options.spec, state=options.state, fsync=options.fsync, backing=folders)
+def _driver(options: argparse.Namespace) -> LocalDriver:
+    folders = None if options.volumes is None else Folders(options.volumes, node_id=options.spec.node_id)
+    driver = LocalDriver(options.spec, state=options.state, backing=folders)
     for finding in driver.findings:
         _say(finding)
     return driver

@@ -11,7 +11,6 @@ from sidecar.csi.api import NOTHING
 from sidecar.frozen import frozen
 from sidecar.model.topology import Segment
 
-GET_VOLUME_STATS: Final = "GET_VOLUME_STATS"
 DEFAULT_NAME: Final = "local.csi-node-sidecar.io"
 DEFAULT_POOLS: Final[Mapping[str, int]] = MappingProxyType({"standard": 100 * 2**30})
 MIB: Final = 2**20
@@ -40,38 +39,19 @@ class Spec:
     name: str = DEFAULT_NAME
     version: str = __version__
     unit: int = MIB
-    minimum: int = 0
-    maximum: int | None = None
     measured: bool = False
     """The pool's size is what the file system under the volumes says, and the number in `pools` means nothing."""
     without: frozenset[str] = frozenset()
     """Names from FEATURES."""
 
     def __post_init__(self) -> None:
-        faults = [
-            *([] if 0 < len(self.node_id) <= _LONGEST_NODE_ID else [f"a node id has 1 to {_LONGEST_NODE_ID} characters"]),
-            *([] if self.pools else ["there must be at least one pool"]),
-            *([] if self.unit > 0 else ["a unit has at least one byte"]),
-            *([] if self.maximum is None or self.smallest <= self.maximum else ["the maximum size is below the minimum"]),
-            *(f"no such feature: {name}" for name in sorted(self.without - FEATURES.keys())),
-        ]
-        if faults:
-            raise ValueError("; ".join(faults))
+        if not self.node_id or len(self.node_id) > _LONGEST_NODE_ID:
+            raise ValueError(f"a node id has 1 to {_LONGEST_NODE_ID} characters")
 
     @property
     def segment(self) -> Segment:
         return Segment.of(self.topology or {f"topology.{self.name}/node": self.node_id})
 
-    @property
-    def smallest(self) -> int:
-        return max(self.unit, round_up(self.minimum, self.unit))
-
-    def largest_within(self, available: int) -> int:
-        """The largest volume that could be made; 0 if not even the smallest could."""
-        size = min(available, self.maximum or available)
-        size -= size % self.unit
-        return size if size >= self.smallest else 0
-
-
-def round_up(size: int, unit: int) -> int:
-    return -(-size // unit) * unit
+    def rounded(self, size: int) -> int:
+        """The size of a volume of at least so many bytes."""
+        return max(self.unit, -(-size // self.unit) * self.unit)
