@@ -12,7 +12,7 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.stand_ins import AttachDetach, Binder, DaemonSetPods, Disruptions, Kubelet, Scheduler, StandInBase, StatefulSets
+from hack.sim.stand_ins import Binder, Disruptions, Kubelet, Scheduler, StandInBase, StatefulSets
 from sidecar.kube.api import CLAIMS, PODS, VOLUMES
 from sidecar.kube.errors import Unavailable
 from tests.contract_control_plane.land import Land
@@ -37,10 +37,10 @@ def tell(story: Story, *, before: Callable[[Call], Awaitable[None]] = nothing, a
         cluster = Cluster(clock=loop.time, rng=random.Random(1).random)
         theirs = InProcessApi(cluster, before=before, after=after)
         base = StandInBase(theirs, clock=loop.time, rng=random.Random(2))
-        for stand_in in (Binder, Scheduler, AttachDetach, DaemonSetPods, StatefulSets, Disruptions, Kubelet):
+        for stand_in in (Binder, Scheduler, StatefulSets, Disruptions, Kubelet):
             stand_in(base)
         at_work = asyncio.create_task(base.run())
-        await story(Land(InProcessApi(cluster), number=1, patience=PATIENCE), theirs)
+        await story(Land(InProcessApi(cluster), number=1, limit=PATIENCE), theirs)
         at_work.cancel()
         await asyncio.gather(at_work, return_exceptions=True)
 
@@ -49,7 +49,7 @@ def tell(story: Story, *, before: Callable[[Call], Awaitable[None]] = nothing, a
 
 async def from_claim_to_deletion(land: Land, _: InProcessApi) -> None:
     """Late binding from its beginning to its end, with the scenario as the provisioner."""
-    await land.begin("n1", "n2", attach=True)
+    await land.begin("n1", "n2")
     await land.storage_class("late", "WaitForFirstConsumer")
     await land.capacity("n1", "late", "10Gi")
     claim = await land.claim("data", "late")
@@ -58,11 +58,9 @@ async def from_claim_to_deletion(land: Land, _: InProcessApi) -> None:
     volume = await land.volume(claim, node="n1")
     await land.until(lambda: has_phase(land, PODS, "app", "Running"), "the pod runs")
     assert await land.phase(CLAIMS, "data") == "Bound"
-    await land.until(land.attachments, "the volume is attached")
     await land.api.delete(CLAIMS, "data", namespace=land.namespace)
     await land.api.delete(PODS, "app", namespace=land.namespace)
     await land.until(lambda: has_phase(land, VOLUMES, volume, "Released"), "the volume is released")
-    await land.until(lambda: nowhere(land), "the volume is detached")
     await land.api.delete(VOLUMES, volume)
     assert not await land.exists(VOLUMES, volume) or await gone_soon(land, volume)
 
@@ -92,10 +90,6 @@ STORIES = [from_claim_to_deletion, a_set_and_its_budget]
 
 async def has_phase(land: Land, resource: Any, name: str, phase: str) -> bool:
     return await land.exists(resource, name) and await land.phase(resource, name) == phase
-
-
-async def nowhere(land: Land) -> bool:
-    return not await land.attachments()
 
 
 async def gone_soon(land: Land, volume: str) -> bool:
@@ -233,22 +227,6 @@ def test_no_kubelet_runs_a_pod_whose_claim_is_being_deleted_but_one_that_runs_go
         await run_by_hand(land)
         await runs_not(land, "its claim is being deleted")
         assert await has_phase(land, PODS, "holder", "Running")
-
-    tell(story)
-
-
-def test_a_daemon_set_has_one_pod_a_node_even_if_its_controller_hears_of_its_own_pods_late() -> None:
-    async def story(land: Land, theirs: InProcessApi) -> None:
-        await land.begin("n1", "n2")
-        await asyncio.sleep(1.0)
-        theirs.hold_watches()
-        await land.daemon_set("agent")
-        await asyncio.sleep(1.0)
-        theirs.hold_watches(held=False)
-        for _ in range(20):
-            await asyncio.sleep(0.1)
-            await land.patch_node(land.own("n1"), {"metadata": {"labels": {"beat": str(_)}}})
-        assert sorted(pod["spec"]["nodeName"] for pod in await land.pods()) == [land.own("n1"), land.own("n2")]
 
     tell(story)
 

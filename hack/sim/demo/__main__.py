@@ -13,14 +13,12 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from hack.sim.demo.acts import tell
-from hack.sim.demo.report import ClaimHistory, Verdict, table
-from hack.sim.demo.stage import Place, Stage, staged
-from hack.sim.demo.watcher import NAMESPACE, Progress
+from hack.sim.demo.stage import NAMESPACE, Failed, Place, Stage, staged
 from sidecar.errors import SidecarError
 
 _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,39 +26,34 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LONGEST_TEMPORARY: Final = 60
 
 
-async def play(place: Place, say: Progress, *, keep: bool = False) -> int:
+async def play(place: Place, *, keep: bool = False) -> int:
     """The exit code. Everything that was started is gone on return, however it ends."""
     try:
-        async with staged(place, say) as (stage, kubeconfig):
+        async with staged(place) as (stage, kubeconfig):
             await tell(stage)
-            code = conclude(stage.watcher.histories.values(), stage.verdict(), say)
-            if keep and not code:
-                await _stay(stage, kubeconfig, say)
-            return code
+            text, agree = stage.verdict()
+            print(f"\n{stage.table()}\n\n{text}", flush=True)
+            if not agree:
+                raise Failed("the drivers' own state and the API server disagree")
+            print(f"all came as it should, in {stage.seconds():.0f} s", flush=True)
+            if keep:
+                await _stay(stage, kubeconfig)
+            return 0
     except (SidecarError, OSError) as error:
-        say.plainly(f"\nFAILED: {error}")
+        print(f"\nFAILED: {error}", flush=True)
         return 1
 
 
-def conclude(histories: Iterable[ClaimHistory], verdict: Verdict, say: Progress) -> int:
-    """Table and verdict; the exit code."""
-    say.plainly(f"\n{table(histories)}\n\n{verdict}")
-    if verdict.ok:
-        say.plainly(f"all came as it should, in {say.seconds():.0f} s")
-        return 0
-    say.plainly("\nFAILED: the drivers' own state and the API server disagree")
-    return 1
-
-
-async def _stay(stage: Stage, kubeconfig: Path, say: Progress) -> None:
+async def _stay(stage: Stage, kubeconfig: Path) -> None:
     """Until told to stop, which then is no failure."""
-    node = stage.nodes[stage.watcher.histories["race-1"].node]
-    say.plainly(
+    node = stage.claims["race-1"].node
+    print(
         f"\nEverything goes on running until Ctrl-C. To play with it, in another terminal:\n"
         f"  export KUBECONFIG={kubeconfig}\n"
         f"  kubectl get pvc,pv,pods,csistoragecapacities\n"
-        f"  {sys.executable} -m sidecar explain pvc {NAMESPACE}/race-1 --node={node.name} --csi-address={node.socket}\n"
-        f"The logs, and what the drivers know, are in {node.socket.parent}."
+        f"  {sys.executable} -m sidecar explain pvc {NAMESPACE}/race-1 --node={node} --csi-address={stage.drivers[node].socket}\n"
+        f"The logs, and what the drivers know, are in {stage.drivers[node].socket.parent}.",
+        flush=True,
     )
     try:
         await asyncio.get_running_loop().create_future()
@@ -80,19 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sidecar_kubeconfig=options.sidecar_kubeconfig,
         node_labels=dict(options.node_label),
     )
-    say = Progress()
-    code = asyncio.run(_until_told_to_stop(place, say, keep=options.keep))
+    code = asyncio.run(_until_told_to_stop(place, keep=options.keep))
     if code == 1:
-        say.plainly(f"what the programs said is kept in {work}")
+        print(f"what the programs said is kept in {work}", flush=True)
     else:
         shutil.rmtree(work, ignore_errors=True)
     return code
 
 
-async def _until_told_to_stop(place: Place, say: Progress, *, keep: bool) -> int:
+async def _until_told_to_stop(place: Place, *, keep: bool) -> int:
     """The story's exit code, or 128 and the signal that cut it off."""
     loop, told = asyncio.get_running_loop(), []
-    playing = asyncio.create_task(play(place, say, keep=keep))
+    playing = asyncio.create_task(play(place, keep=keep))
 
     def stop(number: int) -> None:
         told.append(number)

@@ -6,12 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from hack.sim.demo.stage import SMALL, Failed, Stage
-from hack.sim.driver.faults import Fault
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import CLAIMS, PODS
 from sidecar.model.objects import IMMEDIATE, LATE
 
-_SLOW: Final = Fault(method="CreateVolume", times=1, delay=3.0)
+_SLOW: Final = {"method": "CreateVolume", "times": 1, "delay": 3.0}
 """A slow creation that goes on after its caller is gone, as with a driver that does not notice."""
 
 
@@ -26,67 +25,67 @@ async def tell(stage: Stage) -> None:
 
 
 async def race(stage: Stage) -> None:
-    stage.say.heading("Six Immediate claims, and every sidecar may take them:")
+    heading("Six Immediate claims, and every sidecar may take them:")
     names = [f"race-{number}" for number in range(1, 7)]
     await _claim_now(stage, names)
     bids = await stage.bids()
-    won = Counter(stage.watcher.histories[name].node for name in names)
+    won = Counter(stage.claims[name].node for name in names)
     stage.say(f"{len(names)} claims, {bids} bids: {', '.join(f'{node} won {count}' for node, count in sorted(won.items()))}")
-    _note(stage, names, f"raced for by {len(stage.nodes)} nodes")
+    _note(stage, names, f"raced for by {len(stage.drivers)} nodes")
 
 
 async def place_by_capacity(stage: Stage) -> None:
-    stage.say.heading("Late-binding pods go where the published capacity suffices:")
+    heading("Late-binding pods go where the published capacity suffices:")
     for name in ("batch-1", "batch-2"):
         await stage.until_settled()
         room = stage.free(SMALL)
         stage.say(f"pod {name}: created with a claim of 9Gi; published are {_published(stage)}")
         await stage.claim(name, LATE, "9Gi")
         await stage.pod(name)
-        await stage.until(lambda name=name: stage.watcher.runs(name), f"pod {name} runs")  # type: ignore[misc]
-        if stage.watcher.node_of(name) == SMALL:
+        await stage.until(lambda name=name: stage.runs(name), f"pod {name} runs")  # type: ignore[misc]
+        if stage.node_of(name) == SMALL:
             raise Failed(f"pod {name} was put on {SMALL}, which published {room}")
         _note(stage, [name], f"placed by capacity, {SMALL} had {room}")
 
 
 async def run_full(stage: Stage) -> None:
-    stage.say.heading(f"{SMALL} runs full:")
+    heading(f"{SMALL} runs full:")
     await stage.until_settled()
     size = stage.free(SMALL)
     await stage.claim("fill", LATE, size)
     await stage.pod("fill", on=SMALL)
-    await stage.until(lambda: stage.watcher.runs("fill"), "pod fill runs")
+    await stage.until(lambda: stage.runs("fill"), "pod fill runs")
     await stage.until_settled()
     stage.say(f"{SMALL} is full: three more Immediate claims, and a pod that must be on {SMALL}")
     await stage.claim("patient", LATE, "1Gi")
     await stage.pod("patient", on=SMALL)
     names, bids = [f"next-{number}" for number in range(1, 4)], await stage.bids(SMALL)
     await _claim_now(stage, names)
-    if SMALL in {stage.watcher.histories[name].node for name in names} or await stage.bids(SMALL) != bids:
+    if SMALL in {stage.claims[name].node for name in names} or await stage.bids(SMALL) != bids:
         raise Failed(f"{SMALL} is full, and bid for one of {', '.join(names)}")
-    await stage.until(lambda: "free storage" in stage.watcher.waits_because("patient"), "the scheduler finds no room for pod patient")
+    await stage.until(lambda: "free storage" in stage.waits_because("patient"), "the scheduler finds no room for pod patient")
     _note(stage, names, f"{SMALL} was full and did not bid")
 
 
 async def kill_in_mid_creation(stage: Stage) -> None:
-    stage.say.heading("kill -9 in mid-creation:")
-    stage.slow_down(_SLOW)
+    heading("kill -9 in mid-creation:")
+    stage.misbehave(_SLOW)
     await stage.claim("crash", IMMEDIATE, "1Gi")
     victim = await stage.until(lambda: _creating(stage, "crash"), "a driver is creating the volume of crash")
-    stage.nodes[victim].sidecar.kill()
-    stage.slow_down()
+    stage.sidecars[victim].kill()
+    stage.misbehave()
     stage.say(f"{victim}: its driver is creating the volume; its sidecar is killed with -9")
-    volume = f"pvc-{stage.watcher.histories['crash'].uid}"
+    volume = f"pvc-{stage.claims['crash'].uid}"
     await stage.until(lambda: stage.state(victim).named(volume), "the driver made the volume nevertheless")
-    if stage.watcher.has_volume("crash"):
+    if stage.has_volume("crash"):
         raise Failed("crash has a PersistentVolume although nobody was there to write it")
     stage.say(f"{victim}: its driver has made the volume, and no PersistentVolume tells of it")
-    stage.nodes[victim].sidecar.start()
+    stage.sidecars[victim].start()
     stage.say(f"{victim}: its sidecar is started again")
-    await stage.until(lambda: stage.watcher.is_bound("crash"), "crash is bound")
+    await stage.until(lambda: stage.is_bound("crash"), "crash is bound")
     await stage.until_ready(victim)
     calls = stage.calls_to_create("crash")
-    made = sum(each.name == volume for name in stage.nodes for each in stage.state(name).volumes.values())
+    made = sum(each.name == volume for name in stage.drivers for each in stage.state(name).volumes.values())
     if made != 1 or {name for name, _ in calls} != {victim} or calls[-1][1] is not Code.OK:
         raise Failed(f"crash has {made} volumes; the calls were {calls}")
     stage.say(f"crash: CreateVolume was called {len(calls)} times, one volume was made")
@@ -94,22 +93,22 @@ async def kill_in_mid_creation(stage: Stage) -> None:
 
 
 async def delete_one(stage: Stage) -> None:
-    stage.say.heading("One claim is deleted, which makes room for the pod that waits:")
+    heading("One claim is deleted, which makes room for the pod that waits:")
     await stage.delete(PODS, "fill")
     await stage.delete(CLAIMS, "fill")
     stage.say("fill: pod and claim are deleted")
-    await stage.until(lambda: not (stage.watcher.has_volume("fill") or stage.watcher.claim_exists("fill")), "the volume of fill is gone")
-    if stage.state(SMALL).named(f"pvc-{stage.watcher.histories['fill'].uid}"):
+    await stage.until(lambda: not (stage.has_volume("fill") or stage.exists("fill")), "the volume of fill is gone")
+    if stage.state(SMALL).named(f"pvc-{stage.claims['fill'].uid}"):
         raise Failed("the PersistentVolume of fill is gone, and its volume is not")
     _note(stage, ["fill"], f"filled {SMALL}; deleted, and its volume with it")
-    await stage.until(lambda: stage.watcher.runs("patient"), "pod patient runs")
+    await stage.until(lambda: stage.runs("patient"), "pod patient runs")
     _note(stage, ["patient"], f"waited until {SMALL} had room again")
 
 
 async def _claim_now(stage: Stage, names: list[str]) -> None:
     await asyncio.gather(*(stage.claim(name, IMMEDIATE, "1Gi") for name in names))
     stage.say(f"{names[0]} … {names[-1]}: created")
-    await stage.until(lambda: stage.watcher.is_bound(*names), f"{', '.join(names)} are bound")
+    await stage.until(lambda: stage.is_bound(*names), f"{', '.join(names)} are bound")
 
 
 def _creating(stage: Stage, claim: str) -> str:
@@ -118,9 +117,13 @@ def _creating(stage: Stage, claim: str) -> str:
 
 
 def _published(stage: Stage) -> str:
-    return ", ".join(f"{name} {stage.free(name)}" for name in stage.nodes)
+    return ", ".join(f"{name} {stage.free(name)}" for name in stage.drivers)
 
 
 def _note(stage: Stage, names: Iterable[str], what: str) -> None:
     for name in names:
-        stage.watcher.histories[name].what = what
+        stage.claims[name].what = what
+
+
+def heading(text: str) -> None:
+    print(f"\n{text}", flush=True)

@@ -1,41 +1,51 @@
-"""A control plane and three nodes with a driver and a sidecar each, and what the acts do with them.
+"""A control plane and three nodes with a driver and a sidecar each, what the acts do with them, and what is seen of the cluster.
 
-Everything but the control plane of `--kubeconfig` is a child process that works in one folder and ends with the stage.
+Drivers and sidecars are child processes that work in one folder and end with the stage. The API server is in this process, or the one of
+`--kubeconfig`.
 """
 
 import asyncio
 import contextlib
+import random
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from sidecar.kube.api import CSI_DRIVERS
-from hack.sim.demo.processes import Node, Program, connects, node, page, stop
-from hack.sim.demo.report import ClaimHistory, Verdict, judge
-from hack.sim.demo.watcher import DRIVER, KEY, NAMESPACE, Progress, Watcher
+from hack.lib.programs import OurDriver, Sidecar, all_of
+from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster.serve import serving_cluster
 from hack.sim.driver.calls import read_calls
-from hack.sim.driver.faults import Fault, write_faults
 from hack.sim.driver.state import State, read_state
-from sidecar.config.parse import Parsed, parse
+from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from sidecar.csi.outcome import Code
-from sidecar.doors import Instruments, open_doors
 from sidecar.errors import SidecarError
 from sidecar.frozen import frozen
-from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, PODS, KubeApi, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NODES, PODS, VOLUMES, KubeApi, Resource
+from sidecar.kube.client import open_client
+from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, LATE, Json
 from sidecar.model.quantity import format_bytes, parse_bytes
 
 T = TypeVar("T")
 
+NAMESPACE: Final = "default"
+DRIVER: Final = "demo.csi-node-sidecar.io"
 CLASS_OF: Final = {IMMEDIATE: "local-now", LATE: "local-late"}
 # The third one is small, so that it can run full.
 POOLS: Final = {"node-a": "20Gi", "node-b": "20Gi", "node-c": "8Gi"}
 SMALL: Final = "node-c"
-PATIENCE: Final = 45.0
+PATIENCE: Final = 120.0
 _HOSTNAME: Final = "kubernetes.io/hostname"
-_LOOK: Final = 0.05
+_HEAD: Final = ("claim", "size", "node", "to owner", "to bound", "what happened")
+# Short delays, since three contenders make no crowd, and no limits, since a minute is not the time to be modest.
+_ARGS: Final = (
+    *("--node-deployment-base-delay=1s", "--node-deployment-max-delay=3s", "--kube-api-qps=-1", "--kube-api-capacity-qps=-1"),
+    *("--enable-capacity", "--capacity-ownerref-level=-1", "--capacity-poll-interval=5s", "--shutdown-timeout=3s"),
+)
 
 
 class Failed(SidecarError):
@@ -49,69 +59,161 @@ class Place:
     work: Path
     kubeconfig: Path | None = None
     sidecar_kubeconfig: Path | None = None
-    """A kubeconfig with the rights that sidecars have. Without it they use the demo's own."""
+    """With the rights that sidecars have. Without it they use the demo's own."""
     node_labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """One claim as it was seen from outside. Times are seconds on one clock."""
+
+    size: str
+    created: float
+    uid: str = ""
+    node: str = ""
+    owned: float | None = None
+    bound: float | None = None
+    what: str = ""
+
+    def after(self, moment: float | None) -> str:
+        return "-" if moment is None else f"{moment - self.created:.1f} s"
 
 
 class Stage:
     """What the acts use. Made by `staged`."""
 
-    def __init__(self, place: Place, say: Progress, api: KubeApi, nodes: Mapping[str, Node], programs: list[Program]) -> None:
-        self.say = say
-        self.nodes = nodes
-        self.watcher = Watcher(api, say)
+    def __init__(self, place: Place, api: KubeApi, drivers: Mapping[str, OurDriver], sidecars: Mapping[str, Sidecar]) -> None:
+        self.drivers, self.sidecars = drivers, sidecars
+        self.claims: dict[str, Seen] = {}
         self._api = api
         self._place = place
-        self._programs = programs
+        self._start = time.monotonic()
+        self._told: set[str] = set()
+        self._now: dict[Resource, dict[str, Json]] = {}
 
-    # --- waiting ------------------------------------------------------------------------------------------------------
+    # --- telling ------------------------------------------------------------------------------------------------------
 
-    async def until(self, condition: Callable[[], T], what: str, *, seconds: float = PATIENCE) -> T:
+    def say(self, text: str) -> None:
+        """One line for each thing that happens, with the seconds since the beginning."""
+        print(f"{self.seconds():5.1f} s  {text}", flush=True)
+
+    def seconds(self) -> float:
+        return time.monotonic() - self._start
+
+    def _once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self.say(text)
+
+    def table(self) -> str:
+        """One row a claim, in the order they were made."""
+        rows = [_HEAD]
+        rows += [
+            (name, seen.size, seen.node or "-", seen.after(seen.owned), seen.after(seen.bound), seen.what)
+            for name, seen in self.claims.items()
+        ]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+        return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], T], what: str) -> T:
         """Waits for the first true answer. Failed if there is none in time, or if a program ends that should not."""
-        return await until(condition, what, programs=self._programs, seconds=seconds)
+        end = time.monotonic() + PATIENCE
+        while True:
+            await self._look()
+            if answer := condition():
+                return answer
+            for program in (*self.drivers.values(), *self.sidecars.values()):
+                if (code := program.child.poll()) is not None and code >= 0:
+                    raise Failed(f"{program.name} ended with {code} while this was waited for: {what}\n{program.output()[-2000:]}")
+            if time.monotonic() > end:
+                raise Failed(f"waited {PATIENCE:.0f} s in vain: {what}")
+            await asyncio.sleep(0.1)
 
     async def until_settled(self) -> None:
         """Waits until every node publishes what its driver's own state leaves free."""
-        await self.until(self._is_settled, "the published capacities agree with the drivers' own state")
+        pools = {name: parse_bytes(size) for name, size in POOLS.items()}
+        free = lambda: {name: pools[name] - self.state(name).used("main") for name in pools}  # noqa: E731
+        await self.until(lambda: self.published() == free(), "the published capacities agree with the drivers' own state")
 
-    def _is_settled(self) -> bool:
-        return self.watcher.published(CLASS_OF[LATE]) == {
-            name: item.pool - self.state(name).used("main") for name, item in self.nodes.items()
-        }
+    async def until_ready(self, *names: str) -> None:
+        """The sidecars of these nodes, or of all."""
+        end = time.monotonic() + PATIENCE
+        for name in names or self.sidecars:
+            while not await asyncio.to_thread(self.sidecars[name].ready):
+                if time.monotonic() > end:
+                    raise Failed(f"the sidecar of {name} was not ready after {PATIENCE:.0f} s: {self.sidecars[name].output()[-2000:]}")
+                await asyncio.sleep(0.1)
 
-    # --- questions ---------------------------------------------------------------------------------------------
+    async def _look(self) -> None:
+        for resource in (CLAIMS, VOLUMES, PODS, CAPACITIES):
+            page = await self._api.list_page(resource, namespace=NAMESPACE if resource.namespaced else "")
+            self._now[resource] = {item["metadata"]["name"]: item for item in page.items}
+        for name, claim in self._now[CLAIMS].items():
+            seen, node = self.claims[name], str((claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, ""))
+            if node and node != seen.node:
+                seen.node, seen.owned = node, time.monotonic()
+                self.say(f"{name}: {node} is its node after {seen.after(seen.owned)}")
+            if seen.bound is None and claim["status"]["phase"] == "Bound":
+                seen.bound = time.monotonic()
+                self.say(f"{name}: bound after {seen.after(seen.bound)}")
+        for name, pod in self._now[PODS].items():
+            if self.runs(name):
+                self._once(f"pod {name}: runs on {pod['spec']['nodeName']}")
+            elif why := self.waits_because(name):
+                self._once(f"pod {name}: waits, {why}")
 
-    def state(self, name: str) -> State:
-        """The state of the node's driver, from its own file."""
-        return read_state(self.nodes[name].state)
+    def published(self) -> dict[str, int]:
+        """Bytes by node, for late claims."""
+        found = (item for item in self._now[CAPACITIES].values() if item["storageClassName"] == CLASS_OF[LATE])
+        return {item["nodeTopology"]["matchLabels"][self.drivers[SMALL].key]: parse_bytes(item.get("capacity", 0)) for item in found}
 
-    def free(self, name: str) -> str:
-        """The published free space of that node."""
-        return format_bytes(self.watcher.published(CLASS_OF[LATE])[name])
+    def free(self, node: str) -> str:
+        return format_bytes(self.published()[node])
 
-    def verdict(self) -> Verdict:
-        return judge([self.state(name) for name in self.nodes], self.watcher.volumes())
+    def is_bound(self, *claims: str) -> bool:
+        return all(self.claims[name].bound is not None for name in claims)
+
+    def exists(self, claim: str) -> bool:
+        return claim in self._now[CLAIMS]
+
+    def has_volume(self, claim: str) -> bool:
+        return any(volume["spec"]["claimRef"]["uid"] == self.claims[claim].uid for volume in self._now[VOLUMES].values())
+
+    def runs(self, pod: str) -> bool:
+        return bool(self._now[PODS].get(pod, {}).get("status", {}).get("phase") == "Running")
+
+    def node_of(self, pod: str) -> str:
+        return str(self._now[PODS][pod]["spec"].get("nodeName") or "")
+
+    def waits_because(self, pod: str) -> str:
+        """The scheduler's complaint about that pod; empty if it has none."""
+        conditions = self._now[PODS].get(pod, {}).get("status", {}).get("conditions") or ()
+        found = (item for item in conditions if (item["type"], item["status"]) == ("PodScheduled", "False"))
+        return next((str(item.get("message", "")).partition(". ")[0] for item in found), "")
+
+    def state(self, node: str) -> State:
+        """What the node's driver knows, from its own file."""
+        return read_state(self.drivers[node].state)
 
     def calls_to_create(self, claim: str) -> list[tuple[str, Code | None]]:
         """Node and outcome (None: the call is under way) of every CreateVolume for this claim, by the drivers' own record."""
-        volume = f"pvc-{self.watcher.histories[claim].uid}"
-        records = ((name, call) for name, item in self.nodes.items() for call in read_calls(item.calls))
+        volume = f"pvc-{self.claims[claim].uid}"
+        records = ((name, call) for name, driver in self.drivers.items() for call in read_calls(driver.calls))
         return [(name, call.code) for name, call in records if (call.method, call.name) == ("CreateVolume", volume)]
 
-    async def bids(self, *names: str) -> int:
+    async def bids(self, *nodes: str) -> int:
         """How often the sidecars of these nodes, or of all, have bid for an Immediate claim."""
-        ports = [self.nodes[name].port for name in names or self.nodes]
-        pages = await asyncio.gather(*(asyncio.to_thread(page, port, "/metrics") for port in ports))
-        lines = (line.rpartition(" ") for _, body in pages for line in body.splitlines())
-        return sum(int(float(value)) for series, _, value in lines if series == "csi_node_sidecar_ownership_bids_total")
+        sidecars = [self.sidecars[name] for name in nodes or self.sidecars]
+        return int(sum([await asyncio.to_thread(one.metric, "csi_node_sidecar_ownership_bids_total") for one in sidecars]))
 
-    # --- actions ------------------------------------------------------------------------------------------
+    # --- actions ------------------------------------------------------------------------------------------------------
 
     async def claim(self, name: str, binding: str, size: str) -> None:
-        self.watcher.histories[name] = ClaimHistory(name=name, size=size, created=self.say.now())
+        self.claims[name] = Seen(size=size, created=time.monotonic())
         spec = {"storageClassName": CLASS_OF[binding], "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-        made = await self._create(CLAIMS, {"metadata": {"name": name}, "spec": spec})
-        self.watcher.histories[name].uid = made["metadata"]["uid"]
+        self.claims[name].uid = (await self._create(CLAIMS, name, spec=spec))["metadata"]["uid"]
 
     async def pod(self, name: str, *, on: str = "") -> None:
         """A pod with the claim of its name; `on` binds it to a node as a nodeSelector does, which leaves the choice to the scheduler."""
@@ -120,131 +222,90 @@ class Stage:
             "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
             "terminationGracePeriodSeconds": 0,
         }
-        await self._create(PODS, {"metadata": {"name": name}, "spec": spec | ({"nodeSelector": {_HOSTNAME: on}} if on else {})})
+        await self._create(PODS, name, spec=spec | ({"nodeSelector": {_HOSTNAME: on}} if on else {}))
 
     async def delete(self, resource: Resource, name: str) -> None:
         await self._api.delete(resource, name, namespace=NAMESPACE)
 
-    def slow_down(self, *faults: Fault) -> None:
+    def misbehave(self, *faults: Json) -> None:
         """Sets the faults of all drivers from now on; none if none is given."""
-        for item in self.nodes.values():
-            write_faults(item.faults, faults)
-
-    async def until_ready(self, *names: str) -> None:
-        """The sidecars of these nodes, or of all."""
-        for name in names or self.nodes:
-            port = self.nodes[name].port
-            deadline = asyncio.get_running_loop().time() + PATIENCE
-            while (await asyncio.to_thread(page, port, "/readyz"))[0] != 200:
-                complain_about_the_dead(self._programs, f"the sidecar of {name} was not ready yet")
-                if asyncio.get_running_loop().time() > deadline:
-                    raise Failed(f"the sidecar of {name} was not ready after {PATIENCE:.0f} s: {page(port, '/readyz')[1]}")
-                await asyncio.sleep(_LOOK)
+        for driver in self.drivers.values():
+            driver.misbehave(*faults)
 
     async def furnish(self) -> None:
         """Creates what an administrator and the kubelets would have created."""
         if (await self._api.list_page(NODES, limit=1)).items:
             raise Failed("this cluster has nodes already; the demo wants one of its own, and makes the nodes itself")
-        await self._create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False, "storageCapacity": True}})
+        await self._create(CSI_DRIVERS, DRIVER, spec={"attachRequired": False, "storageCapacity": True})
         for binding, name in CLASS_OF.items():
-            await self._create(CLASSES, {"metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": binding})
+            await self._create(CLASSES, name, provisioner=DRIVER, volumeBindingMode=binding)
         resources = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
-        for name in self.nodes:
-            labels = {_HOSTNAME: name, KEY: name, **self._place.node_labels}
-            await self._create(
-                NODES, {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": resources, "capacity": resources}}
-            )
-            drivers = [{"name": DRIVER, "nodeID": name, "topologyKeys": [KEY]}]
-            await self._create(CSI_NODES, {"metadata": {"name": name}, "spec": {"drivers": drivers}})
+        for name, driver in self.drivers.items():
+            labels = {_HOSTNAME: name, driver.key: name, **self._place.node_labels}
+            await self._create(NODES, name, labels=labels, status={"allocatable": resources, "capacity": resources})
+            await self._create(CSI_NODES, name, spec={"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": [driver.key]}]})
 
-    async def _create(self, resource: Resource, body: Json) -> Json:
-        whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+    async def _create(self, resource: Resource, name: str, *, labels: Mapping[str, str] | None = None, **body: object) -> Json:
+        meta = {"name": name, "labels": dict(labels or {})}
+        whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body}
         return await self._api.create(resource, whole, namespace=NAMESPACE if resource.namespaced else "")
 
+    def verdict(self) -> tuple[str, bool]:
+        """The drivers' own state against what the API server says, and whether they agree."""
+        made = [volume for name in self.drivers for volume in self.state(name).volumes.values()]
+        told = [volume["spec"] for volume in self._now[VOLUMES].values() if volume["spec"].get("csi", {}).get("driver") == DRIVER]
+        handles = {spec["csi"]["volumeHandle"] for spec in told}
+        leaked = [volume.id for volume in made if volume.id not in handles]
+        lost = sorted(handles - {volume.id for volume in made})
+        twice = Counter([volume.name for volume in made] + [spec["claimRef"]["name"] for spec in told])
+        doubled = sorted(name for name, count in twice.items() if count > 1)
+        counts = f"{len(leaked)} leaked, {len(doubled)} doubled"
+        text = f"{len(made)} volumes in the drivers' own state, {len(told)} PersistentVolumes: {counts}"
+        found = [f"\n  {word}: {name}" for word, some in (("leaked", leaked), ("doubled", doubled), ("lost", lost)) for name in some]
+        return text + "".join(found), not found
+
 
 @asynccontextmanager
-async def staged(place: Place, say: Progress) -> AsyncIterator[tuple[Stage, Path]]:
+async def staged(place: Place) -> AsyncIterator[tuple[Stage, Path]]:
     """The stage with everything running, and a kubeconfig for it."""
-    programs: list[Program] = []
-    try:
-        kubeconfig = place.kubeconfig or await _bring_control_plane(place.work, programs, say)
-        nodes = {
-            name: node(
-                name,
-                parse_bytes(pool),
-                place.work,
-                driver=DRIVER,
-                key=KEY,
-                kubeconfig=_for_sidecars(place, kubeconfig),
-                namespace=NAMESPACE,
-            )
-            for name, pool in POOLS.items()
-        }
-        async with _api(kubeconfig) as api:
-            stage = Stage(place, say, api, nodes, programs)
-            watching = asyncio.create_task(stage.watcher.run())
-            try:
-                await _open(stage, programs)
-                yield stage, kubeconfig
-            finally:
-                watching.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await watching
-    finally:
-        stop(programs)
-
-
-async def _open(stage: Stage, programs: list[Program]) -> None:
-    await stage.furnish()
-    await stage.watcher.wait_synced()
-    stage.say(f"starting three drivers ({', '.join(f'{name} {size}' for name, size in POOLS.items())}) and three sidecars")
-    for item in stage.nodes.values():
-        programs += [item.driver.start(), item.sidecar.start()]
-    for item in stage.nodes.values():
-        await stage.until(lambda item=item: connects(item.socket), f"the driver of {item.name} serves")  # type: ignore[misc]
-    await stage.until_ready()
-    stage.say("the sidecars are ready")
-    await stage.until_settled()
-
-
-async def _bring_control_plane(work: Path, programs: list[Program], say: Progress) -> Path:
-    say("starting the embedded API server, with stand-ins for volume controller, scheduler and kubelets")
-    kubeconfig = work / "kubeconfig"
-    arguments = ["hack.sim.demo.control_plane", f"--write-kubeconfig={kubeconfig}"]
-    programs.append(Program("control-plane", arguments, work).start())
-    await until(kubeconfig.exists, "the embedded API server serves", programs=programs)
-    return kubeconfig
-
-
-def _for_sidecars(place: Place, kubeconfig: Path) -> Path:
-    return place.sidecar_kubeconfig or kubeconfig
+    async with contextlib.AsyncExitStack() as stack:
+        kubeconfig = place.kubeconfig or await stack.enter_async_context(_control_plane(place.work / "kubeconfig"))
+        drivers, sidecars = {}, {}
+        for name, pool in POOLS.items():
+            drivers[name] = OurDriver(place.work, node=name, name=DRIVER, pools={"main": pool})
+            rights = place.sidecar_kubeconfig or kubeconfig
+            environ = {"NAMESPACE": NAMESPACE}
+            sidecars[name] = Sidecar(place.work, node=name, address=drivers[name].socket, kubeconfig=rights, args=_ARGS, environ=environ)
+        api = await stack.enter_async_context(await open_client(kubeconfig=str(kubeconfig), qps=-1.0, environ={}))
+        stage = Stage(place, api, drivers, sidecars)
+        await stage.furnish()
+        stage.say(f"starting three drivers ({', '.join(f'{name} {size}' for name, size in POOLS.items())}) and three sidecars")
+        running = all_of([*drivers.values(), *sidecars.values()])
+        await asyncio.to_thread(running.__enter__)
+        stack.push_async_callback(asyncio.to_thread, running.__exit__, None, None, None)
+        await stage.until_ready()
+        stage.say("the sidecars are ready")
+        await stage.until_settled()
+        yield stage, kubeconfig
 
 
 @asynccontextmanager
-async def _api(kubeconfig: Path) -> AsyncIterator[KubeApi]:
-    """A client made as the program makes its own."""
-    parsed = parse(["--node-deployment", f"--kubeconfig={kubeconfig}", "--kube-api-qps=-1"], {"NODE_NAME": "demo"})
-    assert isinstance(parsed, Parsed)
-    doors = await open_doors(parsed.config, Instruments(), on_link=lambda _: None)
-    try:
-        yield doors.kube
-    finally:
-        await doors.close()
+async def _control_plane(kubeconfig: Path) -> AsyncIterator[Path]:
+    """The simulated API server in this process, and with it those who bind, schedule and run pods."""
+    print("starting the embedded API server, with stand-ins for volume controller, scheduler and kubelets", flush=True)
+    cluster = Cluster(clock=time.time, rng=random.random)
+    base = StandInBase(InProcessApi(cluster), clock=time.monotonic, rng=random.Random())
+    for stand_in in (Binder, Scheduler, Kubelet):
+        stand_in(base)
 
+    async def collect() -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            cluster.collect_garbage()
 
-async def until(condition: Callable[[], T], what: str, *, programs: list[Program], seconds: float = PATIENCE) -> T:
-    """Looks twenty times a second: only files and caches are read, which costs nothing."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
-    while not (answer := condition()):
-        complain_about_the_dead(programs, f"this was waited for: {what}")
-        if loop.time() > deadline:
-            raise Failed(f"waited {seconds:.0f} s in vain: {what}")
-        await asyncio.sleep(_LOOK)
-    return answer
-
-
-def complain_about_the_dead(programs: list[Program], when: str) -> None:
-    for program in programs:
-        if (code := program.ended_with()) is not None:
-            raise Failed(f"{program.name} ended with {code} while {when}\n{program.last_words()}")
+    async with serving_cluster(cluster) as served:
+        at_work = [asyncio.create_task(base.run()), asyncio.create_task(collect())]
+        yield served.kubeconfig(kubeconfig)
+        for task in at_work:
+            task.cancel()
+        await asyncio.gather(*at_work, return_exceptions=True)

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains import drainer
 from hack.sim.drains.drainer import Drain
 from hack.sim.drains.workloads import workload_of
@@ -11,7 +10,7 @@ from hack.sim.driver.state import LocalVolume
 from hack.sim.world import plan_actions
 from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY
 from hack.sim.world.plan import PlannedEvent
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json

@@ -3,13 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains import actions, plan
 from hack.sim.drains.emptying_plan import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE, WORDS
 from hack.sim.drains.workloads import workload_of
 from hack.sim.world.node import NAMESPACE
 from hack.sim.world.plan import PlannedEvent
-from sidecar.kube.api import BUDGETS, CLAIMS, MERGE_PATCH, PODS
+from sidecar.kube.api import BUDGETS, CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json

@@ -7,12 +7,11 @@ gone nodes are not awaited: sidecars look for them every few hours.
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains.node_loss_plan import CLEANUP
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world.node import DRIVER, NAMESPACE
-from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, LEASES, NODES, PODS, VOLUMES
+from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, LEASES, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json

@@ -3,11 +3,10 @@
 import random
 from typing import TYPE_CHECKING, Final
 
-from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains import plan
 from hack.sim.drains.actions import acknowledge, merge
 from hack.sim.world.node import DRIVER, NAMESPACE
-from sidecar.kube.api import CLAIMS, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import CLAIMS, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json

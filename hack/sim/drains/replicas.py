@@ -3,11 +3,10 @@
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains.claim_deletions import is_rolling, stops_at
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world.node import NAMESPACE
-from sidecar.kube.api import PODS
+from sidecar.kube.api import PODS, STATEFUL_SETS
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from sidecar.kube.api import STATEFUL_SETS
 from hack.sim.drains.replicas import ReplicaReferee
+from sidecar.kube.api import STATEFUL_SETS
 from sidecar.model.objects import Json
 
 UID = "7a6b"

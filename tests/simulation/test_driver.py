@@ -1,0 +1,306 @@
+"""The simulated driver's accounts are exact, a crash changes nothing, and faults happen to calls as their script says.
+
+What CSI asks for is held by csi-sanity, and real mounts by the kernel, in tests/contract_driver.
+"""
+
+import asyncio
+import errno
+import itertools
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+
+from hack.sim.clock import run_virtual
+from hack.sim.driver.calls import Call, Reception, Record, read_calls
+from hack.sim.driver.faults import NO_FAULT, Fault, Faults, parse_fault
+from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.driver.spec import MIB, Spec
+from hack.sim.driver.state import Corrupt, Journal, read_journal, read_state
+from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.model.topology import Segment
+from tests.harness.driver.calls import refusal, wanted
+
+POOLS = {"fast": 10 * MIB + 7, "slow": 100 * MIB}
+ELSEWHERE = Segment((("zone", "b"),))
+
+
+def local(*, state: Path | None = None, **options: Any) -> LocalDriver:
+    return LocalDriver(Spec(**{"node_id": "node-a", "pools": POOLS, "topology": {"zone": "a"}, **options}), state=state)
+
+
+# --- space, names and crashes -------------------------------------------------------------------------------------------
+
+
+class Accounts(RuleBasedStateMachine):
+    """Whatever is asked, in whatever order, with crashes in between: volumes plus free space are the pool."""
+
+    names = Bundle("names")
+
+    @initialize()
+    def start(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "state"
+        self.driver = local(state=self.path)
+        self.known: dict[str, tuple[CreateRequest, CreatedVolume]] = {}
+        self.ever: set[str] = set()
+        self.numbers = itertools.count()
+
+    @rule(target=names, size=st.integers(0, 40 * MIB), pool=st.sampled_from(["fast", "slow"]))
+    def create(self, size: int, pool: str) -> str:
+        request = wanted(f"pvc-{next(self.numbers)}", size, parameters={"pool": pool})
+        free = self.driver.get_capacity(CapacityQuery({"pool": pool}))
+        if max(size, 1) > (free.maximum or 0):
+            assert refusal(self.driver.create, request) is Code.RESOURCE_EXHAUSTED
+            return request.name
+        volume = self.driver.create(request)
+        assert size <= volume.capacity_bytes < size + MIB or (size == 0 and volume.capacity_bytes == MIB)
+        assert volume.volume_id not in self.ever, "an id is never given twice"
+        self.ever.add(volume.volume_id)
+        self.known[request.name] = request, volume
+        return request.name
+
+    @rule(name=names)
+    def create_again(self, name: str) -> None:
+        if name in self.known:
+            request, volume = self.known[name]
+            assert self.driver.create(request) == volume
+            larger = wanted(name, volume.capacity_bytes + 1, parameters=request.parameters)
+            assert refusal(self.driver.create, larger) is Code.ALREADY_EXISTS
+
+    @rule(name=consumes(names), times=st.integers(1, 2))
+    def delete(self, name: str, times: int) -> None:
+        if name in self.known:
+            _request, volume = self.known.pop(name)
+            for _ in range(times):
+                self.driver.delete(volume.volume_id)
+
+    @rule()
+    def crash(self) -> None:
+        """Nothing is said goodbye to: the next driver has the file alone."""
+        before = self.driver.volumes()
+        self.driver.close()
+        self.driver = local(state=self.path)
+        assert self.driver.volumes() == before
+
+    @invariant()
+    def accounts_are_exact(self) -> None:
+        if not hasattr(self, "driver"):
+            return
+        known = {name: volume.volume_id for name, (_request, volume) in self.known.items()}
+        assert {volume.name: volume.id for volume in self.driver.volumes()} == known
+        assert read_state(self.path).volumes == {volume.id: volume for volume in self.driver.volumes()}
+        for pool, size in POOLS.items():
+            used = sum(volume.bytes for volume in self.driver.volumes() if volume.pool == pool)
+            free = self.driver.get_capacity(CapacityQuery({"pool": pool})).available
+            assert used + free == size and free >= 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "driver"):
+            self.driver.close()
+            self.folder.cleanup()
+
+
+TestAccounts = Accounts.TestCase
+TestAccounts.settings = settings(max_examples=40, stateful_step_count=20)
+
+
+def test_refusals_leave_nothing_behind() -> None:
+    driver = local()
+    for request, limit, code in (
+        (wanted(required=MIB + 1), MIB + 2, Code.OUT_OF_RANGE),
+        (wanted(required=11 * MIB), 0, Code.RESOURCE_EXHAUSTED),
+        (wanted(parameters={"pool": "none"}), 0, Code.RESOURCE_EXHAUSTED),
+        (wanted(requisite=(ELSEWHERE,)), 0, Code.RESOURCE_EXHAUSTED),
+        (wanted(capabilities=(Capability("MULTI_NODE_MULTI_WRITER"),)), 0, Code.INVALID_ARGUMENT),
+    ):
+        assert refusal(driver.create, request, limit_bytes=limit) is code
+    assert driver.volumes() == ()
+
+
+def test_capacity_is_of_a_pool_a_place_and_a_use() -> None:
+    for query, available, maximum in (
+        (CapacityQuery(), 10 * MIB + 7, 10 * MIB),
+        (CapacityQuery({"pool": "slow"}), 100 * MIB, 100 * MIB),
+        (CapacityQuery({"pool": "none"}), 0, 0),
+        (CapacityQuery({}, ELSEWHERE), 0, 0),
+        (CapacityQuery({}, None, (Capability("MULTI_NODE_MULTI_WRITER"),)), 0, 0),
+    ):
+        answer = local().get_capacity(query)
+        assert (answer.available, answer.maximum, answer.minimum) == (available, maximum, MIB)
+
+
+def test_a_shrunken_pool_has_no_room_and_keeps_its_volumes(tmp_path: Path) -> None:
+    local(state=tmp_path / "state", pools={"only": 10 * MIB}).create(wanted(required=10 * MIB))
+    smaller = local(state=tmp_path / "state", pools={"only": 5 * MIB})
+    assert smaller.get_capacity(CapacityQuery()).available == 0
+    assert len(smaller.volumes()) == 1
+    with pytest.raises(ValueError, match="node-a"):
+        local(state=tmp_path / "state", node_id="node-b")
+
+
+def test_a_state_that_cannot_be_written_is_no_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = local(state=tmp_path / "state")
+
+    def full(file: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", full)
+    assert refusal(driver.create, wanted()) is Code.INTERNAL
+    monkeypatch.undo()
+    assert driver.volumes() == () and read_state(tmp_path / "state").volumes == {}
+    driver.create(wanted())
+    driver.close()
+
+
+LINES = st.lists(st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=2), min_size=1, max_size=5)
+
+
+@given(lines=LINES, cut=st.data())
+def test_a_torn_tail_loses_at_most_the_unanswered_line(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, object]], cut: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("journal") / "file"
+    journal = Journal(path)
+    for line in lines[:-1]:
+        journal.append(line)
+    told = path.stat().st_size
+    journal.append(lines[-1])
+    journal.close()
+    os.truncate(path, cut.draw(st.integers(told, path.stat().st_size - 1)))
+    assert read_journal(path) == lines[:-1]
+    journal = Journal(path)
+    journal.append({"after": "the crash"})
+    journal.close()
+    assert read_journal(path) == [*lines[:-1], {"after": "the crash"}]
+
+
+def test_what_no_crash_leaves_behind_is_refused(tmp_path: Path) -> None:
+    for text in ("{}\nnonsense\n{}\n", "[]\n", "\n", '{"op": "fly"}\n', '{"op": "delete", "id": "nobody"}\n'):
+        (tmp_path / "file").write_text(text)
+        with pytest.raises(Corrupt):
+            read_state(tmp_path / "file")
+
+
+# --- what happens to one call, in virtual time --------------------------------------------------------------------------
+
+
+class Stage:
+    """A reception, and the effects that calls had, with their times."""
+
+    def __init__(self) -> None:
+        self.now = asyncio.get_running_loop().time
+        self.reception = Reception(record=Record(now=self.now))
+        self.done: list[tuple[str, float]] = []
+
+    async def call(self, name: str = "pvc-1", *, method: str = "CreateVolume", deadline: float | None = None) -> Code:
+        try:
+            async with asyncio.timeout(deadline):
+                await self.reception.attend(method, name, request={}, act=lambda: self.done.append((name, self.now())))
+        except DriverError as error:
+            return error.code
+        except TimeoutError:
+            return Code.DEADLINE_EXCEEDED
+        return Code.OK
+
+    @property
+    def codes(self) -> list[Code | None]:
+        return [call.code for call in self.reception.record.calls]
+
+
+def play(scene: Callable[[Stage], Awaitable[None]], *faults: str) -> None:
+    async def main() -> None:
+        stage = Stage()
+        stage.reception.faults.set([parse_fault(text) for text in faults])
+        await scene(stage)
+        await stage.reception.close()
+
+    run_virtual(main())
+
+
+def test_a_call_that_fails_has_no_effect_and_one_whose_answer_is_lost_has() -> None:
+    async def scene(stage: Stage) -> None:
+        assert [await stage.call() for _ in range(3)] == [Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.OK]
+        assert (stage.done, stage.now()) == ([("pvc-1", 0.0), ("pvc-1", 3.0)], 3.0)
+        assert stage.codes == [Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.OK]
+
+    play(scene, "CreateVolume:times=1,fail=UNAVAILABLE", "CreateVolume:times=1,linger=3,lose=DEADLINE_EXCEEDED")
+
+
+def test_a_delayed_call_is_done_although_its_caller_has_gone() -> None:
+    async def scene(stage: Stage) -> None:
+        assert await stage.call(deadline=2) is Code.DEADLINE_EXCEEDED
+        assert await stage.call() is Code.ABORTED, "the volume is busy"
+        assert await stage.call("pvc-2", deadline=2) is Code.DEADLINE_EXCEEDED, "another volume is not"
+        await asyncio.sleep(10)
+        assert stage.done == [("pvc-1", 5.0), ("pvc-2", 7.0)]
+        stage.reception.faults.set([])
+        assert await stage.call() is Code.OK
+        assert stage.codes == [Code.CANCELLED, Code.ABORTED, Code.CANCELLED, Code.OK]
+
+    play(scene, "CreateVolume:delay=5")
+
+
+def test_a_hanging_call_is_taken_back_with_its_caller() -> None:
+    async def scene(stage: Stage) -> None:
+        assert await stage.call(deadline=2) is Code.DEADLINE_EXCEEDED
+        assert stage.done == []
+        assert await stage.call() is Code.OK, "the volume is not busy any more"
+
+    play(scene, "CreateVolume:times=1,hang=inf")
+
+
+def test_the_record_merges_processes_and_knows_unanswered_calls(tmp_path: Path) -> None:
+    path, times = tmp_path / "calls", iter([1.0, 2.0, 3.5, 4.0, 4.0])
+    first = Record(path, now=lambda: next(times))
+    begun = first.begin("CreateVolume", "pvc-1", request={"name": "pvc-1"})
+    first.begin("CreateVolume", "pvc-2", request={})
+    first.end(begun, Code.ABORTED, message="busy")
+    first.close()
+    second = Record(path, now=lambda: next(times))
+    second.end(second.begin("Probe", "", request={}), Code.OK)
+    expected = [
+        Call(1.0, "CreateVolume", "pvc-1", {"name": "pvc-1"}, Code.ABORTED, "busy", 2.5),
+        Call(2.0, "CreateVolume", "pvc-2", {}),
+        Call(4.0, "Probe", "", {}, Code.OK, "", 0.0),
+    ]
+    assert read_calls(path) == expected == second.calls
+    second.close()
+
+
+def test_a_script_of_faults_means_what_it_says() -> None:
+    fault = Fault(method="CreateVolume", names="pvc-*", times=2, linger=3, lose=Code.DEADLINE_EXCEEDED, message="slow, very slow")
+    assert parse_fault("CreateVolume:names=pvc-*,times=2,linger=3,lose=DEADLINE_EXCEEDED,message=slow, very slow") == fault
+    for text in ("CreateVolume:fail=SLEEPY", "CreateVolume:fail", "CreateVolume:explode=1", "CreateVolume:delay=soon"):
+        with pytest.raises(ValueError):
+            parse_fault(text)
+    once, always = Fault(method="Create*", names="pvc-*", times=1, delay=1), Fault(method="CreateVolume", delay=2)
+    faults = Faults([once, always])
+    assert [faults.take("DeleteVolume", "pvc-1"), faults.take("CreateVolume", "other")] == [NO_FAULT, always]
+    assert [faults.take("CreateVolume", "pvc-1") for _ in range(3)] == [once, always, always]
+
+
+def test_a_changed_file_replaces_the_script_and_its_counts(tmp_path: Path) -> None:
+    file, told = tmp_path / "faults", list[str]()
+    faults = Faults([Fault(method="Probe", delay=9)], file=file, complain=told.append)
+
+    def write(text: str) -> None:
+        file.with_name("draft").write_text(text)
+        file.with_name("draft").replace(file)
+
+    assert faults.take("CreateVolume", "") == NO_FAULT
+    once = Fault(method="CreateVolume", times=1, fail=Code.ABORTED)
+    for _ in range(2):
+        write(json.dumps([{"method": "CreateVolume", "times": 1, "fail": "ABORTED"}]))
+        assert [faults.take("CreateVolume", "") for _ in range(2)] == [once, NO_FAULT]
+    write('[{"method": "Crea')
+    assert [faults.take("Probe", "").delay for _ in range(2)] == [9, 9], "what was given at start stays"
+    assert len(told) == 1
