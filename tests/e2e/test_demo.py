@@ -7,11 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from hack.lib.control_plane import REPOSITORY, until
-
-pytestmark = pytest.mark.real_api  # not the server, but half a minute of processes
 
 
 def test_the_whole_story() -> None:

@@ -182,16 +182,17 @@ class Served:
                 return 201, _encoded(cluster.post(resource, name, target.subresource, _object(body), namespace=namespace))
             case "create":
                 strict = query.get("fieldValidation") == "Strict"
-                made = cluster.create(resource, _object(body), namespace=namespace, dry_run=trial, strict=strict, manager=manager)
-                return 201, made.whole
+                new = _object(body)
+                return 201, cluster.create(resource, new, namespace=namespace, dry_run=trial, strict=strict, manager=manager).whole
             case "update":
-                where = {"name": name, "namespace": namespace, "subresource": target.subresource}
-                return 200, cluster.replace(resource, _object(body), **where, dry_run=trial).whole
-        content_type = (request.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-        new = content_type == APPLY_PATCH and cluster.store.stored(cluster.kind(resource), name, namespace) is None
-        where = {"namespace": namespace, "subresource": target.subresource}
-        stored = cluster.patch(resource, name, body, content_type=content_type, **where, dry_run=trial, manager=manager)
-        return (201 if new else 200), stored.whole
+                new, part = _object(body), target.subresource
+                return 200, cluster.replace(resource, new, name=name, namespace=namespace, subresource=part, dry_run=trial).whole
+            case _:
+                content_type = (request.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
+                fresh = content_type == APPLY_PATCH and cluster.store.stored(cluster.kind(resource), name, namespace) is None
+                where: dict[str, Any] = {"namespace": namespace, "subresource": target.subresource, "manager": manager}
+                stored = cluster.patch(resource, name, body, content_type=content_type, dry_run=trial, **where)
+                return (201 if fresh else 200), stored.whole
 
     # --- watches ----------------------------------------------------------------------------------------------------
 

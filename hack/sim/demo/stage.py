@@ -133,9 +133,11 @@ class Stage:
 
     async def until_settled(self) -> None:
         """Waits until every node publishes what its driver's own state leaves free."""
-        pools = {name: parse_bytes(size) for name, size in POOLS.items()}
-        free = lambda: {name: pools[name] - self.state(name).used("main") for name in pools}  # noqa: E731
-        await self.until(lambda: self.published() == free(), "the published capacities agree with the drivers' own state")
+
+        def settled() -> bool:
+            return self.published() == {name: parse_bytes(size) - self.state(name).used("main") for name, size in POOLS.items()}
+
+        await self.until(settled, "the published capacities agree with the drivers' own state")
 
     async def until_ready(self, *names: str) -> None:
         """The sidecars of these nodes, or of all."""
@@ -269,13 +271,21 @@ class Stage:
 async def staged(place: Place) -> AsyncIterator[tuple[Stage, Path]]:
     """The stage with everything running, and a kubeconfig for it."""
     async with contextlib.AsyncExitStack() as stack:
-        kubeconfig = place.kubeconfig or await stack.enter_async_context(_control_plane(place.work / "kubeconfig"))
-        drivers, sidecars = {}, {}
+        kubeconfig = place.kubeconfig
+        if kubeconfig is None:
+            kubeconfig = await stack.enter_async_context(_control_plane(place.work / "kubeconfig"))
+        drivers: dict[str, OurDriver] = {}
+        sidecars: dict[str, Sidecar] = {}
         for name, pool in POOLS.items():
             drivers[name] = OurDriver(place.work, node=name, name=DRIVER, pools={"main": pool})
-            rights = place.sidecar_kubeconfig or kubeconfig
-            environ = {"NAMESPACE": NAMESPACE}
-            sidecars[name] = Sidecar(place.work, node=name, address=drivers[name].socket, kubeconfig=rights, args=_ARGS, environ=environ)
+            sidecars[name] = Sidecar(
+                place.work,
+                node=name,
+                address=drivers[name].socket,
+                kubeconfig=place.sidecar_kubeconfig or kubeconfig,
+                args=_ARGS,
+                environ={"NAMESPACE": NAMESPACE},
+            )
         api = await stack.enter_async_context(await open_client(kubeconfig=str(kubeconfig), qps=-1.0, environ={}))
         stage = Stage(place, api, drivers, sidecars)
         await stage.furnish()
