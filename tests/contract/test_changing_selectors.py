@@ -1,4 +1,4 @@
-"""A reflector whose label selectors change under way, on a server: what is written meanwhile, what leaves, bookmarks."""
+"""A reflector whose label selectors change under way, on a server: what is written meanwhile. More of it is in tests/kube."""
 
 import asyncio
 import random
@@ -195,33 +195,3 @@ async def test_a_change_of_selectors_under_writes_loses_nothing_and_tells_nothin
     for change in scene.changes:
         if change.old is not None and change.new is not None:
             assert int(change.old.version) < int(change.new.version), "of what is held no version is told twice, and none after a newer one"
-
-
-async def test_what_leaves_a_selector_arrives_as_gone(api: KubeClient, namespace: str) -> None:
-    scene = Scene(api, namespace, A)
-    for name in ("leaves", "busy", "dies", "stays"):
-        await scene.make(name, "a")
-    async with running(scene):
-        scene.busy.add("busy")
-        await scene.label("leaves", "b")
-        moved = await scene.label("busy", "b")
-        await scene.delete("dies")
-        await until(lambda: {*scene.held} == {"busy", "stays"}, "the reflector has followed")
-        await until(lambda: scene.held["busy"] == moved, "the reflector has followed")
-        assert [(change.old is None, change.new is None) for change in scene.told("leaves")] == [(True, False), (False, True)]
-        assert all(change.new is not None for change in scene.told("busy")), "it was asked for by its name"
-        came_back = await scene.label("leaves", "a")
-        await until(lambda: scene.held.get("leaves") == came_back, "the reflector has followed")
-
-
-async def test_a_watch_that_hears_nothing_learns_how_far_the_others_are(brief: KubeClient, api: KubeClient, namespace: str) -> None:
-    scene = Scene(brief, namespace, A, NONE, people=api)
-    await scene.make("in-a", "a")
-    async with running(scene):
-        since, lists = int(scene.reflector.resource_version), scene.lists
-        await asyncio.sleep(0.5)  # the watch has begun by then: a bookmark tells only of what came after
-        await scene.make("in-b", "b")
-        await until(lambda: int(scene.reflector.resource_version) > since, "the reflector has followed")
-        changed = await scene.write("in-a", "later")
-        await until(lambda: scene.held == {"in-a": changed}, "the reflector has followed")
-        assert scene.lists == lists, "the next watch goes on from the bookmark"

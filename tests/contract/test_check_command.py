@@ -150,18 +150,6 @@ def test_nothing_is_wrong_on_a_node(cluster: SetUp, driver: Callable[..., OurDri
     assert {"check": "socket", "level": "ok", "asked": True, "message": "a driver answers", "remedy": ""} in document["checks"]
 
 
-def test_what_the_driver_lacks_is_named(cluster: SetUp, driver: Callable[..., OurDriver], capsys: pytest.CaptureFixture[str]) -> None:
-    for flag, which, text in (
-        ("--no-capacity", "capabilities", "has no GET_CAPACITY, so --enable-capacity publishes nothing"),
-        ("--topology=other.example/node=x", "topology", "the driver says other.example/node"),
-    ):
-        with driver(flag) as running:
-            _, document = on_node(cluster, capsys, running.socket)
-        named = [line for line in wrong(document) if line["check"] == which]
-        assert [text in line["message"] and bool(line["remedy"]) for line in named] == [True], document
-        assert {line["check"] for line in wrong(document)} - {which} <= MAY_NOT_SEE
-
-
 def test_a_socket_without_driver_and_another_driver_are_named(
     cluster: SetUp, driver: Callable[..., OurDriver], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,7 +162,7 @@ def test_a_socket_without_driver_and_another_driver_are_named(
     assert code == 1 and f"another.example, not {cluster.driver}" in line["message"]
 
 
-# --- who may not ask, and a server that is not there ------------------------------------------------------------------
+# --- who may not ask ------------------------------------------------------------------
 
 
 def test_who_may_not_ask_is_told_so_and_the_rest_is_checked(cluster: SetUp, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,24 +172,3 @@ def test_who_may_not_ask_is_told_so_and_the_rest_is_checked(cluster: SetUp, caps
     assert {line["check"] for line in wrong(document)} == {"CSIDriver", "flags", "rights", "provisioners"}
     assert not any(line["asked"] for line in wrong(document))
     assert {line["check"] for line in document["checks"] if line["level"] == "ok"} >= {"API server", "topology", "classes", "clock"}
-
-
-def test_a_server_that_does_not_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check.run(["--driver=d.example", "--master=http://127.0.0.1:1", "-o", "json"], {}) == 1
-    failed = [line for line in json.loads(capsys.readouterr().out)["checks"] if line["level"] == "failed"]
-    assert [(line["check"], "does not answer" in line["message"]) for line in failed] == [("API server", True)]
-
-
-def test_a_clock_that_is_off_is_named(cluster: SetUp, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    for off, level in ((0.0, "ok"), (30.0, "warning"), (-3600.0, "failed")):
-        monkeypatch.setattr("sidecar.commands.check.asking_io.time", Clock(off))
-        _, document = told(cluster, capsys, NODE_NAME=cluster.nodes[0], NAMESPACE=cluster.name, POD_NAME="sidecars")
-        assert [line["level"] for line in document["checks"] if line["check"] == "clock"] == [level]
-
-
-class Clock:
-    def __init__(self, off: float) -> None:
-        self._off = off
-
-    def time(self) -> float:
-        return time.time() + self._off

@@ -8,7 +8,6 @@ import yaml
 
 from hack.lib.control_plane import REPOSITORY
 from sidecar.commands import label
-from sidecar.kube.api import MERGE_PATCH
 from tests.contract.claim_policy import ASKED, CLAIMS, LABEL, NODE, claim_with, in_force
 from tests.contract.conftest import Server
 from tests.contract.http_client import HttpClient, http_client
@@ -81,17 +80,3 @@ def test_it_labels_what_is_older_than_the_policy_and_says_how_far_it_is(
 
         assert label.run(line, {}) == 0
         assert f"All claims of {OURS} have their label" in capsys.readouterr().out
-
-    http.send("PATCH", f"{CLAIMS}/label-late", {"metadata": {"labels": {LABEL: None}}}, content=MERGE_PATCH)
-
-
-def test_without_the_right_to_write_it_says_which_one(http: HttpClient, kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (role,) = yaml.safe_load_all(RIGHTS.read_text())
-    place = f"{RBAC}/clusterroles/{role['metadata']['name']}"
-    lesser = [rule | {"verbs": ["list"]} for rule in role["rules"]]
-    http.send("PATCH", place, {"rules": lesser}, content=MERGE_PATCH)
-    try:
-        assert label.run(["--driver", OURS, f"--kubeconfig={kubeconfig}", "--kube-api-qps=-1"], {}) == 1
-        assert "it takes the right to patch persistentvolumeclaims" in capsys.readouterr().err
-    finally:
-        http.send("PATCH", place, {"rules": role["rules"]}, content=MERGE_PATCH)

@@ -1,10 +1,9 @@
-"""The policy comes, goes and is edited: claims that were there before, what stays, what a policy with other words does."""
+"""The policy is edited or loses its binding, what a policy with other words does, and those who apply manifests under it."""
 
 import itertools
-from collections.abc import Callable
 
 from hack.sim.cluster import claim_policy
-from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from tests.contract.claim_policy import BINDINGS, CLAIMS, LABEL, NODE, POLICIES, await_force, claim_with, in_force, install, probe, remove
 from tests.contract.http_client import APPLY_PATCH, Answer, HttpClient
@@ -15,57 +14,6 @@ OWNERLESS = "a label that nobody owns is in no entry of managedFields, so no app
 
 def fresh() -> str:
     return f"policy-{next(_numbers)}"
-
-
-# --- claims that were there before ----------------------------------------------------------------------------------------
-
-
-def _touch(content: str, body: object, subresource: str = "") -> Callable[[HttpClient, str], Answer]:
-    return lambda http, name: http.send("PATCH", f"{CLAIMS}/{name}{subresource}", body, content=content)
-
-
-def _put_back(http: HttpClient, name: str) -> Answer:
-    return http.send("PUT", f"{CLAIMS}/{name}", http.send("GET", f"{CLAIMS}/{name}").body)
-
-
-TOUCHES = {
-    "an empty merge patch": _touch(MERGE_PATCH, {}),
-    "an empty strategic patch": _touch(STRATEGIC_MERGE_PATCH, {}),
-    "an empty json patch": _touch(JSON_PATCH, []),
-    "an empty merge patch of the status": _touch(MERGE_PATCH, {}, "/status"),
-    "what was read": _put_back,
-    "a value of the label that is wrong": _touch(MERGE_PATCH, {"metadata": {"labels": {LABEL: "waiting"}}}),
-}
-
-
-def test_what_was_there_before_is_labelled_by_the_smallest_write(http: HttpClient) -> None:
-    """And by none that is no write: an object that nobody touches stays as it is."""
-    claims = {fresh(): touch for touch in TOUCHES.values()}
-    before = {name: http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"})) for name in claims}
-    lied = fresh()
-    http.send("POST", CLAIMS, claim_with(lied, {NODE: "n1"}, labels={LABEL: "node.n2", "app": "db"}))
-    with in_force(http):
-        assert {http.send("GET", f"{CLAIMS}/{name}").version for name in claims} == {made.version for made in before.values()}
-        for name, touch in claims.items():
-            trial = http.send("PATCH", f"{CLAIMS}/{name}", {}, content=MERGE_PATCH, dryRun="All")
-            assert trial.labels == {LABEL: "node.n1"}, "a dry run says what would become of it"
-            touched = touch(http, name)
-            assert touched.labels == {LABEL: "node.n1"}
-            assert touched.body["spec"] == before[name].body["spec"]
-        assert _touch(MERGE_PATCH, {})(http, lied).labels == {LABEL: "node.n1", "app": "db"}
-
-
-# --- without it ------------------------------------------------------------------------------------------------------------
-
-
-def test_when_the_policy_goes_labels_stay_and_lie(http: HttpClient) -> None:
-    name = fresh()
-    with in_force(http):
-        http.send("POST", CLAIMS, claim_with(name, {NODE: "n1"}))
-    moved = http.send("PATCH", f"{CLAIMS}/{name}", {"metadata": {"annotations": {NODE: "n2"}}}, content=MERGE_PATCH)
-    assert moved.labels == {LABEL: "node.n1"}
-    gone = http.send("PATCH", f"{CLAIMS}/{name}", {"metadata": {"labels": {LABEL: None}}}, content=MERGE_PATCH)
-    assert gone.labels == {}
 
 
 def test_a_policy_without_its_binding_does_nothing(http: HttpClient) -> None:

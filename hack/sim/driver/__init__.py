@@ -1,9 +1,9 @@
 """A CSI driver with finite space on one node, for the tests and the demo. It is not a product: nobody's data should live in it.
 
     local_driver     what the driver answers, as plain values: no socket, no clock, no waiting
-    spec             its node, pools, sizes and features
-    state, journal   what it knows, as a fold over a file of JSON lines that survives kill -9
-    backing          what a volume is made of: `targets` (only a journal entry) or `folders` (a real folder, bind-mounted by `mounts`)
+    spec             its node, pools and features
+    state            what it knows, as a fold over a file of JSON lines that survives kill -9
+    folders          what a volume is made of: only a journal entry, or a real folder that is bind-mounted
     calls, faults    the record of all calls, and what goes wrong with which of them
     serve, options   the driver behind a gRPC socket, registered with a kubelet
 
