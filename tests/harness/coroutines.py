@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -45,8 +44,3 @@ def break_off(runner: asyncio.Runner) -> None:
         await asyncio.sleep(0)
 
     runner.run(abort())
-
-
-def pause() -> None:
-    """Between two looks of a test that is no coroutine."""
-    time.sleep(0.05)

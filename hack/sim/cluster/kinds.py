@@ -197,12 +197,7 @@ TABLE: Final[Iterable[Kind]] = (
         check_change=rules.check_volume_change,
     ),
     Kind(resource=api.EVENTS, short="ev", fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
-    Kind(
-        resource=api.CONFIG_MAPS,
-        short="cm",
-        fields={"data": WORDS, "binaryData": WORDS, "immutable": bool},
-        check=rules.check_config,
-    ),
+    Kind(resource=api.CONFIG_MAPS, short="cm", fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}, check=rules.check_config),
     Kind(
         resource=api.SECRETS,
         fields={"data": WORDS, "stringData": WORDS, "type": str, "immutable": bool},
@@ -210,13 +205,7 @@ TABLE: Final[Iterable[Kind]] = (
         defaults=rules.secret_defaults,
     ),
     Kind(resource=SERVICE_ACCOUNTS, fields={"secrets": [dict], "imagePullSecrets": [dict], "automountServiceAccountToken": bool}),
-    Kind(
-        resource=api.CLASSES,
-        short="sc",
-        fields=_CLASS,
-        defaults=rules.class_defaults,
-        check_change=rules.check_class_change,
-    ),
+    Kind(resource=api.CLASSES, short="sc", fields=_CLASS, defaults=rules.class_defaults, check_change=rules.check_class_change),
     Kind(
         resource=api.CAPACITIES,
         fields={"storageClassName": str, "nodeTopology": dict, "capacity": QUANTITY, "maximumVolumeSize": QUANTITY},
@@ -243,15 +232,7 @@ TABLE: Final[Iterable[Kind]] = (
     # What deploy/components/drain installs.
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
-    Kind(
-        resource=api.BUDGETS,
-        short="pdb",
-        fields=_BUDGET,
-        status=True,
-        counted=True,
-        unconditional=False,
-        born=rules.budget_born,
-    ),
+    Kind(resource=api.BUDGETS, short="pdb", fields=_BUDGET, status=True, counted=True, unconditional=False, born=rules.budget_born),
     # What deploy/components/scoped-watches installs.
     Kind(resource=claim_policy.POLICIES, fields={"spec": dict}, counted=True, unconditional=False),
     Kind(resource=claim_policy.BINDINGS, fields={"spec": dict}, counted=True, unconditional=False),
