@@ -279,9 +279,9 @@ def test_the_record_merges_processes_and_knows_unanswered_calls(tmp_path: Path) 
 def test_a_script_of_faults_means_what_it_says() -> None:
     fault = Fault(method="CreateVolume", names="pvc-*", times=2, linger=3, lose=Code.DEADLINE_EXCEEDED, message="slow, very slow")
     assert parse_fault("CreateVolume:names=pvc-*,times=2,linger=3,lose=DEADLINE_EXCEEDED,message=slow, very slow") == fault
-    for text in ("CreateVolume:fail=SLEEPY", "CreateVolume:fail", "CreateVolume:explode=1", "CreateVolume:delay=soon"):
+    for rest in ("times=1", "fail=SLEEPY", "fail", "explode=1", "delay=soon"):
         with pytest.raises(ValueError):
-            parse_fault(text)
+            parse_fault(f"CreateVolume:{rest}")
     once, always = Fault(method="Create*", names="pvc-*", times=1, delay=1), Fault(method="CreateVolume", delay=2)
     faults = Faults([once, always])
     assert [faults.take("DeleteVolume", "pvc-1"), faults.take("CreateVolume", "other")] == [NO_FAULT, always]

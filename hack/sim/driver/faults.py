@@ -111,6 +111,8 @@ def fault_of(data: Mapping[str, Any]) -> Fault:
     unknown = sorted(data.keys() - {field.name for field in fields(Fault)})
     if unknown:
         raise ValueError(f"no such key: {', '.join(unknown)}")
+    if not data.keys() & _KINDS.keys() - {"times"}:
+        raise ValueError("a fault says what happens")
     try:
         return Fault(**{key: _KINDS.get(key, str)(value) for key, value in data.items() if value is not None})
     except (KeyError, TypeError) as error:
