@@ -19,7 +19,6 @@ import pytest
 
 from hack.lib.programs import claim, storage_class
 from hack.sim.cluster import Cluster
-from hack.sim.cluster.reading import Query
 from hack.sim.cluster.serve import serving_cluster
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, open_doors
