@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Peer, Process, Sidecar, claim, storage_class, within
-from hack.sim.driver.state import read_journal
-from hack.sim.driver.state import read_state
+from hack.sim.driver.state import read_journal, read_state
 from tests.e2e.conftest import CLAIMS, CLASSES, CSI_NODES, VOLUMES, Cluster
 
 NODES = ("n1", "n2", "n3", "n4")

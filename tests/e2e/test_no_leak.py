@@ -21,8 +21,7 @@ import pytest
 from hack.lib.control_plane import until
 from hack.lib.patience import deadline
 from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Sidecar, claim, storage_class
-from hack.sim.driver.state import read_journal
-from hack.sim.driver.state import read_state
+from hack.sim.driver.state import read_journal, read_state
 from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, VOLUMES, Cluster
 from tests.harness.provisioning.secret_keys import KINDS, PREFIX
 

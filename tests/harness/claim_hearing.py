@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
-from hack.sim.cluster.inprocess import Call
 from hack.sim.cluster.claim_policy import BINDINGS, POLICIES, written
+from hack.sim.cluster.inprocess import Call
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi, Page, Resource
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError

@@ -5,8 +5,7 @@ import random
 from dataclasses import replace
 
 from hack.sim.cluster import Cluster, InProcessApi
-from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.kinds import TABLE
+from hack.sim.cluster.kinds import TABLE, Kind
 from hack.sim.world.node import DRIVER
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import as_text, report

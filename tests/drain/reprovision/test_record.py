@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from hack.sim.cluster import Cluster, InProcessApi
-from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.kinds import TABLE
+from hack.sim.cluster.kinds import TABLE, Kind
 from sidecar.drain import leases
 from sidecar.drain.leases import Lease
 from sidecar.drain.reprovision import candidates, record
