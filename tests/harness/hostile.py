@@ -6,6 +6,7 @@ Both are processes: `python -m tests.harness.hostile api FOLDER FILL COUNT` is t
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import itertools
@@ -30,7 +31,7 @@ from hack.sim.cluster.serve import Served, self_signed
 from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Faults
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.options import Options, read_options
+from hack.sim.driver.options import read_options
 from hack.sim.driver.serve import serving
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES, VOLUMES
@@ -198,7 +199,7 @@ class _LongContexts(_LargeAnswers):
 MANNERS: Final[Mapping[str, type[LocalDriver]]] = {"polite": LocalDriver, "large answers": _LargeAnswers, "long contexts": _LongContexts}
 
 
-async def _serve_driver(manner: str, options: Options) -> None:
+async def _serve_driver(manner: str, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     driver = MANNERS[manner](options.spec, state=options.state)
