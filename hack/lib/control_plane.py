@@ -318,9 +318,13 @@ class ControlPlane:
         wire = self._send("GET", f"{path}?watch=true&resourceVersion={since}&timeoutSeconds=1")
         return [json.loads(line) for line in wire.splitlines()]
 
+    def program(self, name: str) -> Path:
+        """One of those that are built beside the servers."""
+        return self._bin_dir / name
+
     def kubectl(self, *args: str, input: str | None = None) -> str:
         """Returns what kubectl prints; a failure is an error with its text."""
-        command = [str(self._bin_dir / "kubectl"), f"--kubeconfig={self.kubeconfig}", *args]
+        command = [str(self.program("kubectl")), f"--kubeconfig={self.kubeconfig}", *args]
         environment = {**os.environ, "HOME": str(self._work_dir)}
         done = subprocess.run(command, input=input, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
