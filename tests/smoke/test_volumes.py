@@ -13,6 +13,7 @@ from tests.harness.cluster import CLAIMS, PODS, VOLUMES, Cluster, late, now
 def test_a_late_binding_claim_becomes_a_bound_volume_and_goes_again(cluster: Cluster) -> None:
     driver = cluster.driver()
     with driver:
+        cluster.node("n1", driver)
         comes_and_goes(cluster, driver, driver.node)
     assert len(driver.recorded("CreateVolume")) == len(driver.recorded("DeleteVolume")) == 1
 
