@@ -142,7 +142,7 @@ class Sidecar(Process):
         until(lambda: self._alive() and self.ready(), lambda: f"{self.name} ready; it says {self.page('/readyz')}")
         return self
 
-    def metric(self, name: str, **labels: str) -> float:
+    def metric(self, name: str, /, **labels: str) -> float:
         """The sum of the series of that name that have these labels."""
         total = 0.0
         for line in self.page("/metrics")[1].splitlines():

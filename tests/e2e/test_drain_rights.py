@@ -25,7 +25,7 @@ from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered, written
-from tests.e2e.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
+from tests.harness.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
 from tests.harness.drain.judgements import blocked, everything, ready
 
 DRIVER = "local.csi-node-sidecar.io"

@@ -14,7 +14,7 @@ from hack.lib.programs import Json
 from sidecar.eviction.attempt_io import body
 from sidecar.eviction.rules import May
 from tests.deploy.manifests import DEPLOY
-from tests.e2e.rights import Abuse, Secured, allowed, create, in_force, secured
+from tests.harness.policies import Abuse, Secured, allowed, create, in_force, secured
 
 APPS = "/api/v1/namespaces/default/pods"
 EVICTION = f"{APPS}/evicted/eviction"

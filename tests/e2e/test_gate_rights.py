@@ -21,8 +21,8 @@ from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, the, written
 from tests.e2e.conftest import NODES
-from tests.e2e.persons import ACCOUNT, person_on
-from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, patch, secured, told
+from tests.harness.persons import ACCOUNT, person_on
+from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, secured, told
 
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"

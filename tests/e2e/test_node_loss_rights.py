@@ -15,8 +15,8 @@ from hack.lib.programs import Json
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER
-from tests.e2e.left_objects import CLAIMS, VOLUMES, claim, judged, uid_of, volume
-from tests.e2e.rights import Abuse, Request, Secured, allowed, create, delete, in_force, patch, secured
+from tests.harness.left_objects import CLAIMS, VOLUMES, claim, judged, uid_of, volume
+from tests.harness.policies import Abuse, Request, Secured, allowed, create, delete, in_force, patch, secured
 
 REPORTS = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/csi-node-sidecar/leases"

@@ -15,8 +15,8 @@ from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER
 from tests.e2e.draining import still
-from tests.e2e.persons import Person
-from tests.e2e.rights import Abuse, Request, Secured, allowed, in_force, secured
+from tests.harness.persons import Person
+from tests.harness.policies import Abuse, Request, Secured, allowed, in_force, secured
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 

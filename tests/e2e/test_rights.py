@@ -19,49 +19,7 @@ from sidecar.model import names
 from sidecar.ownership.selected_node_body import closing
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import CLAIMS, VOLUMES
-from tests.e2e.rights import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
-
-FOREIGN = "ebs.csi.aws.com"
-PV_PROTECTION = "kubernetes.io/pv-protection"
-
-
-def identity(node: str, driver: str = DRIVER) -> str:
-    return f"1700000000000-4711-{driver}-{node}"
-
-
-def identified(node: str) -> Json:
-    return {names.PROVISIONER_IDENTITY: identity(node)}
-
-
-SOMEWHERE = {"key": f"topology.{DRIVER}/node", "operator": "In", "values": ["n1"]}
-
-
-def affine(*expressions: Json) -> Json:
-    """One term for each."""
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [item]} for item in expressions]}}}
-
-
-def placed(*nodes: str) -> Json:
-    return affine(*(SOMEWHERE | {"values": [node]} for node in nodes))
-
-
-def volume(name: str, node: str = "n1", *, driver: str = DRIVER, csi: Json | None = None, meta: Json | None = None, **spec: Any) -> Json:
-    """One as the sidecar of that node makes it."""
-    source = {"driver": driver, "volumeHandle": name, "volumeAttributes": {names.PROVISIONER_IDENTITY: identity(node, driver)}}
-    claimed = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": f"uid-{name}", "apiVersion": "v1"}
-    wish = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "persistentVolumeReclaimPolicy": "Delete"}
-    head = {"name": name, "finalizers": [names.VOLUME_FINALIZER], "annotations": {names.PROVISIONED_BY: driver}, **(meta or {})}
-    full = {**wish, "csi": {**source, **(csi or {})}, "claimRef": claimed, **placed(node), **spec}
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": head,
-        "spec": {key: value for key, value in full.items() if value is not None},
-    }
-
-
-RELEASED = {"status": {"phase": "Released"}}
-
+from tests.harness.policies import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane) -> Iterator[Secured]:
@@ -459,12 +417,3 @@ def test_the_policies_are_understood_to_the_letter(cluster: Secured) -> None:
 
     said = until(judged, f"each {POLICY} is type-checked", seconds=30)
     assert said == {name: {} for name in said or ()}
-
-
-def test_the_figures_of_attacks_count_these() -> None:
-    tried = {
-        "volumes made for another node, driver or source": len(CREATING),
-        "volumes of its own node changed": len(CHANGING),
-        "claims taken, steered, stripped or relabelled": len(TAKING),
-    }
-    assert {what: told(what) for what in tried} == tried

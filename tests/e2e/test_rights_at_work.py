@@ -15,8 +15,8 @@ from hack.lib.programs import IMMEDIATE, LATE, OurDriver, Sidecar, all_of, claim
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, PODS, VOLUMES, Cluster
-from tests.e2e.persons import ACCOUNT, Person
-from tests.e2e.rights import Secured, create, in_force, secured
+from tests.harness.persons import ACCOUNT, Person
+from tests.harness.policies import Secured, create, in_force, secured
 
 HURRY = ("--retry-interval-max=2s", "--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms")
 PUBLISH = ("--enable-capacity", "--capacity-ownerref-level=-1")

@@ -14,8 +14,8 @@ from sidecar.kube.events.correlator import Correlator, ObjectRef
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import from_hack
-from tests.e2e.persons import person_on
-from tests.e2e.rights import Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
+from tests.harness.persons import person_on
+from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
 
 FOREIGN = "ebs.csi.aws.com"
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "x"}
@@ -257,11 +257,3 @@ def test_of_a_snapshot_nothing_is_changed(snapshots: Secured, change: Callable[[
 def test_but_its_protection(snapshots: Secured) -> None:
     allowed(put(f"{SNAPSHOTS}/kept", protect), snapshots.n1)
     Abuse(put(f"{SNAPSHOTS}/kept", protect), "bound to no pod").check(snapshots, snapshots.nobody)
-
-
-def test_the_figures_of_attacks_count_these() -> None:
-    tried = {
-        "events about what is not ours": len(TELLING),
-        "capacity published for others": len(PUBLISHING),
-    }
-    assert {what: told(what) for what in tried} == tried

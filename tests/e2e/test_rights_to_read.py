@@ -14,8 +14,8 @@ import yaml
 
 from hack.lib.control_plane import ControlPlane
 from tests.deploy.manifests import DEPLOY, rendered
-from tests.e2e.persons import WITHOUT_POLICIES
-from tests.e2e.rights import NOT_INSTALLED, Secured
+from tests.harness.persons import WITHOUT_POLICIES
+from tests.harness.policies import NOT_INSTALLED, Secured
 
 PODS = "/api/v1/pods"
 EXAMPLE = DEPLOY / "components" / "own-node" / "reads" / "README.md"

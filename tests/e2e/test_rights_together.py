@@ -18,8 +18,8 @@ from hack.lib.programs import Json
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER
-from tests.e2e.left_objects import CLAIMS, VOLUMES, claim, judged, uid_of, volume
-from tests.e2e.rights import Request, Secured, allowed, delete, in_force, secured
+from tests.harness.left_objects import CLAIMS, VOLUMES, claim, judged, uid_of, volume
+from tests.harness.policies import Request, Secured, allowed, delete, in_force, secured
 
 FORMER = "11111111-2222-3333-4444-555555555555"
 """Of a Node that is gone, or was there before the one of the same name."""

@@ -6,6 +6,7 @@ Each policy is bound a second time, to warn. A refusal names the first rule that
 from __future__ import annotations
 
 import copy
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,16 +17,14 @@ from typing import Any
 import yaml
 
 from hack.lib.control_plane import ControlPlane, until
+from hack.lib.patience import LIMIT
 from hack.lib.programs import Json
 from sidecar.kube.api import MERGE_PATCH
-from tests.deploy.manifests import NAMESPACE, rendered
-from tests.e2e.persons import UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on, pod_on
+from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
+from tests.harness.persons import UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on, pod_on
 
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
 POLICY = "ValidatingAdmissionPolicy"
-IN_FORCE = 30.0
-"""Seconds in which policies are in force: the API server reads them a moment after they are stored."""
-
 
 # What no role of ours gives. Where somebody has given it, the policies hold all the same.
 MORE_THAN_NEEDED = f"""
@@ -97,8 +96,19 @@ def secured(plane: ControlPlane, overlay: Path) -> Iterator[Secured]:
         for path in reversed(cluster.made):
             plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
             plane.request("DELETE", f"{path}?gracePeriodSeconds=0")
-        plane.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
-        plane.kubectl("delete", "node", "n1", "n2", "--ignore-not-found", "--timeout=30s")
+        plane.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", KUBECTL_WAITS)
+        plane.kubectl("delete", "node", "n1", "n2", "--ignore-not-found", KUBECTL_WAITS)
+
+
+KUBECTL_WAITS = f"--timeout={LIMIT:.0f}s"
+
+
+def built(folder: Path, *components: str) -> Path:
+    """A kustomization of the base and these components."""
+    to = os.path.relpath(DEPLOY, folder)
+    build = {"kind": "Kustomization", "resources": [f"{to}/base"], "components": [f"{to}/components/{name}" for name in components]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+    return folder
 
 
 def _for_unrestricted(binding: Json) -> Json:
@@ -185,11 +195,4 @@ def allowed(request: Request, who: Person) -> None:
 
 
 def in_force(request: Request, who: Person, says: str) -> None:
-    until(lambda: any(says in text for text in request.by(who)[2]) and request.by(who)[0] == 422, says, seconds=IN_FORCE)
-
-
-def told(abuse: str) -> int:
-    """How many abuses of that kind the figures of attacks say are tried."""
-    page = (Path(__file__).parents[2] / "hack/benchmarks/README.md").read_text()
-    (count,) = re.findall(rf"^\| {re.escape(abuse)} \| (\d+) \|$", page, re.MULTILINE)
-    return int(count)
+    until(lambda: any(says in text for text in request.by(who)[2]) and request.by(who)[0] == 422, says)

@@ -7,7 +7,7 @@ from typing import Any
 from hack.lib.programs import Json
 from sidecar.model import names
 from tests.deploy.manifests import DRIVER
-from tests.e2e.rights import Request, Secured
+from tests.harness.policies import Request, Secured
 
 CLAIMS, VOLUMES = "/api/v1/namespaces/default/persistentvolumeclaims", "/api/v1/persistentvolumes"
 
