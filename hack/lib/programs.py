@@ -228,10 +228,10 @@ class OurDriver(Process):
 class GoDriver(Process):
     """Kubernetes' own end-to-end mock driver. Its space is infinite and its topology a constant."""
 
-    driver, key, topology = "mock.csi-node-sidecar.io", "io.kubernetes.storage.mock/node", "some-mock-node"
+    key, topology = "io.kubernetes.storage.mock/node", "some-mock-node"
 
-    def __init__(self, work: Path, *, node: str, binary: Path) -> None:
-        self.node = node
+    def __init__(self, work: Path, *, node: str, binary: Path, name: str = "mock.csi-node-sidecar.io") -> None:
+        self.driver, self.node = name, node
         self.socket = work / f"{node}.sock"
         command = [str(binary), f"--endpoint={self.socket}", f"--driver-name={self.driver}", f"--node-id={node}", "--v=3"]
         super().__init__(f"driver-{node}", command, work)

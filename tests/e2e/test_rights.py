@@ -21,6 +21,7 @@ from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import CLAIMS, VOLUMES
 from tests.harness.policies import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
 
+
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane) -> Iterator[Secured]:
     """With volumes of both nodes and of another driver. Their claims do not exist, so the controller calls all of them released."""

@@ -149,14 +149,14 @@ class Cluster:
             self.create(CLASSES, storage_class(late(driver), driver.driver, LATE, **parameters))
             self.create(CLASSES, storage_class(now(driver), driver.driver, IMMEDIATE, **parameters))
 
-    def node(self, name: str, *drivers: OurDriver, capacity: bool = False) -> None:
-        """With what a kubelet tells of these drivers, and with their classes."""
+    def node(self, name: str, *drivers: OurDriver, capacity: bool = False, place: str = "", classes: bool = True) -> None:
+        """With what a kubelet tells of these drivers, and with their classes. `place`: what its topology says, if not its name."""
         self._nodes.append(name)
-        self.plane.add_node(name, {driver.key: name for driver in drivers})
+        self.plane.add_node(name, {driver.key: place or name for driver in drivers})
         told = [{"name": driver.driver, "nodeID": name, "topologyKeys": [driver.key]} for driver in drivers]
         csi_node = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name}, "spec": {"drivers": told}}
         self.create(CSI_NODES, csi_node)
-        for driver in drivers:
+        for driver in drivers if classes else ():
             self.classes(driver, capacity=capacity)
         until(lambda: _is_ready(self.get(NODES, name)), f"{name} is Ready")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -247,3 +247,19 @@ def budget(name: str, labels: Mapping[str, str], **spec: Any) -> Json:
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": dict(labels)}, **spec},
     }
+
+
+def accounts(namespace: str, *named: str, rules: Sequence[Json] = ()) -> str:
+    """Service accounts that may do what these rules say everywhere, and nothing else."""
+    objects: list[Json] = [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}} for name in named
+    ]
+    rbac = "rbac.authorization.k8s.io"
+    for name in named if rules else ():
+        objects.append(
+            {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": f"{namespace}-{name}"}, "rules": list(rules)}
+        )
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+        binding = {"roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": f"{namespace}-{name}"}, "subjects": [subject]}
+        objects.append({"apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": f"{namespace}-{name}"}, **binding})
+    return yaml.safe_dump_all(objects)

@@ -10,6 +10,7 @@ from sidecar.model import names
 from tests.deploy.manifests import DRIVER
 
 FOREIGN = "ebs.csi.aws.com"
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "x"}
 PV_PROTECTION = "kubernetes.io/pv-protection"
 
 

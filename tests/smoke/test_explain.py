@@ -8,8 +8,8 @@ from pathlib import Path
 from hack.lib.control_plane import until
 from hack.lib.programs import all_of
 from sidecar.model import names
-from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, VOLUMES, Cluster, late, selected
-from tests.harness.drains import Ground, command, explain, judged
+from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, STATEFUL_SETS, VOLUMES, Cluster, late, selected
+from tests.harness.drains import Ground, command, explain, judged, stateful_set
 
 
 def test_of_a_claim_that_this_node_provisions_it_shows_the_very_request(cluster: Cluster) -> None:
@@ -35,12 +35,13 @@ def test_of_a_node_it_says_who_holds_it_and_what_would_help(ground: Ground, drai
     with all_of([driver]), ground.sidecar(driver) as sidecar:
         ground.node("n1", driver)
         sidecar.until_ready()
-        ground.use("data", driver)
+        ground.create(STATEFUL_SETS, stateful_set("db", driver, 1))
+        until(lambda: ground.ready() == {"db-0": "n1"}, "db-0 runs")
         (said,) = judged(explain(drainer, "n1", "-o", "json"))
         assert {key: (item["status"], item["reason"]) for key, item in said["verdicts"].items()} == {
             "drain": ("True", "NothingBlocks"),
             "retire": ("False", "VolumeInUse"),
         }
-        assert [(item["reason"], item["name"]) for item in said["blockers"]] == [("VolumeInUse", "data")]
+        assert [(item["reason"], item["name"]) for item in said["blockers"]] == [("VolumeInUse", "data-db-0")]
         table = explain(drainer, "n1").stdout
-        assert f"{ground.namespace}/data" in table and "VolumeInUse" in table
+        assert f"{ground.namespace}/data-db-0" in table and "VolumeInUse" in table

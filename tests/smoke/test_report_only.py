@@ -44,15 +44,15 @@ def test_with_the_node_service_alone_it_judges_and_makes_nothing(ground: Ground)
     assert {json.loads(line).get("method") for line in driver.calls.read_text().splitlines()} <= CALLS
 
 
-def stored_volume(ground: Ground, name: str, driver: OurDriver) -> tuple[Json, Json]:
-    """A volume on n1 and the claim that has it, as if another program had made both long ago."""
+def stored_volume(ground: Ground, name: str, driver: OurDriver, *, claim: str = "data") -> tuple[Json, Json]:
+    """A volume on the driver's node and the claim that has it, as if another program had made both long ago."""
     size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
-    place = {"matchExpressions": [{"key": driver.key, "operator": "In", "values": ["n1"]}]}
+    place = {"matchExpressions": [{"key": driver.key, "operator": "In", "values": [driver.node]}]}
     spec: Json = {"capacity": size, "accessModes": modes, "storageClassName": late(driver), "persistentVolumeReclaimPolicy": "Retain"}
     spec |= {"csi": {"driver": driver.driver, "volumeHandle": name}, "nodeAffinity": {"required": {"nodeSelectorTerms": [place]}}}
-    spec |= {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": ground.namespace, "name": "data"}}
+    spec |= {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": ground.namespace, "name": claim}}
     wish = {"storageClassName": late(driver), "accessModes": modes, "resources": {"requests": size}, "volumeName": name}
     return (
         {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec},
-        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, "spec": wish},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": wish},
     )

@@ -1,0 +1,130 @@
+"""A role is taken one right, on a real authorizer: what is off then, and that the program stays calm and says which right it is.
+
+Rows of a table are played at once: each has a driver, a node, an account and a sidecar of its own. A story has stages; in each of them
+somebody changes something, and then some words come true of every row that has its rights.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from hack.lib.patience import deadline
+from hack.lib.programs import OurDriver, Sidecar
+from sidecar.rights.rights import Right
+from tests.harness.accounts import Rules, account
+from tests.harness.cluster import LOOKS, Cluster
+from tests.harness.lacking import naming, without
+
+A_SECOND = 4
+"""Requests and lines of the log that are calm."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is off without a right. `late`: works or not, by when the watch that is refused lists anew."""
+
+    right: Right
+    off: frozenset[str] = frozenset()
+    told: bool | None = True
+    """The lack shows, and is named; None: where a watch is late."""
+    late: frozenset[str] = frozenset()
+    also: tuple[Right, ...] = ()
+    """Taken away together with it."""
+    ends: bool = False
+    """The program does not start without it."""
+
+
+def row(right: Right, *off: str, **more: object) -> Row:
+    return Row(right, frozenset(off), **more)  # type: ignore[arg-type]
+
+
+S = TypeVar("S")
+
+
+@dataclass
+class Played(Generic[S]):
+    """One row with its programs; `shown` says which words are true of what the API server has stored."""
+
+    row: Row
+    name: str
+    driver: OurDriver
+    sidecar: Sidecar
+    shown: Callable[[S], set[str]]
+    seen: set[str] = field(default_factory=set)
+
+    @property
+    def lives(self) -> bool:
+        return self.sidecar.child.poll() is None
+
+    def told(self, cluster: Cluster, *about: str) -> tuple[str, ...]:
+        """In its log, in /readyz, or in events about objects of these names."""
+        log = [line for line in self.sidecar.records() if '"Decided"' not in line]
+        events = [f"{item['reason']} {item['message']}" for name in about for item in cluster.events(name)]
+        return naming(self.row.right, (*log, *self.sidecar.page("/readyz?verbose")[1].splitlines(), *events))
+
+    def spent(self) -> tuple[float, int, float]:
+        """Requests, lines of the log, seconds of the processor."""
+        requests = self.sidecar.metric("csi_node_sidecar_api_requests_total")
+        return requests, len(self.sidecar.records()), self.sidecar.cpu_seconds()
+
+    def check(self, cluster: Cluster, every: Iterable[str], *about: str) -> None:
+        told, want = self.told(cluster, *about), self.row
+        if want.ends:
+            assert (self.sidecar.wait(), len(told)) == (1, 1), (want.right, told)
+            return
+        assert self.lives and self.sidecar.page("/healthz")[0] == 200, f"{want.right}: {self.sidecar.output()[-2000:]}"
+        off = frozenset(every) - self.seen - want.late
+        assert off == want.off, f"without {want.right} is off: {sorted(off)}, and should be: {sorted(want.off)}; told: {told}"
+        assert want.told is None or bool(told) == want.told, f"without {want.right} is told: {told}"
+        self.sidecar.signal(signal.SIGTERM)
+        assert self.sidecar.wait() == 0
+
+
+@contextmanager
+def played(
+    cluster: Cluster, rows: Sequence[Row], rules: Rules, make: Callable[[Row, str, Path], Played[S]], *, prefix: str
+) -> Iterator[list[Played[S]]]:
+    """Each under an account without its right; what they start, ends."""
+    with ExitStack() as stack:
+        these = []
+        for number, each in enumerate(rows):
+            name, granted = f"{prefix}{number}", rules
+            for right in (each.right, *each.also):
+                granted = without(right, granted)
+            one = make(each, name, stack.enter_context(account(cluster, name, granted)))
+            stack.enter_context(one.driver)
+            stack.enter_context(one.sidecar)
+            these.append(one)
+        yield these
+
+
+def watch(these: Sequence[Played[S]], stored: Callable[[], S], words: Iterable[str]) -> None:
+    """Until all is seen that should be, and each has looked again since, so that the rest might have been."""
+    wanted, end = {*words}, deadline()
+    looks: Mapping[str, float] = {}
+    while time.monotonic() < end:
+        now = stored()
+        for one in these:
+            one.seen |= one.shown(now) & wanted
+        if all(wanted - one.row.off - one.row.late <= one.seen for one in these if not one.row.ends):
+            counted = {one.name: one.sidecar.metric(LOOKS) for one in these if one.lives}
+            if looks and all(count >= looks.get(name, 0.0) for name, count in counted.items()):
+                return
+            looks = {name: count + 1 for name, count in counted.items()} if not looks else looks
+        time.sleep(0.7)
+
+
+def stay_calm(these: Sequence[Played[S]]) -> None:
+    """While nothing happens: neither a loop nor a flood of requests or lines."""
+    living = [one for one in these if one.lives]
+    before, began = [one.spent() for one in living], time.monotonic()
+    time.sleep(5.0)
+    for one, (requests, lines, cpu) in zip(living, before, strict=True):
+        now, passed = one.spent(), time.monotonic() - began
+        assert max(now[0] - requests, now[1] - lines) <= A_SECOND * passed and now[2] - cpu < passed / 5, (one.row.right, now, passed)
