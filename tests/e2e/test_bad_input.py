@@ -15,19 +15,16 @@ from typing import Any
 import pytest
 
 from hack.lib.control_plane import until
-from hack.lib.programs import IMMEDIATE, LATE, OurDriver, Sidecar, claim, pod, storage_class
-from tests.e2e.accounts import account, grant, upstream_rules
-from tests.e2e.conftest import CAPACITIES, CLAIMS, CLASSES, PODS, VOLUMES, Cluster
-
-SOON = ("--node-deployment-base-delay=100ms", "--node-deployment-max-delay=200ms")
-
+from hack.lib.programs import OurDriver, Sidecar, claim, pod
+from tests.harness.accounts import account, grant, upstream_rules
+from tests.harness.cluster import CAPACITIES, CLAIMS, PODS, SOON, VOLUMES, Cluster, late, now
 
 # ---- the driver's socket ----
 
 
 @pytest.fixture(scope="module", autouse=True)
 def without_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Sidecar]]:
-    """Two that wait in vain for a driver. Their 30 s pass while the other tests run."""
+    """Two that wait in vain for a driver. Their time passes while the other tests run."""
     work = tmp_path_factory.mktemp("no-driver")
     (work / "file.sock").write_text("no socket")
     waiting = {
@@ -132,33 +129,30 @@ def test_a_server_that_is_no_api_server_is_borne_with(page: tuple[int, str, byte
 
 def test_a_rejected_token_is_told_and_a_new_one_is_taken_up(cluster: Cluster, tmp_path: Path) -> None:
     """401: not ready, the reason in /readyz, calm; when the kubeconfig has a good token it goes on in the same process."""
-    good = json.loads(cluster.role.read_text())
-    bad = json.loads(cluster.role.read_text())
+    good, file = cluster.role.read_text(), tmp_path / "kubeconfig"
+    bad = json.loads(good)
     bad["users"][0]["user"]["token"] = "a-token-of-yesterday"
-    file = tmp_path / "kubeconfig"
     file.write_text(json.dumps(bad))
-    with OurDriver(tmp_path, node="n1") as driver, Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=file) as sidecar:
+    with cluster.driver() as driver, cluster.sidecar(driver, kubeconfig=file) as sidecar:
         says_why(sidecar, "caches/persistentvolumeclaims: Degraded: ", "Unauthorized")
         stays_calm(sidecar)
-        file.write_text(json.dumps(good))
+        file.write_text(good)
         sidecar.until_ready()
         assert sidecar.records("EF") == []
         assert "a-token-of-yesterday" not in sidecar.output()
 
 
-def test_a_missing_right_is_named_and_taken_up_when_granted(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_missing_right_is_named_and_taken_up_when_granted(cluster: Cluster) -> None:
     """403: not ready; the reason names verb and resource; no restart is needed once the right is there."""
     without = [rule for rule in upstream_rules() if "storageclasses" not in rule["resources"]]
-    driver = OurDriver(tmp_path, node="n1")
-    with account(cluster, "too-little", without) as kubeconfig, driver:
-        sidecar = Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=kubeconfig)
-        with sidecar:
-            says_why(sidecar, "caches/storageclasses: Degraded: ", 'cannot list resource "storageclasses"')
-            until(lambda: "persistentvolumes" not in sidecar.page("/readyz")[1], "the other lists to arrive")
-            stays_calm(sidecar)
-            grant(cluster, "too-little", upstream_rules())
-            sidecar.until_ready()
-            assert sidecar.records("EF") == []
+    driver = cluster.driver()
+    with account(cluster, "too-little", without) as kubeconfig, driver, cluster.sidecar(driver, kubeconfig=kubeconfig) as sidecar:
+        says_why(sidecar, "caches/storageclasses: Degraded: ", 'cannot list resource "storageclasses"')
+        until(lambda: "persistentvolumes" not in sidecar.page("/readyz")[1], "the other lists to arrive")
+        stays_calm(sidecar)
+        grant(cluster, "too-little", upstream_rules())
+        sidecar.until_ready()
+        assert sidecar.records("EF") == []
 
 
 class AttachingDriver(OurDriver):
@@ -171,54 +165,45 @@ spec.FEATURES["attach"] = "PUBLISH_UNPUBLISH_VOLUME"
 sys.exit(serve.main())
 """
 
-    def __init__(self, work: Path, *, node: str) -> None:
-        super().__init__(work, node=node)
+    def __init__(self, work: Path, *, name: str) -> None:
+        super().__init__(work, node="n1", name=name)
         self.command[1:3] = ["-c", self.PROGRAM]
 
 
 def test_without_an_optional_right_its_feature_is_off_and_the_rest_works(cluster: Cluster, tmp_path: Path) -> None:
     """A driver that attaches makes it look at VolumeAttachments, which sample roles often do not allow."""
     without = [rule for rule in upstream_rules() if "volumeattachments" not in rule["resources"]]
-    driver = AttachingDriver(tmp_path, node="n1")
-    cluster.create(CLASSES, storage_class("now", driver.driver, IMMEDIATE))
-    with account(cluster, "no-attachments", without) as kubeconfig, driver:
-        sidecar = Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=kubeconfig, args=SOON)
-        with sidecar:
+    driver = AttachingDriver(tmp_path, name=cluster.driver_name)
+    cluster.classes(driver)
+    with driver, account(cluster, "no-attachments", without) as kubeconfig:
+        with cluster.sidecar(driver, *SOON, kubeconfig=kubeconfig) as sidecar:
             sidecar.until_ready()
             (line,) = sidecar.records("WEF")
             assert "volumeattachments" in line
             assert "the feature that needs it is disabled" in line
-            cluster.create(CLAIMS, claim("data", "now"))
-            until(lambda: cluster.phase(CLAIMS, "data") == "Bound", "the claim is bound")
+            cluster.create(CLAIMS, claim("data", now(driver)))
+            cluster.bound("data")
             assert "caches/volumeattachments: Stopped: off: " in sidecar.page("/readyz?verbose")[1]
             assert sidecar.ready()
 
 
-def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster: Cluster, tmp_path: Path) -> None:
+def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster: Cluster) -> None:
     """Late binding, Immediate, capacity and deletion, none of which look at other nodes or at leases."""
     removed = {"nodes", "csinodes", "leases"}
     kept = [rule for rule in upstream_rules() if not removed & set(rule["resources"])]
-    driver = OurDriver(tmp_path, node="n1")
-    cluster.plane.add_node("n1", {driver.key: "n1"})
-    cluster.plane.add_csinode("n1", driver.driver, "n1", [driver.key])
-    cluster.create(PODS, pod("owner", nodeName="n1"))
-    for name, binding in (("late", LATE), ("now", IMMEDIATE)):
-        cluster.create(CLASSES, storage_class(name, driver.driver, binding))
-    args = ["--enable-capacity", "--capacity-ownerref-level=0", *SOON]
-    environ = {"NAMESPACE": "default", "POD_NAME": "owner"}
-    with account(cluster, "less", kept) as kubeconfig, driver:
-        sidecar = Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=kubeconfig, args=args, environ=environ)
-        with sidecar:
+    with account(cluster, "less", kept) as kubeconfig, cluster.driver() as driver:
+        cluster.node("n1", driver)
+        cluster.create(PODS, pod("owner", nodeName="n1"))
+        args, environ = ("--enable-capacity", "--capacity-ownerref-level=0", *SOON), {"POD_NAME": "owner"}
+        with cluster.sidecar(driver, *args, kubeconfig=kubeconfig, environ=environ) as sidecar:
             sidecar.until_ready()
-            for name in ("late", "now"):
-                cluster.create(CLAIMS, claim(name, name))
+            cluster.create(CLAIMS, claim("late", late(driver)))
+            cluster.create(CLAIMS, claim("now", now(driver)))
             cluster.create(PODS, pod("consumer", "late"))
-            for name in ("late", "now"):
-                until(lambda name=name: cluster.phase(CLAIMS, name) == "Bound", f"claim {name} is bound")  # type: ignore[misc]
+            cluster.bound("late", "now")
             until(lambda: [item["capacity"] for item in cluster.items(CAPACITIES)] == ["98Gi"], "capacity is published")
             cluster.delete(PODS, "consumer")
-            for name in ("late", "now"):
-                cluster.delete(CLAIMS, name)
+            cluster.request("DELETE", CLAIMS)
             until(lambda: not cluster.items(VOLUMES), "the volumes are gone")
             assert sidecar.records("WEF") == []
 
@@ -226,7 +211,6 @@ def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster
 # ---- at last ----
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("which", "reason"), [("none", "does not exist"), ("file", "is no socket but a regular file")])
 def test_S1_without_a_driver_it_gives_up_after_the_start_limit(which: str, reason: str, without_driver: Mapping[str, Sidecar]) -> None:
     """One line names the path, what is there instead, and what to check; on the way there it was calm."""
@@ -247,15 +231,16 @@ def says_why(sidecar: Sidecar, *texts: str) -> None:
         status, page = sidecar.page("/readyz")
         return status == 503 and any(all(text in line for text in texts) for line in page.splitlines())
 
-    until(reasons, f"/readyz tells {texts}; it says {sidecar.page('/readyz')}", seconds=30)
+    until(reasons, lambda: f"/readyz tells {texts}; it says {sidecar.page('/readyz')}")
 
 
-def stays_calm(sidecar: Sidecar, seconds: float = 3.0) -> None:
+def stays_calm(sidecar: Sidecar) -> None:
     """Trouble that lasts costs next to nothing: no log, processor or API server is flooded. It stays alive meanwhile."""
     requests, lines, used = sidecar.metric("csi_node_sidecar_api_requests_total"), len(sidecar.records()), sidecar.cpu_seconds()
-    time.sleep(seconds)
-    watched = 4
-    assert sidecar.metric("csi_node_sidecar_api_requests_total") - requests <= watched * seconds
-    assert len(sidecar.records()) - lines <= watched * seconds
-    assert sidecar.cpu_seconds() - used < seconds / 5
+    began = time.monotonic()
+    time.sleep(3.0)
+    watched, passed = 4, time.monotonic() - began
+    assert sidecar.metric("csi_node_sidecar_api_requests_total") - requests <= watched * passed
+    assert len(sidecar.records()) - lines <= watched * passed
+    assert sidecar.cpu_seconds() - used < passed / 5
     assert sidecar.page("/healthz") == (200, "ok")

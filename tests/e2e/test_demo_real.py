@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from hack.lib.control_plane import REPOSITORY
+from hack.lib.patience import LIMIT
 
 
 def test_the_story_on_a_real_control_plane_which_is_kept_and_can_be_played_with(bin_dir: Path) -> None:
@@ -24,7 +25,7 @@ def test_the_story_on_a_real_control_plane_which_is_kept_and_can_be_played_with(
             claims = subprocess.run(kubectl, capture_output=True, text=True, check=True).stdout.split()
             assert len(claims) == 13
             running.send_signal(signal.SIGINT)
-            assert running.wait(60) == 0
+            assert running.wait(LIMIT) == 0
         finally:
             running.kill()
     assert not kubeconfig.parent.exists()
@@ -38,4 +39,4 @@ def read_until_kept(running: subprocess.Popen[str]) -> tuple[str, Path]:
         told += line
         if "export KUBECONFIG=" in line:
             return told, Path(line.strip().partition("=")[2])
-    raise AssertionError(f"it ended with {running.wait(60)} before it was kept:\n{told}")
+    raise AssertionError(f"it ended with {running.wait(LIMIT)} before it was kept:\n{told}")

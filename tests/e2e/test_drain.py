@@ -85,7 +85,7 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
         for driver, name in zip(drivers, ("a", "b"), strict=True):
             ground.await_verdict(driver, "False", "LastCopy")
             assert [(item["reason"], item["name"]) for item in ground.report("n1", driver)["blockers"]] == [("LastCopy", name)]
-        until(lambda: AUTOSCALERS <= ground.marks("n1").keys(), "autoscalers are kept away")
+        until(lambda: ground.marks("n1").keys() >= AUTOSCALERS, "autoscalers are kept away")
         after_looks(*sidecars, at="drain", looks=3)
         steady, before = ground.versions(NODES, REPORTS, LEASES, CLAIMS, VOLUMES), marks()
         after_looks(*sidecars, at="drain", looks=3)
@@ -108,7 +108,7 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
         ground.give_up("a")
         ground.await_verdict(alpha, "True", "NoVolumes")
         after_looks(sidecars[0], at="drain")
-        assert AUTOSCALERS <= ground.marks("n1").keys(), "the other one still has a reason"
+        assert ground.marks("n1").keys() >= AUTOSCALERS, "the other one still has a reason"
         ground.give_up("b")
         until(lambda: not AUTOSCALERS & ground.marks("n1").keys(), "autoscalers may come again")
     for sidecar in sidecars:

@@ -25,8 +25,8 @@ from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered, written
-from tests.harness.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
 from tests.harness.drain.judgements import blocked, everything, ready
+from tests.harness.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
 
 DRIVER = "local.csi-node-sidecar.io"
 NODES, REPORTS = "/api/v1/nodes", "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
@@ -721,7 +721,7 @@ def test_the_policies_are_understood_to_the_letter(drained: Drained) -> None:
         policies = [item for item in drained.plane.request("GET", path)["items"] if item["metadata"]["name"].startswith("csi-node-sidecar")]
         return policies if policies and all("typeChecking" in item.get("status", {}) for item in policies) else None
 
-    policies = until(judged, "the policies are type-checked", seconds=30)
+    policies = until(judged, "the policies are type-checked")
     assert policies is not None
     assert {item["metadata"]["name"]: item["status"]["typeChecking"] for item in policies} == {
         item["metadata"]["name"]: {} for item in policies
@@ -784,7 +784,7 @@ def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Draine
     assert own.ask("POST", volumes, volume)[0] == 201
     try:
         # The controller manager binds them; to a PUT of what was there before, the API server itself would say no.
-        stored = until(lambda: bound(drained, f"{claims}/told"), "the claim is bound", seconds=30)
+        stored = until(lambda: bound(drained, f"{claims}/told"), "the claim is bound")
         for key, word in WORDS.items():
             code, said = own.patch(f"{volumes}/pv-told", note(key, word))
             assert code == 422 and "for people to say" in said

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import Json
 from sidecar.eviction.attempt_io import body
 from sidecar.eviction.rules import May
 from tests.deploy.manifests import DEPLOY
-from tests.harness.policies import Abuse, Secured, allowed, create, in_force, secured
+from tests.harness.policies import Abuse, Secured, allowed, built, create, in_force, secured
 
 APPS = "/api/v1/namespaces/default/pods"
 EVICTION = f"{APPS}/evicted/eviction"
@@ -28,11 +26,8 @@ def uid(cluster: Secured) -> str:
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("emptying")
-    to = os.path.relpath(DEPLOY, folder)
-    build = {"kind": "Kustomization", "resources": [f"{to}/base"], "components": [f"{to}/components/drain", f"{to}/components/emptying"]}
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
-    with secured(plane, folder) as made:
+    overlay = built(tmp_path_factory.mktemp("overlay"), "drain", "emptying")
+    with secured(plane, overlay) as made:
         pod = {"metadata": {"name": "first"}, "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}}
         made.make(APPS, pod)
         in_force(create(f"{APPS}/first/eviction", eviction("first", preconditions={"uid": "x"})), made.nobody, "bound to no pod")

@@ -20,9 +20,9 @@ from sidecar.drain.gate.guard import GateObjects, Post, objects
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, the, written
-from tests.e2e.conftest import NODES
+from tests.harness.cluster import NODES
 from tests.harness.persons import ACCOUNT, person_on
-from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, secured, told
+from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, secured
 
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
@@ -210,7 +210,7 @@ def test_how_many_there_are_a_quota_bounds_and_no_policy(cluster: Secured, path:
     hard = {"hard": {resource: str(there + 1)}}
     cluster.plane.request("POST", QUOTAS, {"metadata": {"name": "gates"}, "spec": hard})
     try:
-        until(lambda: "used" in cluster.plane.request("GET", f"{QUOTAS}/gates").get("status", {}), "it is counted", seconds=30)
+        until(lambda: "used" in cluster.plane.request("GET", f"{QUOTAS}/gates").get("status", {}), "it is counted")
         assert cluster.n1.ask("POST", path, real)[0] == 201
         code, answer = cluster.n1.ask("POST", path, further)
         assert code == 403 and f"exceeded quota: gates, requested: {resource}=1" in answer["message"]
@@ -268,11 +268,3 @@ def test_the_image_is_that_of_the_flag() -> None:
         "ValidatingAdmissionPolicy", written("components", "gate", "admission.yaml"), f"csi-node-sidecar-guard--{DRIVER}--{NAMESPACE}"
     )
     assert {"name": "image", "expression": f"'{image()}'"} in policy["spec"]["variables"]
-
-
-def test_the_figures_of_attacks_count_these() -> None:
-    tried = {
-        "guards that are none": len(FORGED),
-        "budgets that hold others": len(UNSELECTIVE),
-    }
-    assert {what: told(what) for what in tried} == tried

@@ -3,20 +3,18 @@ one that is gone only what says so itself."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY, DRIVER
+from tests.deploy.manifests import DRIVER
 from tests.harness.left_objects import CLAIMS, VOLUMES, claim, judged, uid_of, volume
-from tests.harness.policies import Abuse, Request, Secured, allowed, create, delete, in_force, patch, secured
+from tests.harness.policies import Abuse, Request, Secured, allowed, built, create, delete, in_force, patch, secured
 
 REPORTS = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/csi-node-sidecar/leases"
@@ -24,12 +22,8 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/csi-node-sidecar/leases"
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("node-loss")
-    to = os.path.relpath(DEPLOY, folder)
-    components = [f"{to}/components/{name}" for name in ("drain", "node-loss", "own-node")]
-    build = {"kind": "Kustomization", "resources": [f"{to}/base"], "components": components}
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
-    with secured(plane, folder) as made:
+    overlay = built(tmp_path_factory.mktemp("overlay"), "drain", "node-loss", "own-node")
+    with secured(plane, overlay) as made:
         made.make(CLAIMS, claim("first"))
         in_force(delete(f"{CLAIMS}/first"), made.nobody, "bound to no pod")
         in_force(delete(f"{CLAIMS}/first"), made.n1, "with which machine")

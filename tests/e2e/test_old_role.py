@@ -9,31 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hack.lib.control_plane import until
-from hack.lib.programs import IMMEDIATE, Json, OurDriver, Sidecar, claim, storage_class
-from tests.e2e.conftest import CLAIMS, CLASSES, VOLUMES, Cluster
+from hack.lib.programs import Json, OurDriver, Sidecar, claim
+from sidecar.model.names import VOLUME_FINALIZER as FINALIZER
+from tests.harness.accounts import Rules, account, grant
+from tests.harness.cluster import CLAIMS, SOON, VOLUMES, Cluster, now
 
-OLD = "old-provisioner"
-ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
-FINALIZER = "external-provisioner.volume.kubernetes.io/finalizer"
-ARGS = ("--node-deployment-base-delay=500ms", "--node-deployment-max-delay=1s")
-ACCOUNT = f"""
-apiVersion: v1
-kind: ServiceAccount
-metadata: {{name: {OLD}, namespace: default}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {{name: {OLD}}}
-roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: {OLD}}}
-subjects: [{{kind: ServiceAccount, name: {OLD}, namespace: default}}]
----
-"""
+EVENTS_OF_VOLUMES = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name"
 
 
-def rules(*more: str) -> Json:
+def rules(*more: str) -> Rules:
     """`more` are verbs on PersistentVolumes."""
     granted = {
         "persistentvolumes": ["get", "list", "watch", "create", "delete", *more],
@@ -41,40 +27,32 @@ def rules(*more: str) -> Json:
         "events": ["list", "watch", "create", "update", "patch"],
     }
     core = [{"apiGroups": [""], "resources": [kind], "verbs": verbs} for kind, verbs in granted.items()]
-    classes = {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list", "watch"]}
-    return {"rules": [*core, classes]}
-
-
-def grant(cluster: Cluster, *more: str) -> None:
-    cluster.patch(ROLES, OLD, rules(*more))
+    return [*core, {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list", "watch"]}]
 
 
 @pytest.fixture
 def old_role(cluster: Cluster) -> Iterator[Path]:
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": OLD}, **rules()}
-    manifest = ACCOUNT + yaml.safe_dump(role)
-    cluster.plane.apply(manifest)
-    yield cluster.plane.kubeconfig_for(namespace="default", service_account=OLD)
-    cluster.plane.kubectl("delete", "--ignore-not-found", "-f", "-", input=manifest)
+    with account(cluster, "old", rules()) as kubeconfig:
+        yield kubeconfig
 
 
 @pytest.fixture
-def driver(cluster: Cluster, tmp_path: Path) -> Iterator[OurDriver]:
-    with OurDriver(tmp_path, node="n1") as made:
-        cluster.create(CLASSES, storage_class("now", made.driver, IMMEDIATE))
+def driver(cluster: Cluster) -> Iterator[OurDriver]:
+    with cluster.driver() as made:
+        cluster.classes(made)
         yield made
 
 
-def bound(cluster: Cluster) -> Json:
+def bound(cluster: Cluster, driver: OurDriver) -> Json:
     """A new claim's volume."""
-    cluster.create(CLAIMS, claim("data", "now"))
-    until(lambda: cluster.phase(CLAIMS, "data") == "Bound", "the claim is bound")
-    return cluster.get(VOLUMES, cluster.get(CLAIMS, "data")["spec"]["volumeName"])
+    cluster.create(CLAIMS, claim("data", now(driver)))
+    cluster.bound("data")
+    return cluster.volume_of("data")
 
 
-def gone(cluster: Cluster, driver: OurDriver, volume: Json, *, seconds: float = 30.0) -> None:
+def gone(cluster: Cluster, driver: OurDriver, volume: Json) -> None:
     """From the API server, and from the driver, once."""
-    until(lambda: not cluster.exists(VOLUMES, volume["metadata"]["name"]), "the PersistentVolume is gone", seconds=seconds)
+    until(lambda: not cluster.exists(VOLUMES, volume["metadata"]["name"]), "the PersistentVolume is gone")
     assert len(driver.recorded("CreateVolume")) == len(driver.recorded("DeleteVolume")) == 1
 
 
@@ -90,13 +68,11 @@ def about_rights(sidecar: Sidecar) -> list[str]:
     return [line for line in sidecar.records("WE") if "grant patch on persistentvolumes" in line]
 
 
-def test_without_patch_a_volume_has_no_finalizer_and_goes_as_it_did_before(
-    cluster: Cluster, driver: OurDriver, old_role: Path, tmp_path: Path
-) -> None:
-    with Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=old_role, args=ARGS) as sidecar:
+def test_without_patch_a_volume_has_no_finalizer_and_goes_as_it_did_before(cluster: Cluster, driver: OurDriver, old_role: Path) -> None:
+    with cluster.sidecar(driver, *SOON, kubeconfig=old_role) as sidecar:
         sidecar.until_ready()
         until(lambda: about_rights(sidecar), "the log says which right is missing")
-        volume = bound(cluster)
+        volume = bound(cluster, driver)
         assert FINALIZER not in volume["metadata"]["finalizers"]
         cluster.delete(CLAIMS, "data")
         gone(cluster, driver, volume)
@@ -104,12 +80,12 @@ def test_without_patch_a_volume_has_no_finalizer_and_goes_as_it_did_before(
         assert len(about_rights(sidecar)) == 1 and forbidden(sidecar) == 0 and reviews(sidecar) == 2
 
 
-def test_update_does_instead_of_patch(cluster: Cluster, driver: OurDriver, old_role: Path, tmp_path: Path) -> None:
-    grant(cluster, "update")
-    with Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=old_role, args=ARGS) as sidecar:
+def test_update_does_instead_of_patch(cluster: Cluster, driver: OurDriver, old_role: Path) -> None:
+    grant(cluster, "old", rules("update"))
+    with cluster.sidecar(driver, *SOON, kubeconfig=old_role) as sidecar:
         sidecar.until_ready()
         until(lambda: any("finalizer" in line for line in sidecar.records("I")), "the log says how the finalizer is written")
-        volume = bound(cluster)
+        volume = bound(cluster, driver)
         assert FINALIZER in volume["metadata"]["finalizers"]
         cluster.delete(CLAIMS, "data")
         gone(cluster, driver, volume)
@@ -117,22 +93,26 @@ def test_update_does_instead_of_patch(cluster: Cluster, driver: OurDriver, old_r
 
 
 def test_a_volume_from_before_a_swap_of_roles_is_told_of_and_goes_when_the_right_is_granted(
-    cluster: Cluster, driver: OurDriver, old_role: Path, tmp_path: Path
+    cluster: Cluster, driver: OurDriver, old_role: Path
 ) -> None:
-    with Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=cluster.role, args=ARGS) as sidecar:
+    with cluster.sidecar(driver, *SOON) as sidecar:
         sidecar.until_ready()
-        volume = bound(cluster)
+        volume = bound(cluster, driver)
         assert FINALIZER in volume["metadata"]["finalizers"]
         assert reviews(sidecar) == 1
     name = volume["metadata"]["name"]
-    with Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig=old_role, args=ARGS) as sidecar:
+    with cluster.sidecar(driver, *SOON, kubeconfig=old_role) as sidecar:
         sidecar.until_ready()
         until(lambda: about_rights(sidecar), "the log says which right is missing")
         cluster.delete(CLAIMS, "data")
-        told = lambda: [event for event in cluster.events(name) if "grant patch on persistentvolumes" in event["message"]]  # noqa: E731
+
+        def told() -> list[Json]:
+            found = cluster.items(f"{EVENTS_OF_VOLUMES}%3D{name}")
+            return [event for event in found if "grant patch on persistentvolumes" in event["message"]]
+
         until(lambda: "deletionTimestamp" in cluster.get(VOLUMES, name)["metadata"] and told(), "the volume is held, and people are told")
         assert told()[0]["reason"] == "VolumeFailedDelete"
         assert forbidden(sidecar) == 0 and len(about_rights(sidecar)) == 2, "one line of the role, one of the volume"
-        grant(cluster, "patch")
-        gone(cluster, driver, volume, seconds=90.0)
+        grant(cluster, "old", rules("patch"))
+        gone(cluster, driver, volume)
         assert reviews(sidecar) <= 8 and "rights: OK" in sidecar.page("/readyz?verbose")[1]

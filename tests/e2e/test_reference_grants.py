@@ -11,7 +11,9 @@ import pytest
 
 from hack.lib.control_plane import REPOSITORY, ControlPlane, binaries, until
 from hack.lib.programs import LATE, Json, Process, Sidecar, claim, connects, storage_class
-from tests.e2e.conftest import CLAIMS, CLASSES, Cluster, from_hack
+from sidecar.model import names
+from tests.e2e.conftest import from_hack
+from tests.harness.cluster import CLAIMS, CLASSES, ROLE, Cluster, own_part
 
 DRIVER, NODE, KEY = "across.csi-node-sidecar.io", "n1", "topology.across/node"
 SNAPSHOT_GROUP, GATEWAY_GROUP = "snapshot.storage.k8s.io", "gateway.networking.k8s.io"
@@ -50,13 +52,14 @@ def across(tmp_path: Path) -> Iterator[Cluster]:
     """The API server keeps the namespace of a source only with its own gate."""
     bin_dir, crds = binaries("core"), from_hack("parities.crds")
     with ControlPlane(bin_dir, tmp_path / "plane", components=("controller-manager",), extra_args={"apiserver": [GATE]}) as plane:
-        plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
+        plane.apply(ROLE.read_text())
         for manifest in (*crds.manifests(), crds.reference_grants()):
             plane.apply(manifest.read_text())
         plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": "theirs"}})
         for path in (SNAPSHOTS, CONTENTS, GRANTS):
             until(lambda path=path: plane.serves(path), f"the API server serves {path}")  # type: ignore[misc]
-        yield Cluster(plane, plane.kubeconfig_for(namespace="default", service_account="csi-provisioner"))
+        with own_part(plane, tmp_path) as cluster:
+            yield cluster
 
 
 def a_snapshot(cluster: Cluster) -> None:
@@ -87,7 +90,7 @@ def test_R50_a_source_of_another_namespace_needs_its_grant(across: Cluster, tmp_
     across.plane.apply(RIGHTS)
     across.create(CLASSES, storage_class("late", DRIVER, LATE))
     a_snapshot(across)
-    body = claim("copy", "late", annotations={"volume.kubernetes.io/selected-node": NODE})
+    body = claim("copy", "late", annotations={names.SELECTED_NODE: NODE})
     body["spec"]["dataSourceRef"] = SOURCE
     with a_driver(tmp_path):
         until(lambda: connects(tmp_path / "csi.sock"), "the driver serves")
@@ -95,8 +98,9 @@ def test_R50_a_source_of_another_namespace_needs_its_grant(across: Cluster, tmp_
             across.create(CLAIMS, body)
             until(lambda: any("no ReferenceGrant" in event["message"] for event in across.events("copy")), "the claim's user is told why")
             assert not created(tmp_path)
+            GRANT["spec"]["from"][0]["namespace"] = across.namespace
             across.create(GRANTS, GRANT)
-            until(lambda: across.phase(CLAIMS, "copy") == "Bound", "it is allowed, so the volume is made", seconds=60)
+            until(lambda: across.phase(CLAIMS, "copy") == "Bound", "it is allowed, so the volume is made")
     (request,) = created(tmp_path)
     assert request["volume_content_source"] == {"snapshot": {"snapshot_id": "snap-1"}}
 

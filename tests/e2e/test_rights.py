@@ -18,8 +18,9 @@ from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.ownership.selected_node_body import closing
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
-from tests.e2e.conftest import CLAIMS, VOLUMES
-from tests.harness.policies import IN_FORCE, POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
+from tests.harness.left_objects import CLAIMS, VOLUMES
+from tests.harness.policies import POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
+from tests.harness.policy_samples import FOREIGN, OWNER, PV_PROTECTION, SOMEWHERE, affine, claim, identified, placed, volume
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,6 @@ def noted(**notes: str | None) -> Json:
 # --- PersistentVolumes ------------------------------------------------------------------------------------------------
 
 HOST_PATH = {"csi": None, "hostPath": {"path": "/etc"}}
-OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "x"}
 SECRET = {"nodeStageSecretRef": {"name": "root", "namespace": "kube-system"}}
 CREATING: dict[str, tuple[Json, str]] = {
     "a folder of the host": (volume("new", csi={}) | {"spec": {**volume("new")["spec"], **HOST_PATH}}, "has another source"),
@@ -120,7 +120,7 @@ def test_a_driver_with_another_topology_is_named_in_the_policy(cluster: Secured)
 
     anywhere = create(VOLUMES, volume("new", nodeAffinity=None))
     place("'any'")
-    until(lambda: anywhere.by(cluster.n1)[0] == 201, "the policy has changed", seconds=IN_FORCE)
+    until(lambda: anywhere.by(cluster.n1)[0] == 201, "the policy has changed")
     allowed(create(VOLUMES, volume("new", **placed("n2", "n1"))), cluster.n1)
     assert create(VOLUMES, volume("new", csi={"volumeAttributes": {}})).by(cluster.n1)[0] == 422
     place(stored[at]["expression"])
@@ -282,12 +282,6 @@ CLOSING = "0f9f14c5-9f5e-4f0c-8f7f-1b0a52f2f6f0/2026-11-24T06:06:55.123456Z"
 OURS = {ASKED: DRIVER}
 
 
-def claim(name: str, notes: dict[str, str], **meta: Any) -> Json:
-    """Its class does not exist, so nobody else touches it."""
-    spec = {"storageClassName": "none", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    return {"metadata": {"name": name, "namespace": "default", "annotations": notes, **meta}, "spec": spec}
-
-
 @pytest.fixture(scope="module")
 def claims(cluster: Secured) -> Secured:
     for obj in (
@@ -416,5 +410,5 @@ def test_the_policies_are_understood_to_the_letter(cluster: Secured) -> None:
         mine = {name: item.get("status", {}).get("typeChecking") for name, item in found.items() if name.startswith("csi-node-sidecar")}
         return {name: said or {} for name, said in mine.items()} if mine and None not in mine.values() else None
 
-    said = until(judged, f"each {POLICY} is type-checked", seconds=30)
+    said = until(judged, f"each {POLICY} is type-checked")
     assert said == {name: {} for name in said or ()}

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import IMMEDIATE, LATE, OurDriver, Sidecar, all_of, claim, pod, storage_class
+from hack.lib.programs import Sidecar, all_of, claim, pod
+from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
-from tests.e2e.conftest import CLAIMS, CLASSES, DRIVERS, PODS, VOLUMES, Cluster
+from tests.harness.cluster import CLAIMS, CLASSES, NODES, PODS, SOON, VOLUMES, Cluster
 from tests.harness.persons import ACCOUNT, Person
 from tests.harness.policies import Secured, create, in_force, secured
 
-HURRY = ("--retry-interval-max=2s", "--node-deployment-base-delay=500ms", "--node-deployment-max-delay=2s", "--retry-interval-start=200ms")
+HURRY = (*SOON, "--retry-interval-start=200ms", "--retry-interval-max=2s")
 PUBLISH = ("--enable-capacity", "--capacity-ownerref-level=-1")
 CAPACITIES = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
 
@@ -29,7 +30,13 @@ def secure(plane: ControlPlane) -> Iterator[Secured]:
         volume = {"metadata": {"name": "x"}, "spec": {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}}
         volume["spec"]["csi"] = {"driver": DRIVER, "volumeHandle": "x"}
         in_force(create(VOLUMES, volume), made.nobody, "bound to no pod")
+        for node in ("n1", "n2"):
+            label = {"metadata": {"labels": {f"topology.{DRIVER}/node": node}}}
+            plane.request("PATCH", f"{NODES}/{node}", label, content_type=MERGE_PATCH)
+            plane.add_csinode(node, DRIVER, node, [f"topology.{DRIVER}/node"])
         yield made
+        for node in ("n1", "n2"):
+            plane.request("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{node}")
 
 
 @pytest.fixture
@@ -63,23 +70,14 @@ def judging(secure: Secured, cluster: Cluster, tmp_path: Path) -> Iterator[dict[
 
 @contextmanager
 def running(secure: Secured, cluster: Cluster, tmp_path: Path, *more: str) -> Iterator[dict[str, Sidecar]]:
-    drivers = {name: OurDriver(tmp_path, node=name, name=DRIVER) for name in ("n1", "n2")}
-    plane = secure.plane
-    secure.add_nodes()  # each test takes them away
-    for name, driver in drivers.items():
-        labels = {"metadata": {"labels": {driver.key: name}}}
-        plane.request("PATCH", f"/api/v1/nodes/{name}", labels, content_type="application/merge-patch+json")
-        plane.add_csinode(name, DRIVER, name, [driver.key])
-    cluster.create(DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": False, "attachRequired": False}})
-    for name, binding in (("late", LATE), ("now", IMMEDIATE)):
-        cluster.create(CLASSES, storage_class(name, DRIVER, binding))
+    cluster.driver_name = DRIVER
+    drivers = {name: cluster.driver(name) for name in ("n1", "n2")}
+    cluster.classes(drivers["n1"])
     sidecars = {
-        name: Sidecar(
-            tmp_path,
-            node=name,
-            address=driver.socket,
+        name: cluster.sidecar(
+            driver,
+            *(*HURRY, *PUBLISH, *more),
             kubeconfig=secure.kubeconfig(name, ACCOUNT).rename(tmp_path / f"{name}.kubeconfig"),
-            args=(*HURRY, *PUBLISH, *more),
             environ={"NAMESPACE": NAMESPACE, "POD_NAME": f"sidecar-{name}"},
         )
         for name, driver in drivers.items()
@@ -90,37 +88,44 @@ def running(secure: Secured, cluster: Cluster, tmp_path: Path, *more: str) -> It
         yield sidecars
 
 
+LATE, NOW = f"late-{DRIVER}", f"now-{DRIVER}"
+
+
+def both(cluster: Cluster) -> None:
+    """A claim that binds late, with its consumer, and one that binds at once."""
+    cluster.create(CLAIMS, claim("late", LATE))
+    cluster.create(CLAIMS, claim("now", NOW))
+    cluster.create(PODS, pod("consumer", "late"))
+    cluster.bound("late", "now")
+
+
 @pytest.mark.usefixtures("denials", "world")
 def test_volumes_are_made_bound_and_deleted(cluster: Cluster) -> None:
-    for name in ("late", "now"):
-        cluster.create(CLAIMS, claim(name, name))
-    cluster.create(PODS, pod("consumer", "late"))
-    for name in ("late", "now"):
-        until(lambda name=name: cluster.phase(CLAIMS, name) == "Bound", f"{name} is bound", seconds=30)  # type: ignore[misc]
+    both(cluster)
     for item in cluster.items(VOLUMES):
         assert names.VOLUME_FINALIZER in item["metadata"]["finalizers"]
     until(lambda: any(event["reason"] == names.PROVISIONING_SUCCEEDED for event in cluster.events("now")), "it is told")
     cluster.delete(PODS, "consumer")
     for name in ("late", "now"):
         cluster.delete(CLAIMS, name)
-    until(lambda: not cluster.items(VOLUMES), "the volumes are gone", seconds=30)
+    until(lambda: not cluster.items(VOLUMES), "the volumes are gone")
 
 
 @pytest.mark.usefixtures("denials", "judging")
 def test_which_machine_has_a_volume_is_noted(secure: Secured, cluster: Cluster) -> None:
-    cluster.create(CLAIMS, claim("late", "late"))
+    cluster.create(CLAIMS, claim("late", LATE))
     cluster.create(PODS, pod("consumer", "late", nodeSelector={"kubernetes.io/hostname": "n1"}))
-    uid = secure.plane.request("GET", "/api/v1/nodes/n1")["metadata"]["uid"]
+    uid = cluster.get(NODES, "n1")["metadata"]["uid"]
 
     def noted() -> list[tuple[str | None, str | None]]:
         found = (item["metadata"].get("annotations") or {} for item in cluster.items(VOLUMES))
         return [(notes.get(names.LIES_ON), notes.get(names.LEAVING)) for notes in found]
 
-    until(lambda: noted() == [(f"n1/{uid}", None)], "it is noted", seconds=60)
+    until(lambda: noted() == [(f"n1/{uid}", None)], "it is noted")
     retired = {"metadata": {"annotations": {names.DRAIN_INTENT: "retire"}}}
     for change, leaving in ((retired, f"n1/{uid}"), ({"metadata": {"annotations": {names.DRAIN_INTENT: None}}}, None)):
-        secure.plane.request("PATCH", "/api/v1/nodes/n1", change, content_type="application/merge-patch+json")
-        until(lambda leaving=leaving: noted() == [(f"n1/{uid}", leaving)], f"leaving is {leaving}", seconds=20)  # type: ignore[misc]
+        cluster.patch(NODES, "n1", change)
+        until(lambda leaving=leaving: noted() == [(f"n1/{uid}", leaving)], f"leaving is {leaving}")  # type: ignore[misc]
 
 
 @pytest.mark.usefixtures("denials", "world")
@@ -130,15 +135,15 @@ def test_capacity_is_published_and_withdrawn(cluster: Cluster) -> None:
     def published() -> set[str]:
         return {item["nodeTopology"]["matchLabels"][f"topology.{DRIVER}/node"] for item in cluster.items(CAPACITIES)}
 
-    until(lambda: published() == {"n1", "n2"}, "both nodes publish", seconds=30)
-    cluster.delete(CLASSES, "late")
-    until(lambda: not published(), "nobody publishes", seconds=30)
+    until(lambda: published() == {"n1", "n2"}, "both nodes publish")
+    cluster.delete(CLASSES, LATE)
+    until(lambda: not published(), "nobody publishes")
 
 
 @pytest.mark.usefixtures("denials", "world")
 def test_the_finalizer_follows_the_reclaim_policy(cluster: Cluster) -> None:
-    cluster.create(CLAIMS, claim("kept", "now"))
-    until(lambda: cluster.phase(CLAIMS, "kept") == "Bound", "it is bound", seconds=30)
+    cluster.create(CLAIMS, claim("kept", NOW))
+    cluster.bound("kept")
     (item,) = cluster.items(VOLUMES)
     name = item["metadata"]["name"]
     for policy, protected in (("Retain", False), ("Delete", True)):
@@ -152,27 +157,27 @@ def test_the_finalizer_follows_the_reclaim_policy(cluster: Cluster) -> None:
 @pytest.mark.usefixtures("denials", "world")
 def test_a_claim_that_does_not_fit_is_given_back(cluster: Cluster) -> None:
     since = cluster.revision(CLAIMS)
-    cluster.create(CLAIMS, claim("large", "late", size="101Gi"))
+    cluster.create(CLAIMS, claim("large", LATE, size="101Gi"))
     cluster.create(PODS, pod("consumer", "large", nodeSelector={"kubernetes.io/hostname": "n1"}))
 
     def selections() -> list[str]:
         return [str(item["object"]["metadata"].get("annotations", {}).get(names.SELECTED_NODE)) for item in cluster.history(CLAIMS, since)]
 
-    until(lambda: "n1,None" in ",".join(selections()), "n1 has it and gives it back", seconds=30)
+    until(lambda: "n1,None" in ",".join(selections()), "n1 has it and gives it back")
 
 
 @pytest.fixture
-def labelled(secure: Secured) -> Iterator[None]:
+def labelled(secure: Secured, cluster: Cluster) -> Iterator[None]:
     """With the policy that labels claims, besides those about the sidecar."""
     policy = (DEPLOY / "components" / "scoped-watches" / "policy.yaml").read_text()
     secure.plane.apply(policy)
-    trial = claim("trial", "late")
+    trial = claim("trial", LATE)
 
     def gets_its_label() -> bool:
-        made = secure.plane.request("POST", f"{CLAIMS}?dryRun=All", trial)
+        made = cluster.create(f"{CLAIMS}?dryRun=All", trial)
         return names.CLAIM_LABEL in made["metadata"].get("labels", {})
 
-    until(gets_its_label, "the policy is in force", seconds=30)
+    until(gets_its_label, "the policy is in force")
     yield
     secure.plane.kubectl("delete", "-f", "-", input=policy)
 
@@ -181,11 +186,7 @@ def labelled(secure: Secured) -> Iterator[None]:
 def test_the_label_of_claims_follows_scheduler_volume_controller_and_sidecar(cluster: Cluster) -> None:
     """It changes with a write of the sidecar too, and that write is not refused."""
     since = cluster.revision(CLAIMS)
-    for name in ("late", "now"):
-        cluster.create(CLAIMS, claim(name, name))
-    cluster.create(PODS, pod("consumer", "late"))
-    for name in ("late", "now"):
-        until(lambda name=name: cluster.phase(CLAIMS, name) == "Bound", f"{name} is bound", seconds=30)  # type: ignore[misc]
+    both(cluster)
     labels: dict[str, list[str]] = {"late": [], "now": []}
     for event in cluster.history(CLAIMS, since):
         meta = event["object"]["metadata"]
@@ -205,9 +206,9 @@ def test_a_revoked_token_makes_the_sidecar_unready_until_it_has_another(
     for name in world:  # the API server remembers for a few seconds that it has accepted a token
         token = json.loads((tmp_path / f"{name}.kubeconfig").read_text())["users"][0]["user"]["token"]
         person = Person(plane, token)
-        until(lambda person=person: person.ask("GET", CLAIMS)[0] == 401, "the token is refused", seconds=60)  # type: ignore[misc]
-    cluster.create(CLAIMS, claim("now", "now"))
-    until(lambda: not sidecar.ready(), "the token is not accepted, and that is told", seconds=90)
+        until(lambda person=person: person.ask("GET", cluster.path(CLAIMS))[0] == 401, "the token is refused")  # type: ignore[misc]
+    cluster.create(CLAIMS, claim("now", NOW))
+    until(lambda: not sidecar.ready(), "the token is not accepted, and that is told")
     (why,) = sidecar.page("/readyz")[1].splitlines()
     assert re.search(
         "^credentials: Degraded: the API server no longer accepts the credentials of the kubeconfig: .* [0-9]+ requests with 401", why
@@ -215,5 +216,5 @@ def test_a_revoked_token_makes_the_sidecar_unready_until_it_has_another(
     assert sidecar.page("/healthz")[0] == 200
     assert sidecar.metric("csi_node_sidecar_ready", scope="credentials") == 0
     secure.kubeconfig("n1", ACCOUNT).rename(tmp_path / "n1.kubeconfig")
-    until(sidecar.ready, "the new token is used", seconds=60)
-    until(lambda: cluster.phase(CLAIMS, "now") == "Bound", "and the volume is made", seconds=30)
+    until(sidecar.ready, "the new token is used")
+    cluster.bound("now")

@@ -10,15 +10,12 @@ import pytest
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from sidecar.kube.events.correlator import Correlator, ObjectRef
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.conftest import from_hack
 from tests.harness.persons import person_on
-from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, told
-
-FOREIGN = "ebs.csi.aws.com"
-OWNER = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "x"}
+from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
+from tests.harness.policy_samples import FOREIGN, OWNER, event, space
 
 
 @pytest.fixture(scope="module")
@@ -31,17 +28,6 @@ def cluster(plane: ControlPlane) -> Iterator[Secured]:
 
 EVENTS = "/api/v1/namespaces/default/events"
 NEW_EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
-
-
-def event(name: str = "told.1", *, node: str = "n1", driver: str = DRIVER, about: Json | None = None, **changes: Any) -> Json:
-    """As the program of that node makes it."""
-    correlator = Correlator(f"{driver}_sidecar-{node}_0f0f", node)
-    told = correlator.correlate(
-        ObjectRef("v1", names.CLAIM, "default", "x", "u"), names.NORMAL, "Told", "so", now=0.0, wall=1.7e9, once=name
-    )
-    assert told is not None
-    body = {**told.body, **changes}
-    return {**body, "involvedObject": {**body["involvedObject"], **(about or {})}}
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +119,6 @@ def test_the_other_door_to_events_is_no_way_round(events: Secured) -> None:
 
 CAPACITIES = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
 LONG = f"{'a-node-with-a-name-of-some-length.' * 2}example.com"
-
-
-def space(name: str = "new", node: str = "n1", *, driver: str = DRIVER, topology: str | None = None, **meta: Any) -> Json:
-    """As the program of that node publishes it."""
-    labels = {names.CAPACITY_DRIVER_LABEL: driver, names.CAPACITY_MANAGER_LABEL: names.capacity_manager(node)}
-    segment = {"matchLabels": {f"topology.{DRIVER}/node": topology or node, "topology.kubernetes.io/zone": "a"}}
-    return {"metadata": {"name": name, "labels": labels, **meta}, "storageClassName": "late", "capacity": "1Gi", "nodeTopology": segment}
 
 
 @pytest.fixture(scope="module")

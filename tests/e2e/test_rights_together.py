@@ -6,20 +6,18 @@ The token of one node's sidecar tries all pairs of changes of a claim or a volum
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
 from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import Json
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY, DRIVER
+from tests.deploy.manifests import DRIVER
 from tests.harness.left_objects import CLAIMS, VOLUMES, claim, judged, uid_of, volume
-from tests.harness.policies import Request, Secured, allowed, delete, in_force, secured
+from tests.harness.policies import Request, Secured, allowed, built, delete, in_force, secured
 
 FORMER = "11111111-2222-3333-4444-555555555555"
 """Of a Node that is gone, or was there before the one of the same name."""
@@ -29,12 +27,8 @@ GONE = {"kind": names.CLAIM, "namespace": "default", "name": "gone", "uid": "uid
 
 @pytest.fixture(scope="module")
 def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    folder = tmp_path_factory.mktemp("together")
-    to = os.path.relpath(DEPLOY, folder)
-    components = [f"{to}/components/{name}" for name in ("drain", "gate", "emptying", "reprovision", "node-loss", "own-node")]
-    build = {"kind": "Kustomization", "resources": [f"{to}/base"], "components": components}
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
-    with secured(plane, folder) as made:
+    overlay = built(tmp_path_factory.mktemp("overlay"), "drain", "gate", "emptying", "reprovision", "node-loss", "own-node")
+    with secured(plane, overlay) as made:
         made.make(CLAIMS, claim("first"))
         in_force(delete(f"{CLAIMS}/first"), made.nobody, "bound to no pod")
         in_force(judged(made, "first"), made.n1, "with which machine")

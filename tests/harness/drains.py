@@ -54,7 +54,11 @@ def component(*parts: str, account: str = DRAINER) -> str:
 
 @pytest.fixture(scope="session")
 def drainer(plane: ControlPlane) -> Path:
-    """A kubeconfig with upstream's rights and those of all components."""
+    return drainer_of(plane)
+
+
+def drainer_of(plane: ControlPlane) -> Path:
+    """A kubeconfig with upstream's rights and those of all components, which are installed."""
     upstream = [item for item in yaml.safe_load_all(ROLE.read_text()) if item["kind"] in ("ServiceAccount", "ClusterRoleBinding")]
     for item in upstream:
         item["metadata"]["name"] = f"{DRAINER}-as-upstream" if item["kind"] == "ClusterRoleBinding" else DRAINER

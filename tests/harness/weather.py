@@ -18,8 +18,7 @@ from typing import Self
 from hack.lib.control_plane import until
 from hack.lib.patience import deadline
 from hack.lib.programs import OurDriver, Sidecar, claim
-from hack.sim.driver.journal import read_journal
-from hack.sim.driver.state import read_state
+from hack.sim.driver.state import read_journal, read_state
 from tests.harness.cluster import CLAIMS, SOON, VOLUMES, Cluster, late, now, selected
 
 # With five requests a second, the default, what a process may ask in its short life would be all that happens.

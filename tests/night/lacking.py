@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ from hack.lib.patience import deadline
 from hack.lib.programs import OurDriver, Sidecar
 from sidecar.rights.rights import Right
 from tests.harness.accounts import Rules, account
-from tests.harness.cluster import LOOKS, Cluster
+from tests.harness.cluster import Cluster
 from tests.harness.lacking import naming, without
 
 A_SECOND = 4
@@ -105,18 +105,13 @@ def played(
 
 
 def watch(these: Sequence[Played[S]], stored: Callable[[], S], words: Iterable[str]) -> None:
-    """Until all is seen that should be, and each has looked again since, so that the rest might have been."""
-    wanted, end = {*words}, deadline()
-    looks: Mapping[str, float] = {}
-    while time.monotonic() < end:
+    """Until all is seen that should be, three times, so that the rest might have been: the neighbours show that it comes."""
+    wanted, end, all_seen = {*words}, deadline(), 0
+    while all_seen < 3 and time.monotonic() < end:
         now = stored()
         for one in these:
             one.seen |= one.shown(now) & wanted
-        if all(wanted - one.row.off - one.row.late <= one.seen for one in these if not one.row.ends):
-            counted = {one.name: one.sidecar.metric(LOOKS) for one in these if one.lives}
-            if looks and all(count >= looks.get(name, 0.0) for name, count in counted.items()):
-                return
-            looks = {name: count + 1 for name, count in counted.items()} if not looks else looks
+        all_seen += all(wanted - one.row.off - one.row.late <= one.seen for one in these if not one.row.ends)
         time.sleep(0.7)
 
 

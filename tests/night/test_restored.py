@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hack.lib.control_plane import ControlPlane
+from hack.lib.patience import patient
 from hack.lib.programs import Json, claim
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
 from sidecar.model import names
-from tests.e2e.conftest import CLAIMS as PATH
 
+PATH = "/api/v1/namespaces/default/persistentvolumeclaims"
 GIVEN_UP = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
 
 
@@ -52,7 +53,7 @@ async def _story(plane: ControlPlane, backup: Path) -> None:
 
 async def _until(condition: Callable[[], bool]) -> None:
     # A pause of 30 s may just have begun, the server may accept one more watch and break it off while it starts (15 and 30 s), a watch is
-    # asked about after 20 s, and a list waits for up to 7 s: 102 s, to which a busy machine adds its own.
-    async with asyncio.timeout(180):
+    # asked about after 20 s, and a list waits for up to 7 s.
+    async with asyncio.timeout(patient(102)):
         while not condition():
             await asyncio.sleep(0.2)
