@@ -7,7 +7,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,25 +15,9 @@ from typing import Any
 import pytest
 
 from hack.lib.control_plane import until
-from hack.lib.programs import OurDriver, Sidecar, claim, pod
+from hack.lib.programs import OurDriver, Sidecar, claim
 from tests.harness.accounts import account, grant, upstream_rules
-from tests.harness.cluster import CAPACITIES, CLAIMS, PODS, SOON, VOLUMES, Cluster, late, now
-
-# ---- the driver's socket ----
-
-
-@pytest.fixture(scope="module", autouse=True)
-def without_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Sidecar]]:
-    """Two that wait in vain for a driver. Their time passes while the other tests run."""
-    work = tmp_path_factory.mktemp("no-driver")
-    (work / "file.sock").write_text("no socket")
-    waiting = {
-        name: Sidecar(work, node=name, address=work / f"{name}.sock", kubeconfig="", args=["--master=http://127.0.0.1:1"])
-        for name in ("none", "file")
-    }
-    with waiting["none"], waiting["file"]:
-        yield waiting
-
+from tests.harness.cluster import CLAIMS, SOON, Cluster, now
 
 # ---- how to reach the API server ----
 
@@ -175,50 +159,18 @@ def test_without_an_optional_right_its_feature_is_off_and_the_rest_works(cluster
     without = [rule for rule in upstream_rules() if "volumeattachments" not in rule["resources"]]
     driver = AttachingDriver(tmp_path, name=cluster.driver_name)
     cluster.classes(driver)
-    with driver, account(cluster, "no-attachments", without) as kubeconfig:
-        with cluster.sidecar(driver, *SOON, kubeconfig=kubeconfig) as sidecar:
-            sidecar.until_ready()
-            (line,) = sidecar.records("WEF")
-            assert "volumeattachments" in line
-            assert "the feature that needs it is disabled" in line
-            cluster.create(CLAIMS, claim("data", now(driver)))
-            cluster.bound("data")
-            assert "caches/volumeattachments: Stopped: off: " in sidecar.page("/readyz?verbose")[1]
-            assert sidecar.ready()
-
-
-def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster: Cluster) -> None:
-    """Late binding, Immediate, capacity and deletion, none of which look at other nodes or at leases."""
-    removed = {"nodes", "csinodes", "leases"}
-    kept = [rule for rule in upstream_rules() if not removed & set(rule["resources"])]
-    with account(cluster, "less", kept) as kubeconfig, cluster.driver() as driver:
-        cluster.node("n1", driver)
-        cluster.create(PODS, pod("owner", nodeName="n1"))
-        args, environ = ("--enable-capacity", "--capacity-ownerref-level=0", *SOON), {"POD_NAME": "owner"}
-        with cluster.sidecar(driver, *args, kubeconfig=kubeconfig, environ=environ) as sidecar:
-            sidecar.until_ready()
-            cluster.create(CLAIMS, claim("late", late(driver)))
-            cluster.create(CLAIMS, claim("now", now(driver)))
-            cluster.create(PODS, pod("consumer", "late"))
-            cluster.bound("late", "now")
-            until(lambda: [item["capacity"] for item in cluster.items(CAPACITIES)] == ["98Gi"], "capacity is published")
-            cluster.delete(PODS, "consumer")
-            cluster.request("DELETE", CLAIMS)
-            until(lambda: not cluster.items(VOLUMES), "the volumes are gone")
-            assert sidecar.records("WEF") == []
-
-
-# ---- at last ----
-
-
-@pytest.mark.parametrize(("which", "reason"), [("none", "does not exist"), ("file", "is no socket but a regular file")])
-def test_S1_without_a_driver_it_gives_up_after_the_start_limit(which: str, reason: str, without_driver: Mapping[str, Sidecar]) -> None:
-    """One line names the path, what is there instead, and what to check; on the way there it was calm."""
-    sidecar = without_driver[which]
-    assert sidecar.wait() == 1
-    (line,) = sidecar.records("EF")
-    assert f"no CSI driver within 30 s: {sidecar.log.parent / which}.sock {reason}. Check that" in line
-    assert len(sidecar.records()) < 12
+    with contextlib.ExitStack() as running:
+        kubeconfig = running.enter_context(account(cluster, "no-attachments", without))
+        running.enter_context(driver)
+        sidecar = running.enter_context(cluster.sidecar(driver, *SOON, kubeconfig=kubeconfig))
+        sidecar.until_ready()
+        (line,) = sidecar.records("WEF")
+        assert "volumeattachments" in line
+        assert "the feature that needs it is disabled" in line
+        cluster.create(CLAIMS, claim("data", now(driver)))
+        cluster.bound("data")
+        assert "caches/volumeattachments: Stopped: off: " in sidecar.page("/readyz?verbose")[1]
+        assert sidecar.ready()
 
 
 # ---- helpers ----

@@ -118,20 +118,6 @@ def test_a_claim_larger_than_every_node_waits_and_freed_space_lets_another_throu
         assert drivers["n1"].recorded("CreateVolume") == []
 
 
-def test_without_topology_one_object_is_for_every_node_and_stays_it(cluster: Cluster) -> None:
-    """An object without any selector is for no node; the server keeps the one that selects all."""
-    driver = cluster.driver(args=("--no-topology",))
-    cluster.classes(driver)
-    with driver:
-        with publisher(driver, cluster):
-            await_published(cluster, driver, "100Gi")
-        begin, (before,) = cluster.revision(CAPACITIES), own(cluster, driver)
-        with publisher(driver, cluster) as second:
-            until(lambda: has_looked(second, 1), "it has looked")
-        assert not cluster.history(CAPACITIES, begin)
-    assert before["nodeTopology"] == {}
-
-
 # ---- owners ----
 
 
@@ -292,20 +278,6 @@ def test_C6_objects_that_the_peer_left_without_an_owner_get_one(cluster: Cluster
         (after,) = own(cluster, driver)
     assert after["metadata"]["ownerReferences"] == [owner("Pod", made, "v1")]
     assert (after["metadata"]["uid"], after["capacity"]) == (before["metadata"]["uid"], "100Gi")
-
-
-def test_an_object_stays_when_the_pod_that_owned_it_is_replaced(cluster: Cluster, driver: OurDriver) -> None:
-    """At level 0: it has the new pod for its controller, and no longer the old one."""
-    cluster.create(PODS, pod("old", nodeName="n1"))
-    with publisher(driver, cluster, level=0, pod="old"):
-        await_published(cluster, driver, "100Gi")
-    (before,) = own(cluster, driver)
-    new = owner("Pod", cluster.create(PODS, pod("new", nodeName="n1")), "v1")
-    with publisher(driver, cluster, level=0, pod="new"):
-        until(lambda: new in own(cluster, driver)[0]["metadata"]["ownerReferences"], "the new pod owns it")
-        cluster.delete(PODS, "old")
-        until(lambda: own(cluster, driver)[0]["metadata"]["ownerReferences"] == [new], "and nobody else")
-    assert uids(own(cluster, driver)) == uids([before])
 
 
 # ---- what others do ----

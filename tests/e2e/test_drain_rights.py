@@ -20,13 +20,14 @@ from sidecar.drain.leases import identity
 from sidecar.drain.machine_mark import Machine, text
 from sidecar.drain.publish import on_node, withdrawn
 from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
-from sidecar.drain.publish.report import ReportContext, body, differs, owner_patch, status_patch
+from sidecar.drain.publish.report import body, differs, owner_patch, status_patch
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered, written
+from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
 from tests.harness.drain.judgements import blocked, everything, ready
 from tests.harness.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
+from tests.harness.policies import KUBECTL_WAITS, type_checked
 
 DRIVER = "local.csi-node-sidecar.io"
 NODES, REPORTS = "/api/v1/nodes", "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
@@ -70,8 +71,8 @@ def drained(plane: ControlPlane) -> Iterator[Drained]:
     )
     yield cluster
     plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=manifest)
-    plane.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", "--timeout=60s")
-    plane.kubectl("delete", "node", "n1", "n2", "--ignore-not-found", "--timeout=30s")
+    plane.kubectl("wait", "--for=delete", f"namespace/{NAMESPACE}", KUBECTL_WAITS)
+    plane.kubectl("delete", "node", "n1", "n2", "--ignore-not-found", KUBECTL_WAITS)
 
 
 @pytest.fixture
@@ -137,7 +138,7 @@ def test_G4_conditions_are_put_beside_those_of_others(drained: Drained, driver: 
     assert [found[item["type"]] for item in wanted_conditions] == wanted_conditions
     assert {item["type"] for item in theirs} <= found.keys()
     kind = names.condition(driver, names.DRAIN_READY)
-    drained.plane.kubectl("wait", f"--for=condition={kind}", "node/n1", "--timeout=5s")
+    drained.plane.kubectl("wait", f"--for=condition={kind}", "node/n1", KUBECTL_WAITS)
     another = conditions_patch(wanted_conditions, node_uid="another")
     code, said = own.patch(f"{NODES}/n1/status", another, content_type=STRATEGIC_MERGE_PATCH)
     assert code in (409, 422) and "uid" in said.lower()
@@ -155,34 +156,7 @@ def test_the_report_is_stored_as_it_was_made(own: Person, drained: Drained) -> N
     assert stored["status"] == wanted_report["status"]
     (row,) = drained.plane.kubectl("get", "drainreports", "--no-headers").splitlines()
     assert row.split()[:3] == [name, "False", "False"]
-    drained.plane.kubectl("wait", "--for=condition=RetireReady=False", f"nodedrainreport/{name}", "--timeout=5s")
-
-
-def test_a_report_edited_by_hand_is_written_anew(own: Person, drained: Drained) -> None:
-    uid = drained.node()["metadata"]["uid"]
-    made = report("n1", uid)
-    path = f"{REPORTS}/{made['metadata']['name']}"
-    own.ask("POST", REPORTS, made)
-    own.patch(f"{path}/status", status_patch(made), content_type=JSON_PATCH)
-    by_hand = {"status": {"verdicts": {"retire": {"status": "True"}}, "blockers": None, "counts": {"reasons": {"Invented": 3}}}}
-    drained.plane.request("PATCH", f"{path}/status", by_hand, content_type=MERGE_PATCH)
-    stored = drained.plane.request("GET", path)
-    renewed = body(replace(everything(), node="n1", node_uid=uid, driver=DRIVER), previous=stored, agent="1", context=ReportContext())
-    assert differs(stored, renewed)
-    assert own.patch(f"{path}/status", status_patch(renewed), content_type=JSON_PATCH) == (200, "")
-    assert drained.plane.request("GET", path)["status"] == renewed["status"]
-
-
-def test_a_report_of_a_former_node_gets_a_new_owner(own: Person, drained: Drained) -> None:
-    former = report("n1", "former")
-    own.ask("POST", REPORTS, former)
-    made = report("n1", drained.node()["metadata"]["uid"])
-    path = f"{REPORTS}/{made['metadata']['name']}"
-    code, _ = own.patch(path, owner_patch(made))
-    if code == 404:  # it had been cleared away by then
-        code, _ = own.ask("POST", REPORTS, made)
-    assert code in (200, 201)
-    assert drained.plane.request("GET", path)["metadata"]["ownerReferences"] == made["metadata"]["ownerReferences"]
+    drained.plane.kubectl("wait", "--for=condition=RetireReady=False", f"nodedrainreport/{name}", KUBECTL_WAITS)
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -596,21 +570,6 @@ def test_no_lease_is_taken_by_dates_that_push_out_the_server_s_own(own: Person, 
     drained.plane.request("DELETE", where)
 
 
-def test_no_lease_is_taken_within_the_second_of_its_renewal(own: Person, drained: Drained) -> None:
-    """Then the server's entry is the one that was there, and only what the request brings along is new."""
-    theirs = sign(drained, "n2", holder="n2")
-    where, name = f"{LEASES}/{theirs['metadata']['name']}", "fieldManager=csi-node-sidecar"
-    assert drained.sidecars["n2"].ask("POST", f"{LEASES}?{name}", theirs)[0] == 201
-    for second in range(3):
-        renewed = sign(drained, "n2", holder="n2", **version_of(drained, where))
-        renewed["spec"]["renewTime"] = f"2026-01-01T00:00:{second:02}.000000Z"
-        code, stored = drained.sidecars["n2"].ask("PUT", f"{where}?{name}", renewed)
-        meta = stored["metadata"]
-        taken = sign(drained, "n2", holder="n1", resourceVersion=meta["resourceVersion"], managedFields=[*meta["managedFields"], *dated(1)])
-        code, answer = own.ask("PUT", f"{where}?{name}", taken)
-        assert code == 422 and "only when it has run out" in answer["message"]
-
-
 @pytest.mark.parametrize("many", [1, 20])
 def test_no_lease_is_dated_so_that_nobody_can_take_it(own: Person, drained: Drained, many: int) -> None:
     mine = _slot(drained, "n1")
@@ -623,17 +582,6 @@ def test_no_lease_is_dated_so_that_nobody_can_take_it(own: Person, drained: Drai
     renewed["spec"] = {**mine["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"}
     code, answer = own.ask("PUT", f"{LEASES}/{mine['metadata']['name']}", renewed)
     assert code == 422 and "by the API server, and by nobody else" in answer["message"]
-
-
-def test_a_lease_that_says_years_is_taken_after_a_quarter_of_an_hour() -> None:
-    """No test can wait for it: the rule bounds what the lease says."""
-    (policy,) = (
-        item
-        for item in written("components", "drain", "admission.yaml")
-        if "-own-lease--" in item["metadata"]["name"] and "variables" in item["spec"]
-    )
-    (term,) = (item["expression"] for item in policy["spec"]["variables"] if item["name"] == "term")
-    assert "variables.said < 900 ? variables.said : 900" in term
 
 
 def test_a_node_takes_its_own_lease_back_at_any_time(own: Person, drained: Drained) -> None:
@@ -714,18 +662,7 @@ def test_others_are_not_looked_at(drained: Drained) -> None:
 
 
 def test_the_policies_are_understood_to_the_letter(drained: Drained) -> None:
-    """The server compares the expressions with its own types, and warns of what they do not have."""
-
-    def judged() -> list[Json] | None:
-        path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-        policies = [item for item in drained.plane.request("GET", path)["items"] if item["metadata"]["name"].startswith("csi-node-sidecar")]
-        return policies if policies and all("typeChecking" in item.get("status", {}) for item in policies) else None
-
-    policies = until(judged, "the policies are type-checked")
-    assert policies is not None
-    assert {item["metadata"]["name"]: item["status"]["typeChecking"] for item in policies} == {
-        item["metadata"]["name"]: {} for item in policies
-    }
+    assert not any(type_checked(drained.plane).values())
 
 
 # --- what would open, hold or hide the gate of another node --------------------------------------------------------------
@@ -806,44 +743,6 @@ def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Draine
     finally:
         drained.plane.request("DELETE", f"{claims}/told")
         drained.plane.request("DELETE", f"{volumes}/pv-told")
-
-
-# --- without the component's role -------------------------------------------------------------------------------------
-
-WITHOUT: dict[str, tuple[str, str, Any]] = {
-    "patch a node": ("PATCH", f"{NODES}/n1", note()),
-    "patch its status": ("PATCH", f"{NODES}/n1/status", {}),
-    "list pods": ("GET", "/api/v1/pods", None),
-    "list budgets": ("GET", "/apis/policy/v1/poddisruptionbudgets", None),
-    "get a namespace": ("GET", "/api/v1/namespaces/default", None),
-    "watch snapshot contents": ("GET", "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents?watch=true", None),
-    "list reports": ("GET", REPORTS, None),
-    "make a report": ("POST", REPORTS, report("n1")),
-    "make a guard": ("POST", DEPLOYMENTS, {}),
-    "make a budget": ("POST", BUDGETS, {}),
-}
-
-
-@pytest.mark.parametrize(("method", "path", "content"), WITHOUT.values(), ids=WITHOUT.keys())
-def test_without_the_role_all_of_it_is_forbidden(drained: Drained, method: str, path: str, content: Any) -> None:
-    kind = MERGE_PATCH if method == "PATCH" else "application/json"
-    code, answer = drained.base_only.ask(method, path, content, content_type=kind)
-    assert (code, answer["reason"]) == (403, "Forbidden")
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1",
-        "/apis/policy/v1/poddisruptionbudgets",
-        "/api/v1/namespaces/default",
-        REPORTS,
-        NODES,
-        f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases",
-    ],
-)
-def test_with_it_what_is_needed_can_be_read(drained: Drained, path: str) -> None:
-    assert drained.sidecars["n1"].ask("GET", path)[0] == 200
 
 
 def test_no_sidecar_notes_another_machine_on_a_volume(own: Person, drained: Drained) -> None:

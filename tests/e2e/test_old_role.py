@@ -1,4 +1,4 @@
-"""Under a role of external-provisioner before version 5, which has no `patch` on PersistentVolumes: no volume hangs for want of it.
+"""With less than upstream's role; under one of external-provisioner before version 5, which has no `patch` on PersistentVolumes: no volume hangs for want of it.
 
 The role's rules are those that rawfile-localpv gives its provisioner, as far as they concern volumes.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hack.lib.control_plane import until
-from hack.lib.programs import Json, OurDriver, Sidecar, claim
+from hack.lib.programs import Json, OurDriver, Sidecar, claim, pod
 from sidecar.model.names import VOLUME_FINALIZER as FINALIZER
-from tests.harness.accounts import Rules, account, grant
-from tests.harness.cluster import CLAIMS, SOON, VOLUMES, Cluster, now
+from tests.harness.accounts import Rules, account, grant, upstream_rules
+from tests.harness.cluster import CAPACITIES, CLAIMS, PODS, SOON, VOLUMES, Cluster, late, now
 
 EVENTS_OF_VOLUMES = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name"
 
@@ -116,3 +116,23 @@ def test_a_volume_from_before_a_swap_of_roles_is_told_of_and_goes_when_the_right
         grant(cluster, "old", rules("patch"))
         gone(cluster, driver, volume)
         assert reviews(sidecar) <= 8 and "rights: OK" in sidecar.page("/readyz?verbose")[1]
+
+
+def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster: Cluster, driver: OurDriver) -> None:
+    """Late binding, Immediate, capacity and deletion, none of which look at other nodes or at leases."""
+    removed = {"nodes", "csinodes", "leases"}
+    kept = [rule for rule in upstream_rules() if not removed & set(rule["resources"])]
+    cluster.node("n1", driver)
+    cluster.create(PODS, pod("owner", nodeName="n1"))
+    args, environ = ("--enable-capacity", "--capacity-ownerref-level=0", *SOON), {"POD_NAME": "owner"}
+    with account(cluster, "less", kept) as kubeconfig, cluster.sidecar(driver, *args, kubeconfig=kubeconfig, environ=environ) as sidecar:
+        sidecar.until_ready()
+        cluster.create(CLAIMS, claim("late", late(driver)))
+        cluster.create(CLAIMS, claim("now", now(driver)))
+        cluster.create(PODS, pod("consumer", "late"))
+        cluster.bound("late", "now")
+        until(lambda: [item["capacity"] for item in cluster.items(CAPACITIES)] == ["98Gi"], "capacity is published")
+        cluster.delete(PODS, "consumer")
+        cluster.request("DELETE", CLAIMS)
+        until(lambda: not cluster.items(VOLUMES), "the volumes are gone")
+        assert sidecar.records("WEF") == []

@@ -19,7 +19,7 @@ from sidecar.model import names
 from sidecar.ownership.selected_node_body import closing
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.harness.left_objects import CLAIMS, VOLUMES
-from tests.harness.policies import POLICY, Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
+from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, put, secured, type_checked
 from tests.harness.policy_samples import FOREIGN, OWNER, PV_PROTECTION, SOMEWHERE, affine, claim, identified, placed, volume
 
 
@@ -402,13 +402,4 @@ def test_other_accounts_are_not_looked_at(cluster: Secured) -> None:
 
 
 def test_the_policies_are_understood_to_the_letter(cluster: Secured) -> None:
-    """The server compares the expressions with its own types, and warns of what they do not have."""
-
-    def judged() -> dict[str, Json] | None:
-        path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-        found = {item["metadata"]["name"]: item for item in cluster.plane.request("GET", path)["items"]}
-        mine = {name: item.get("status", {}).get("typeChecking") for name, item in found.items() if name.startswith("csi-node-sidecar")}
-        return {name: said or {} for name, said in mine.items()} if mine and None not in mine.values() else None
-
-    said = until(judged, f"each {POLICY} is type-checked")
-    assert said == {name: {} for name in said or ()}
+    assert not any(type_checked(cluster.plane).values())

@@ -100,15 +100,38 @@ def both(cluster: Cluster) -> None:
 
 
 @pytest.mark.usefixtures("denials", "world")
-def test_volumes_are_made_bound_and_deleted(cluster: Cluster) -> None:
+def test_volumes_claims_events_and_capacity(cluster: Cluster) -> None:
+    """Made, bound, protected as the reclaim policy says, given back where it does not fit, deleted; and of each node its capacity."""
+
+    def published() -> set[str]:
+        return {item["nodeTopology"]["matchLabels"][f"topology.{DRIVER}/node"] for item in cluster.items(CAPACITIES)}
+
+    until(lambda: published() == {"n1", "n2"}, "both nodes publish")
     both(cluster)
-    for item in cluster.items(VOLUMES):
-        assert names.VOLUME_FINALIZER in item["metadata"]["finalizers"]
     until(lambda: any(event["reason"] == names.PROVISIONING_SUCCEEDED for event in cluster.events("now")), "it is told")
-    cluster.delete(PODS, "consumer")
-    for name in ("late", "now"):
-        cluster.delete(CLAIMS, name)
+    volume = cluster.volume_of("now")["metadata"]["name"]
+    for policy, protected in (("Retain", False), ("Delete", True)):
+        cluster.patch(VOLUMES, volume, {"spec": {"persistentVolumeReclaimPolicy": policy}})
+        until(lambda protected=protected: is_protected(cluster, volume) is protected, f"{policy}: the finalizer follows")  # type: ignore[misc]
+
+    since = cluster.revision(CLAIMS)
+    cluster.create(CLAIMS, claim("large", LATE, size="101Gi"))
+    cluster.create(PODS, pod("large", "large", nodeSelector={"kubernetes.io/hostname": "n1"}))
+
+    def selections() -> list[str]:
+        metas = [item["object"]["metadata"] for item in cluster.history(CLAIMS, since)]
+        return [str(meta.get("annotations", {}).get(names.SELECTED_NODE)) for meta in metas if meta["name"] == "large"]
+
+    until(lambda: "n1,None" in ",".join(selections()), "n1 has it and gives it back")
+    cluster.request("DELETE", f"{PODS}?gracePeriodSeconds=0")
+    cluster.request("DELETE", CLAIMS)
     until(lambda: not cluster.items(VOLUMES), "the volumes are gone")
+    cluster.delete(CLASSES, LATE)
+    until(lambda: not published(), "nobody publishes")
+
+
+def is_protected(cluster: Cluster, volume: str) -> bool:
+    return names.VOLUME_FINALIZER in cluster.get(VOLUMES, volume)["metadata"]["finalizers"]
 
 
 @pytest.mark.usefixtures("denials", "judging")
@@ -126,44 +149,6 @@ def test_which_machine_has_a_volume_is_noted(secure: Secured, cluster: Cluster) 
     for change, leaving in ((retired, f"n1/{uid}"), ({"metadata": {"annotations": {names.DRAIN_INTENT: None}}}, None)):
         cluster.patch(NODES, "n1", change)
         until(lambda leaving=leaving: noted() == [(f"n1/{uid}", leaving)], f"leaving is {leaving}")  # type: ignore[misc]
-
-
-@pytest.mark.usefixtures("denials", "world")
-def test_capacity_is_published_and_withdrawn(cluster: Cluster) -> None:
-    """Of each node, and after a change; with its class it goes."""
-
-    def published() -> set[str]:
-        return {item["nodeTopology"]["matchLabels"][f"topology.{DRIVER}/node"] for item in cluster.items(CAPACITIES)}
-
-    until(lambda: published() == {"n1", "n2"}, "both nodes publish")
-    cluster.delete(CLASSES, LATE)
-    until(lambda: not published(), "nobody publishes")
-
-
-@pytest.mark.usefixtures("denials", "world")
-def test_the_finalizer_follows_the_reclaim_policy(cluster: Cluster) -> None:
-    cluster.create(CLAIMS, claim("kept", NOW))
-    cluster.bound("kept")
-    (item,) = cluster.items(VOLUMES)
-    name = item["metadata"]["name"]
-    for policy, protected in (("Retain", False), ("Delete", True)):
-        cluster.patch(VOLUMES, name, {"spec": {"persistentVolumeReclaimPolicy": policy}})
-        until(
-            lambda protected=protected: (names.VOLUME_FINALIZER in cluster.get(VOLUMES, name)["metadata"]["finalizers"]) is protected,  # type: ignore[misc]
-            f"{policy}: the finalizer is {'on' if protected else 'off'}",
-        )
-
-
-@pytest.mark.usefixtures("denials", "world")
-def test_a_claim_that_does_not_fit_is_given_back(cluster: Cluster) -> None:
-    since = cluster.revision(CLAIMS)
-    cluster.create(CLAIMS, claim("large", LATE, size="101Gi"))
-    cluster.create(PODS, pod("consumer", "large", nodeSelector={"kubernetes.io/hostname": "n1"}))
-
-    def selections() -> list[str]:
-        return [str(item["object"]["metadata"].get("annotations", {}).get(names.SELECTED_NODE)) for item in cluster.history(CLAIMS, since)]
-
-    until(lambda: "n1,None" in ",".join(selections()), "n1 has it and gives it back")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The driver goes away and comes back, a call hangs, the queue is full: nothing is lost or done twice."""
+"""The driver goes away and comes back, a call hangs: nothing is lost or done twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from hack.lib.control_plane import until
-from hack.lib.programs import OurDriver, Sidecar, claim
+from hack.lib.programs import OurDriver, claim
 from sidecar.model import names
 from tests.harness.cluster import CLAIMS, SOON, VOLUMES, Cluster, late, now, selected
 
@@ -125,40 +125,7 @@ def test_without_topology_neither_request_nor_volume_has_any(cluster: Cluster, d
     assert all("accessibility_requirements" not in request for request in requests)
 
 
-def test_S10_the_identity_names_driver_and_node_and_is_new_at_every_start(cluster: Cluster, driver: OurDriver) -> None:
-    for name in ("first", "second"):
-        with cluster.sidecar(driver):
-            cluster.create(CLAIMS, selected(name, late(driver)))
-            cluster.bound(name)
-    identities = [cluster.volume_of(name)["spec"]["csi"]["volumeAttributes"][names.PROVISIONER_IDENTITY] for name in ("first", "second")]
-    assert all(identity.endswith(f"-{driver.driver}-n1") for identity in identities)
-    assert identities[0] != identities[1]
-
-
-# ---- a full queue, a token ----
-
-
-def test_N26_claims_that_wait_hold_no_worker(cluster: Cluster, driver: OurDriver) -> None:
-    """200 Immediate claims whose delays run, five workers: a claim for this node passes them all.
-
-    A delay is anything up to the base delay, so only a base of a year keeps 200 of them from ending during the test.
-    """
-    with cluster.sidecar(
-        driver, "--worker-threads=5", "--node-deployment-base-delay=10000h", "--node-deployment-max-delay=20000h"
-    ) as sidecar:
-        sidecar.until_ready()
-        for number in range(200):
-            cluster.create(CLAIMS, claim(f"open-{number}", now(driver)))
-        until(lambda: waiting(sidecar) == 200, "all claims wait")
-        cluster.create(CLAIMS, selected("data", late(driver)))
-        cluster.bound("data")
-        assert waiting(sidecar) == 200
-    assert len(driver.recorded("CreateVolume")) == 1
-
-
-def waiting(sidecar: Sidecar) -> int:
-    rows = json.loads(sidecar.page("/debug/decisions")[1])
-    return len({row["key"] for row in rows if row["decision"] == "Wait"})
+# ---- a token ----
 
 
 def test_the_token_is_never_logged(cluster: Cluster, driver: OurDriver) -> None:

@@ -196,3 +196,15 @@ def allowed(request: Request, who: Person) -> None:
 
 def in_force(request: Request, who: Person, says: str) -> None:
     until(lambda: any(says in text for text in request.by(who)[2]) and request.by(who)[0] == 422, says)
+
+
+def type_checked(plane: ControlPlane) -> Json:
+    """What the server warns of in each policy: it compares the expressions with its own types."""
+
+    def judged() -> Json | None:
+        path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+        found = {item["metadata"]["name"]: item for item in plane.request("GET", path)["items"]}
+        ours = {name: item.get("status", {}).get("typeChecking") for name, item in found.items() if name.startswith("csi-node-sidecar")}
+        return ours if ours and None not in ours.values() else None
+
+    return until(judged, f"each {POLICY} is type-checked") or {}
