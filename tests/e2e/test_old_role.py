@@ -1,4 +1,4 @@
-"""With less than upstream's role; under one of external-provisioner before version 5, which has no `patch` on PersistentVolumes: no volume hangs for want of it.
+"""With less than upstream's role, as under one from before version 5, which has no `patch` on PersistentVolumes: no volume hangs.
 
 The role's rules are those that rawfile-localpv gives its provisioner, as far as they concern volumes.
 """
