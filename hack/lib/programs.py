@@ -285,7 +285,7 @@ def claim(name: str, class_: str, *, size: str = "1Gi", annotations: Mapping[str
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "annotations": dict(annotations or {})},
+        "metadata": {"name": name, "namespace": "default", "annotations": dict(annotations or {})},
         "spec": {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}},
     }
 
@@ -295,7 +295,7 @@ def pod(name: str, *claims: str, **spec: Any) -> Json:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "terminationGracePeriodSeconds": 0, **spec},
     }
 

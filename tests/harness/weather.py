@@ -18,7 +18,9 @@ from typing import Self
 from hack.lib.control_plane import until
 from hack.lib.patience import deadline
 from hack.lib.programs import OurDriver, Sidecar, claim
-from hack.sim.driver.state import read_journal, read_state
+from hack.sim.driver.journal import read_journal
+from hack.sim.driver.state import read_state
+from sidecar.provisioning.creations import leftovers_io
 from tests.harness.cluster import CLAIMS, SOON, VOLUMES, Cluster, late, now, selected
 
 # With five requests a second, the default, what a process may ask in its short life would be all that happens.
@@ -219,15 +221,19 @@ def weather(cluster: Cluster, driver: OurDriver, way: str, *, times: int, claims
         # What two processes left that ran at the same time is the next one's to find, or this one's, but only after a minute.
         node.roll_out()
         found = balance_at_rest(cluster, driver, user.remaining)
-        sure_of(node.sidecar)
+        sure_of(node.sidecar, driver)
     return found
 
 
-def sure_of(sidecar: Sidecar) -> None:
+def sure_of(sidecar: Sidecar, driver: OurDriver) -> None:
     """It is ready before it has looked at what the journals of others tell; an end in between would leave that to the next one."""
     sidecar.until_ready()
-    time.sleep(1.0)
-    until(lambda: not json.loads(sidecar.page("/debug/queue")[1])["claims"], "all that was begun is settled")
+
+    def is_settled() -> bool:
+        open_still = leftovers_io.read_all(driver.socket.parent, driver.driver)
+        return not open_still and not json.loads(sidecar.page("/debug/queue")[1])["claims"]
+
+    until(is_settled, "all that was begun is settled")
     sidecar.signal(signal.SIGTERM)
     assert sidecar.wait() == 0
     assert [line for line in sidecar.records("EF") if "leak" in line] == []
