@@ -86,9 +86,9 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
             ground.await_verdict(driver, "False", "LastCopy")
             assert [(item["reason"], item["name"]) for item in ground.report("n1", driver)["blockers"]] == [("LastCopy", name)]
         until(lambda: ground.marks("n1").keys() >= AUTOSCALERS, "autoscalers are kept away")
-        after_looks(*sidecars, at="drain", looks=3)
-        steady, before = ground.versions(NODES, REPORTS, LEASES, CLAIMS, VOLUMES), marks()
-        after_looks(*sidecars, at="drain", looks=3)
+        after_looks(*sidecars, at="drain", looks=1)
+        steady, before = ground.versions(REPORTS, LEASES, CLAIMS, VOLUMES), marks()
+        after_looks(*sidecars, at="drain")
         assert ground.versions(REPORTS, LEASES, CLAIMS, VOLUMES).items() <= steady.items(), "they rest"
         assert marks() == before
 
@@ -107,7 +107,7 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
 
         ground.give_up("a")
         ground.await_verdict(alpha, "True", "NoVolumes")
-        after_looks(sidecars[0], at="drain")
+        after_looks(sidecars[0], at="drain", looks=1)
         assert ground.marks("n1").keys() >= AUTOSCALERS, "the other one still has a reason"
         ground.give_up("b")
         until(lambda: not AUTOSCALERS & ground.marks("n1").keys(), "autoscalers may come again")
@@ -183,9 +183,10 @@ def test_G4_what_others_write_stays_byte_for_byte_while_the_node_is_marked(groun
             ground.give_up("a")
             ground.await_verdict(driver, "True")
             until(lambda: not AUTOSCALERS & ground.marks("n1").keys(), "autoscalers may come")
+            until(lambda: writer.count > 20, "somebody has written often enough")
         finally:
             writer.stop()
-        assert writer.count > 20 and not writer.lost, writer.lost[:5]
+        assert not writer.lost, writer.lost[:5]
         assert foreign(ground.get(NODES, "n1"), driver) == before
         history = [event["object"] for event in ground.history(NODES, since) if event["object"]["metadata"]["name"] == "n1"]
         assert {json.dumps(foreign(node, driver), sort_keys=True) for node in history} == {json.dumps(before, sort_keys=True)}
