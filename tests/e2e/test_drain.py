@@ -13,7 +13,7 @@ from hack.lib.control_plane import until
 from hack.lib.programs import Json, OurDriver, all_of, claim
 from sidecar.model import names
 from tests.harness.cluster import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, NODES, REPORTS, VOLUMES, Cluster, after_looks, now
-from tests.harness.drains import GATE, SWIFT, Ground, accounts, command, explain, judged
+from tests.harness.drains import GATE, SWIFT, Ground, accounts, explain, judged
 
 AUTOSCALERS = {names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT}
 
@@ -251,48 +251,6 @@ def test_who_may_not_look_is_told_that_nothing_is_known(ground: Ground) -> None:
     for verdict in said["verdicts"].values():
         assert (verdict["status"], verdict["reason"]) == ("Unknown", "NotKnown")
         assert "forbidden" in verdict["message"]
-
-
-def test_explain_of_a_node_that_does_not_exist_or_has_no_driver(ground: Ground) -> None:
-    ground.node("n1")
-    missing = explain(ground.plane.kubeconfig, "nowhere")
-    assert (missing.returncode, missing.stdout) == (1, "")
-    assert 'nodes "nowhere" not found' in missing.stderr
-    assert judged(explain(ground.plane.kubeconfig, "n1", "-o", "json")) == []
-    assert "no CSI driver" in explain(ground.plane.kubeconfig, "n1").stdout
-
-
-# --- what a drain is for ----------------------------------------------------------------------------------------------
-
-
-def test_a_reboot_is_announced_by_command_for_one_cordon_and_counts_for_both_drivers(ground: Ground) -> None:
-    drivers = [ground.driver(name=name) for name in ("alpha", "beta")]
-    marks = [names.of_driver(driver.driver, names.REBOOT_INTENT) for driver in drivers]
-    sidecars = [ground.judge(driver) for driver in drivers]
-
-    def await_noted(word: str | None) -> None:
-        until(lambda: [ground.marks("n1").get(mark) for mark in marks] == [word] * 2, f"it is {word or 'not noted'}")
-
-    with all_of(drivers), all_of(sidecars):
-        ground.node("n1", *drivers)
-        for sidecar in sidecars:
-            sidecar.until_ready()
-        untold = command(ground.plane.kubeconfig, "node", "reboot", "n1")
-        assert untold.returncode == 1 and "no terminal" in untold.stderr and names.DRAIN_INTENT not in ground.marks("n1")
-        for _ in range(2):
-            done = command(ground.plane.kubeconfig, "node", "reboot", "n1", "--yes")
-            assert (done.returncode, done.stderr) == (0, ""), done.stderr
-            assert "kubectl drain n1" in done.stdout
-            await_noted(None)
-            ground.cordon("n1")
-            await_noted("InEffect")
-            until(lambda: ground.report("n1", drivers[1]).get("intent") == "reboot", "the report says so")
-            ground.cordon("n1", on=False)
-            await_noted("Spent")
-            until(lambda: "intent" not in ground.report("n1", drivers[0]), "it counts no more")
-        released = command(ground.plane.kubeconfig, "node", "release", "n1", "--yes")
-        assert released.returncode == 0 and names.DRAIN_INTENT not in ground.marks("n1")
-        await_noted(None)
 
 
 # --- a node that goes -------------------------------------------------------------------------------------------------
