@@ -1,4 +1,4 @@
-"""The driver goes away and comes back, a call hangs: nothing is lost or done twice."""
+"""The driver dies in a call, a call hangs, there is no topology: nothing is lost or done twice, and the token is told to nobody."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from hack.lib.programs import OurDriver, claim
 from sidecar.model import names
 from tests.harness.cluster import CLAIMS, SOON, VOLUMES, Cluster, late, now, selected
 
-RELISTS = "csi_node_sidecar_reflector_relists_total"
-
 
 @pytest.fixture
 def driver(cluster: Cluster) -> Iterator[OurDriver]:
@@ -28,27 +26,6 @@ def begun(driver: OurDriver) -> None:
 
 
 # ---- the driver ----
-
-
-def test_a_killed_driver_is_found_again_without_a_relist(cluster: Cluster, driver: OurDriver) -> None:
-    """While it is away: alive, not ready, the reason told. Afterwards the same process goes on, with claims made meanwhile too."""
-    with cluster.sidecar(driver, *SOON) as sidecar:
-        sidecar.until_ready()
-        cluster.create(CLAIMS, claim("before", now(driver)))
-        cluster.bound("before")
-        lists = sidecar.metric(RELISTS)
-        driver.kill()
-        until(lambda: sidecar.page("/readyz")[0] == 503, "it is not ready")
-        assert sidecar.page("/readyz")[1].startswith("driver: Degraded: ")
-        assert str(driver.socket) in sidecar.page("/readyz")[1]
-        assert sidecar.page("/healthz") == (200, "ok")
-        cluster.create(CLAIMS, claim("meanwhile", now(driver)))
-        driver.start()
-        sidecar.until_ready()
-        cluster.create(CLAIMS, claim("after", now(driver)))
-        cluster.bound("meanwhile", "after")
-        assert sidecar.metric(RELISTS) == lists
-        assert sidecar.child.poll() is None
 
 
 def test_a_driver_killed_while_it_creates_leaves_one_volume(cluster: Cluster, driver: OurDriver) -> None:
