@@ -81,7 +81,7 @@ def test_without_each_right(ground: Ground, story: Story, part: int) -> None:
         # Of another provisioner, as of a volume that people made: no watch keeps the class, and it is asked for.
         ground.create(CLASSES, storage_class(f"late-{driver.driver}", f"by-hand.{ground.driver_name}", LATE))
         ground.node(name, driver, classes=False)
-        volume, wish = stored_volume(ground, f"pv-{ground.namespace}-{name}", driver, claim=name)
+        volume, wish = stored_volume(ground, f"pv-{ground.namespace}-{name}", driver, claim=name, policy="Delete")
         wish["metadata"]["annotations"] = dict(story.notes)
         ground.create(VOLUMES, volume)
         ground.create(CLAIMS, wish)

@@ -44,11 +44,11 @@ def test_with_the_node_service_alone_it_judges_and_makes_nothing(ground: Ground)
     assert {json.loads(line).get("method") for line in driver.calls.read_text().splitlines()} <= CALLS
 
 
-def stored_volume(ground: Ground, name: str, driver: OurDriver, *, claim: str = "data") -> tuple[Json, Json]:
+def stored_volume(ground: Ground, name: str, driver: OurDriver, *, claim: str = "data", policy: str = "Retain") -> tuple[Json, Json]:
     """A volume on the driver's node and the claim that has it, as if another program had made both long ago."""
     size, modes = {"storage": "1Gi"}, ["ReadWriteOnce"]
     place = {"matchExpressions": [{"key": driver.key, "operator": "In", "values": [driver.node]}]}
-    spec: Json = {"capacity": size, "accessModes": modes, "storageClassName": late(driver), "persistentVolumeReclaimPolicy": "Retain"}
+    spec: Json = {"capacity": size, "accessModes": modes, "storageClassName": late(driver), "persistentVolumeReclaimPolicy": policy}
     spec |= {"csi": {"driver": driver.driver, "volumeHandle": name}, "nodeAffinity": {"required": {"nodeSelectorTerms": [place]}}}
     spec |= {"claimRef": {"kind": "PersistentVolumeClaim", "namespace": ground.namespace, "name": claim}}
     wish = {"storageClassName": late(driver), "accessModes": modes, "resources": {"requests": size}, "volumeName": name}
