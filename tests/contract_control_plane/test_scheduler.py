@@ -1,21 +1,37 @@
 """Late binding with published capacity, as the scheduler plays its part of it."""
 
-import asyncio
-from typing import Final
+from sidecar.kube.api import CLAIMS, CLASSES, PODS, Resource
+from tests.contract_control_plane.land import IMMEDIATE, LATE, Land
 
-from sidecar.kube.api import CLAIMS, CLASSES, PODS
-from tests.contract_control_plane.land import Land
-
-LATE = "WaitForFirstConsumer"
 NO_ROOM = "did not have enough free storage"
-# The scheduler hears of drivers, classes and pods by watches of their own: a pod that overtakes its driver is placed without capacity.
-HEARS_WITHIN: Final = 1.0
 
 
 async def begin(land: Land, *nodes: str, capacity: bool = True) -> None:
+    """When the scheduler, which hears of drivers and classes by watches of their own, knows of them."""
     await land.begin(*nodes, capacity=capacity)
     await land.storage_class("late", LATE)
-    await asyncio.sleep(HEARS_WITHIN)
+    while capacity and not await asks_for_capacity(land):
+        pass
+
+
+async def asks_for_capacity(land: Land) -> bool:
+    """A pod that overtakes its driver is placed without capacity. One that is tried before others shows whether it would be."""
+    await land.claim("tried", "late", size="1Ei")
+    await land.pod("tried", "tried")
+
+    async def told() -> bool:
+        return await land.selected("tried") != "" or await refused(land, "tried", NO_ROOM)
+
+    await land.until(told, "the scheduler has tried the pod")
+    knows = not await land.selected("tried")
+    for resource in (PODS, CLAIMS):
+        await land.api.delete(resource, "tried", namespace=land.namespace)
+    await land.until(lambda: gone(land, CLAIMS, "tried"), "what was tried is gone")
+    return knows
+
+
+async def gone(land: Land, resource: Resource, name: str) -> bool:
+    return not await land.exists(resource, name)
 
 
 async def node_of(land: Land, pod: str) -> str:
@@ -162,7 +178,7 @@ async def is_waiting(land: Land, pod: str) -> bool:
 
 async def test_a_pod_waits_for_an_immediate_claim_without_placing_it(land: Land) -> None:
     await begin(land, "n1")
-    await land.storage_class("now", "Immediate")
+    await land.storage_class("now", IMMEDIATE)
     claim = await land.claim("data", "now")
     await land.pod("app", "data")
     await land.until(lambda: refused(land, "app", "pod has unbound immediate PersistentVolumeClaims"), "the pod is told")
@@ -214,11 +230,7 @@ async def test_a_pod_without_claims_runs_somewhere(land: Land) -> None:
     await land.pod("app")
     await land.until(lambda: is_running(land, "app"), "the pod runs")
     await land.api.delete(PODS, "app", namespace=land.namespace)
-
-    async def gone() -> bool:
-        return not await land.exists(PODS, "app")
-
-    await land.until(gone, "the pod goes")
+    await land.until(lambda: gone(land, PODS, "app"), "the pod goes")
 
 
 async def test_a_tainted_node_takes_only_pods_that_tolerate_it(land: Land) -> None:

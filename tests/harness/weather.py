@@ -18,8 +18,7 @@ from typing import Self
 from hack.lib.control_plane import until
 from hack.lib.patience import deadline
 from hack.lib.programs import OurDriver, Sidecar, claim
-from hack.sim.driver.journal import read_journal
-from hack.sim.driver.state import read_state
+from hack.sim.driver.state import read_journal, read_state
 from sidecar.provisioning.creations import leftovers_io
 from tests.harness.cluster import CLAIMS, SOON, VOLUMES, Cluster, late, now, selected
 

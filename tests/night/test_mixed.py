@@ -18,8 +18,7 @@ import pytest
 
 from hack.lib.control_plane import until
 from hack.lib.programs import OurDriver, Peer, Process, Sidecar, claim
-from hack.sim.driver.journal import read_journal
-from hack.sim.driver.state import read_state
+from hack.sim.driver.state import read_journal, read_state
 from tests.harness.cluster import CLAIMS, VOLUMES, Cluster, late, now, selected
 
 NODES = ("n1", "n2", "n3", "n4")
