@@ -24,6 +24,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+ON_REAL_SERVERS = ("tests/smoke/", "tests/e2e/", "tests/night/", "tests/cluster/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The folder says what a test needs, and when it runs. Contracts have a real half and a simulated one, which say so themselves."""
+    for item in items:
+        if item.nodeid.startswith(ON_REAL_SERVERS):
+            item.add_marker(pytest.mark.real_api)
+
+
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
     """Commands set how much is logged, for their process; tests share one, in any order."""

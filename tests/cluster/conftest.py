@@ -17,13 +17,6 @@ from tests.harness.not_tested import not_tested
 T = TypeVar("T", bound=Installation)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if "tests/cluster/" in item.nodeid:
-            item.add_marker(pytest.mark.real_api)
-            item.add_marker(pytest.mark.cluster)
-
-
 class Shared:
     """The cluster of all tests that need no other. One at a time is enough for a machine: who needs another takes this one down."""
 
