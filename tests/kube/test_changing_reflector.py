@@ -117,22 +117,6 @@ def test_only_what_the_selectors_select_is_listed_and_watched(selectors: tuple[s
     assert Counter(watch[1] for watch in scene.api.watches) == Counter(selectors)
 
 
-@pytest.mark.parametrize(("name", "to"), [("in-a", None), ("plain", "a"), ("in-b", "a")])
-def test_what_goes_from_one_selector_to_another_is_held_in_the_end(name: str, to: str | None):
-    async def story(scene: Scene) -> None:
-        await scene.label(name, to, "moved")
-        await asyncio.sleep(1.0)
-        assert scene.note(name) == "moved"
-        await scene.edit(name, "later")
-        await asyncio.sleep(1.0)
-        assert scene.note(name) == "later"
-        await scene.delete(name)
-        await asyncio.sleep(1.0)
-        assert name not in scene.held
-
-    play(story, AB, NONE)
-
-
 # --- what leaves ------------------------------------------------------------------------------------------------------------
 
 
@@ -196,18 +180,6 @@ def test_a_question_without_an_answer_is_asked_again():
     play(story, A)
 
 
-@pytest.mark.parametrize("busy", [False, True])
-def test_what_has_left_while_the_watch_was_broken(busy: bool):
-    async def story(scene: Scene) -> None:
-        scene.busy |= {"in-a"} if busy else set()
-        scene.api.cut(A, Gone("compacted"))
-        await scene.label("in-a", "c", "left")
-        await asyncio.sleep(10.0)
-        assert scene.held == ({"in-a"} if busy else set())
-
-    play(story, A)
-
-
 def test_what_is_looked_for_by_name_is_kept_and_asked_for():
     async def story(scene: Scene) -> None:
         await scene.reflector.look("", "in-c")
@@ -220,26 +192,6 @@ def test_what_is_looked_for_by_name_is_kept_and_asked_for():
         await scene.delete("in-c")
         await asyncio.sleep(40.0)
         assert scene.held == {"in-a"}
-
-    play(story, A)
-
-
-def test_what_stays_as_it_is_gets_asked_for_ever_less_often_until_it_changes():
-    """A label made by hand, by which no watch selects, on what can never be dealt with: by many nodes, for ever."""
-
-    async def story(scene: Scene) -> None:
-        await scene.reflector.look("", "in-c")
-        await asyncio.sleep(4 * 3600.0)
-        assert scene.api.count("get") <= 5 + 4 * 3600 / (0.8 * 960)
-        asked = scene.api.count("get")
-        await asyncio.sleep(4 * 3600.0)
-        assert 4 * 3600 / (1.2 * 960) - 1 <= scene.api.count("get") - asked <= 1 + 4 * 3600 / (0.8 * 960)
-        await scene.edit("in-c", "seen")
-        await asyncio.sleep(1.2 * 960)
-        assert scene.note("in-c") == "seen"
-        await scene.edit("in-c", "seen again")
-        await asyncio.sleep(40.0)
-        assert scene.note("in-c") == "seen again"
 
     play(story, A)
 
@@ -353,21 +305,6 @@ def test_what_changes_in_the_middle_of_a_change_is_what_it_is_in_the_end():
         assert scene.held == expected
 
     play(story, A)
-
-
-def test_a_change_that_is_taken_back_leaves_everything_as_it_was():
-    async def story(scene: Scene) -> None:
-        scene.api.list_failing = Unavailable("away")
-        scene.reflector.select((ALL,))
-        await asyncio.sleep(3.0)
-        scene.reflector.select((A,))
-        await asyncio.sleep(1.0)
-        scene.api.list_failing = None
-        await asyncio.sleep(40.0)
-        assert scene.held == {"in-a"}
-        assert set(+Counter(scene.api.open)) == {A}
-
-    assert play(story, A).losses("in-a") == 0
 
 
 @pytest.mark.parametrize("ahead", [False, True])
@@ -489,17 +426,3 @@ def test_a_watch_that_is_behind_takes_nothing_from_the_other(held: str):
         assert (scene.note("in-a"), scene.note("plain")) == ("new", "new")
 
     play(story, AB, NONE)
-
-
-def test_what_is_shown_again_before_it_is_asked_for():
-    async def story(scene: Scene) -> None:
-        scene.busy.add("in-a")
-        key = next(key for key in scene.store if scene.name_of(key) == "in-a")
-        scene.reflector._ask_soon(key)
-        scene.reflector._strays.clear()
-        await asyncio.sleep(1.0)
-        await scene.label("in-a", "c", "left")
-        await asyncio.sleep(1.0)
-        assert scene.note("in-a") == "left"
-
-    play(story, A)

@@ -11,7 +11,7 @@ import pytest
 
 from sidecar.config.parse import Parsed, parse
 from sidecar.errors import Fatal
-from sidecar.kube.api import CLAIMS, VOLUMES
+from sidecar.kube.api import VOLUMES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.credentials import Access
 from sidecar.kube.errors import Unauthorized, Unavailable
@@ -224,51 +224,12 @@ def test_a_server_that_keeps_refusing_us_does_not_make_us_read_files_each_time(t
     assert sum("credentials again" in record.message for record in caplog.records) == 3
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"\xff", None])
-def test_an_unreadable_token_leaves_the_last_one_in_use(content: bytes | None, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
-    account = _pod(tmp_path, certificate, token="first")
-    clock = Clock()
-
-    async def main() -> None:
-        async with ScriptedServer(OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
-            (account / "token").unlink()
-            if content is not None:
-                (account / "token").write_bytes(content)
-            for clock.now in (61.0, 62.0, 70.0):
-                await client.get(VOLUMES, "pv")
-            (account / "token").write_text("second")
-            for clock.now in (70.5, 72.0):
-                await client.get(VOLUMES, "pv")
-        assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer first"] * 4 + ["Bearer second"]
-
-    run(main())
-    assert [record.message for record in caplog.records if record.name == "sidecar.kube"] == [
-        "Could not read the token again: the previous one stays in use"
-    ]
-
-
 @pytest.mark.parametrize("content", ["", " \n"])
 def test_a_pod_whose_token_is_empty_is_told_so(content: str, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(content)
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     with pytest.raises(Fatal, match=r"no way to the API server: .*/token is empty.*: set --kubeconfig"):
         run(open_client(service_account=tmp_path, environ=environ))
-
-
-def test_without_a_ca_in_the_pod_those_of_the_system_are_trusted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As client-go does: an API server behind a certificate that everybody trusts."""
-    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
-    account = _pod(tmp_path, certificate, token="t")
-    (account / "ca.crt").unlink()
-
-    async def main() -> None:
-        async with ScriptedServer(OK, tls=tls) as server, await _client_in(server, account) as client:
-            with pytest.raises(Unavailable, match="certificate verify failed"):
-                await client.get(VOLUMES, "pv")
-
-    run(main())
-    assert "the CAs of the system are trusted instead" in caplog.text
 
 
 @pytest.mark.parametrize("noticed", ["by a refused certificate", "by a changed file"])
@@ -292,59 +253,6 @@ async def test_a_rotated_ca(noticed: str, tmp_path: Path) -> None:
                 await client.get(VOLUMES, "pv")
         await client.get(VOLUMES, "pv")
         assert len(after.seen) == 1
-
-
-@pytest.mark.parametrize("noticed", ["by a look", "by a refused token"])
-@pytest.mark.parametrize("left", [None, b"", b"\n", b"garbage"])
-@real
-async def test_a_ca_that_is_gone_for_a_while_costs_nothing(left: bytes | None, noticed: str, tmp_path: Path) -> None:
-    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
-    account = _pod(tmp_path, certificate, token="t")
-    clock = Clock()
-    answers = [OK, refuses(401, "Unauthorized"), OK] if noticed == "by a refused token" else [OK]
-
-    async with ScriptedServer(*answers, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
-        await client.get(VOLUMES, "pv")
-        trusted = client._transport._access.tls
-        (account / "ca.crt").unlink()
-        if left is not None:
-            (account / "ca.crt").write_bytes(left)
-        if noticed == "by a refused token":
-            clock.now = 11.0
-            with pytest.raises(Unauthorized):
-                await client.get(VOLUMES, "pv")
-        for clock.now in (61.0, 300.0):
-            assert client._transport._access.tls is trusted  # new connections ask for it
-            await client.get(VOLUMES, "pv")
-
-
-def test_a_new_token_beside_the_same_ca_is_no_changed_certificate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As a kubelet does it: all files anew in another folder, and a link that is swapped."""
-    caplog.set_level("INFO")
-    certificate, tls = certificate_for_this_machine(tmp_path / "ca", "one")
-    account, clock = tmp_path / "serviceaccount", Clock()
-    account.mkdir()
-
-    def put(token: str) -> None:
-        (account / f"..{token}").mkdir()
-        (account / f"..{token}" / "ca.crt").write_bytes(certificate.read_bytes())
-        (account / f"..{token}" / "token").write_text(token)
-        (account / "..next").symlink_to(f"..{token}")
-        (account / "..next").replace(account / "..data")
-
-    async def main() -> None:
-        put("first")
-        for name in ("ca.crt", "token"):
-            (account / name).symlink_to(f"..data/{name}")
-        async with ScriptedServer(OK, tls=tls) as server, await _client_in(server, account, clock=clock) as client:
-            await client.get(VOLUMES, "pv")
-            put("second")
-            clock.now = 61.0
-            await client.get(VOLUMES, "pv")
-        assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer first", "Bearer second"]
-
-    run(main())
-    assert [record.message for record in caplog.records if record.name == "sidecar.kube"] == []
 
 
 @pytest.mark.parametrize("inline", [True, False])
@@ -423,19 +331,6 @@ def test_credentials_that_cannot_be_read_afresh_leave_the_old_ones_at_work(tmp_p
 
 
 # --- how --------------------------------------------------------------------------------------------------------------
-
-
-@real
-async def test_gzip_is_understood() -> None:
-    async def zipped(request: Any) -> Any:
-        from aiohttp import web
-
-        response = web.json_response({"items": [{"metadata": {"name": "a"}}] * 1000, "metadata": {"resourceVersion": "1"}})
-        response.enable_compression(web.ContentCoding.gzip)
-        return response
-
-    async with ScriptedServer(zipped) as server, await server.client() as client:
-        assert len((await client.list_page(CLAIMS)).items) == 1000
 
 
 @real

@@ -3,8 +3,6 @@
 import asyncio
 import socket
 import ssl
-import tracemalloc
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 
 from sidecar.http1.fields import Malformed
 from sidecar.http1.writing import request_bytes
-from sidecar.kube.connections import Connections, NoConnection, Route
+from sidecar.kube.connections import NoConnection, Route
 from tests.harness.clock import Clock
 from tests.harness.loops import real, until
 from tests.kube.certificates import Identity, identity
@@ -98,33 +96,6 @@ async def test_a_connection_that_is_spent_is_closed_by_us(raw: bytes) -> None:
         assert len(server.peers) == 3
 
 
-@real
-async def test_an_answer_until_the_end_is_whole_and_the_last_one() -> None:
-    async with Server(answers(b"HTTP/1.1 200 OK\r\n\r\nok")) as server, pool() as connections:
-        for _ in range(3):
-            await gets_ok(connections, route_to(server))
-        assert len(server.peers) == 3
-
-
-@real
-async def test_what_the_server_says_unasked_ends_an_idle_connection() -> None:
-    async def talks(peer: Peer) -> None:
-        await peer.asked()
-        await peer.says(OK)
-        await said.wait()
-        await peer.says(OK)
-        await peer.left()
-
-    said = asyncio.Event()
-
-    async with Server(talks) as server, pool() as connections:
-        await gets_ok(connections, route_to(server))
-        said.set()
-        await server.peers[0].gone.wait()
-        await gets_ok(connections, route_to(server))
-        assert len(server.peers) == 2
-
-
 @pytest.mark.parametrize(("idle", "opened"), [(15.0, 1), (15.1, 2)])
 @real
 async def test_idle_for_long_is_not_used_again(idle: float, opened: int) -> None:
@@ -136,26 +107,6 @@ async def test_idle_for_long_is_not_used_again(idle: float, opened: int) -> None
         assert len(server.peers) == opened
         if opened == 2:
             await server.peers[0].gone.wait()
-
-
-@real
-async def test_the_one_used_last_is_used_again_and_those_that_nobody_needs_any_more_are_closed() -> None:
-    clock = Clock()
-    async with Server(serves) as server, pool(clock=clock) as connections:
-        route = route_to(server)
-        three = [await connections.acquire(route) for _ in range(3)]
-        for connection in three:
-            await connection.ask(request_bytes("GET", "/", {}, None), whole=True)
-            await connection.read_all()
-            clock.now += 1.0
-            connections.release(connection)
-        for _ in range(4):
-            clock.now += 5.0
-            await gets_ok(connections, route)
-        assert [asked.by for asked in server.asked[3:]] == [server.peers[2]] * 4
-        await server.peers[0].gone.wait()
-        await server.peers[1].gone.wait()
-        assert len(server.peers) == 3
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
@@ -190,20 +141,6 @@ async def test_an_answer_that_breaks_off_is_an_error(raw: bytes, whole: bool) ->
             with pytest.raises(Malformed, match=r"closed|broke off"):
                 await ask(connections, route_to(server), whole=whole)
         assert len(server.peers) == 2
-
-
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "stream"])
-@pytest.mark.parametrize(
-    "raw",
-    [b"nonsense\r\n\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n"],
-    ids=["head", "chunk"],
-)
-@real
-async def test_after_nonsense_we_hang_up(raw: bytes, whole: bool) -> None:
-    async with Server(answers(raw, then="waits")) as server, pool(1) as connections:
-        with pytest.raises(Malformed, match="this is no"):
-            await ask(connections, route_to(server), whole=whole)
-        await server.peers[0].gone.wait()
 
 
 @real
@@ -414,22 +351,6 @@ async def test_a_stream_that_nobody_reads_makes_the_server_wait_and_loses_nothin
 # --- TLS ----------------------------------------------------------------------------------------------------------------
 
 
-@real
-async def test_a_connection_by_tls_takes_little_memory(api: Identity) -> None:
-    """Each watch has one for as long as the program runs. asyncio would take 256 KiB for each, here on both sides."""
-
-    async with Server(serves, tls=api.server()) as server, pool(10) as connections, AsyncExitStack() as held:
-        route = route_to(server, tls=api.trusted())
-        await gets_ok(connections, route)
-        tracemalloc.start()
-        try:
-            for _ in range(10):
-                await held.enter_async_context(lent(connections, route))
-            assert tracemalloc.get_traced_memory()[0] / 10 < 128 * 1024
-        finally:
-            tracemalloc.stop()
-
-
 @pytest.mark.parametrize("through", ["straight", "proxy", "tls-proxy"])
 @real
 async def test_a_certificate_that_is_not_trusted(
@@ -465,20 +386,6 @@ async def test_the_name_that_tls_expects_may_be_another_one_than_the_address(thr
         for wrong in (None, "other.example"):
             with pytest.raises(NoConnection, match=rf"certificate of {server.place} is not trusted: .*mismatch"):
                 await connections.acquire(route(wrong))
-
-
-@real
-async def test_a_server_that_speaks_no_tls(api: Identity) -> None:
-    async with Server(answers(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as server, pool(1) as connections:
-
-        async def plain(peer: Peer) -> None:
-            await peer.says(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-            await peer.left()
-
-        server._script = plain
-        with pytest.raises(NoConnection, match=rf"cannot connect to {server.place}: .*SSL") as caught:
-            await connections.acquire(Route(f"https://{server.place}", api.trusted(), None, None))
-        assert isinstance(caught.value.__cause__, ssl.SSLError)
 
 
 @pytest.mark.parametrize("through", ["straight", "proxy"])
@@ -518,26 +425,6 @@ async def test_a_refused_client_certificate_is_an_error_of_tls_with_the_first_re
 
 
 # --- where --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-@real
-async def test_of_the_addresses_of_a_name_one_is_enough(host: str) -> None:
-    async def both(_: str, port: int, **__: Any) -> list[tuple[Any, ...]]:
-        return [
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
-        ]
-
-    asyncio.get_running_loop().getaddrinfo = both  # type: ignore[assignment,method-assign]
-    async with Server(serves, host=host) as server, pool(1) as connections:
-        route = Route(f"http://api.example:{server.port}", BARE, None, None)
-        await gets_ok(connections, route)
-        assert server.asked[0].headers["Host"] == f"api.example:{server.port}"
-    async with pool(1) as connections:
-        for _ in range(2):
-            with pytest.raises(NoConnection, match=rf"cannot connect to api\.example:{server.port}: ."):
-                await connections.acquire(route)
 
 
 @real
@@ -691,35 +578,6 @@ async def test_a_proxy_that_does_not_lead_there(
         await asyncio.gather(*(peer.gone.wait() for peer in proxy.peers))
 
 
-@pytest.mark.parametrize(
-    ("proxy_tls", "raw"),
-    [
-        pytest.param(False, b"", id="closes"),
-        pytest.param(False, b"nonsense" * 10, id="nonsense"),
-        pytest.param(True, b"", id="tls-proxy-closes"),
-        pytest.param(True, b"nonsense" * 10, id="tls-proxy-nonsense"),
-    ],
-)
-@real
-async def test_a_tunnel_that_leads_nowhere(raw: bytes, proxy_tls: bool, api: Identity, gate: Identity, gate_is_trusted: None) -> None:
-    """It fails at once, and not only when the time is over."""
-
-    async def opens(peer: Peer) -> None:
-        await peer.asked()
-        await peer.says(b"HTTP/1.1 200 OK\r\n\r\n")
-        if raw:
-            await peer.reader.read(1)
-            await peer.says(raw)
-            await peer.left()
-
-    async with Server(opens, tls=gate.server() if proxy_tls else None) as proxy, pool(1) as connections:
-        route = Route("https://10.0.0.1:6443", api.trusted(), None, _proxy_url(proxy, login=True))
-        for _ in range(2):
-            with pytest.raises(NoConnection, match=r"cannot connect to 10\.0\.0\.1:6443") as caught:
-                await connections.acquire(route)
-            _tells_nothing(caught.value)
-
-
 @real
 async def test_a_proxy_of_another_kind_is_named_without_its_login() -> None:
     async with pool(1) as connections:
@@ -730,54 +588,6 @@ async def test_a_proxy_of_another_kind_is_named_without_its_login() -> None:
 
 
 # --- what is wrong, and should not be -------------------------------------------------------------------------------------
-
-
-@real
-async def test_after_closing_nobody_in_line_opens_another_one() -> None:
-    async with Server(silent) as server, pool(1) as connections:
-        first = asyncio.create_task(ask(connections, route_to(server)))
-        second = asyncio.create_task(ask(connections, route_to(server)))
-        await until(lambda: server.peers)
-        await connections.close()
-        ends = await asyncio.gather(first, second, return_exceptions=True)
-        assert len(server.peers) == 1
-        assert all(isinstance(end, ConnectionError) for end in ends)
-        with pytest.raises(ConnectionError):
-            await connections.acquire(route_to(server))
-
-
-@real
-async def test_what_is_connected_after_closing_is_not_kept(api: Identity) -> None:
-    async def opens(peer: Peer) -> None:
-        asked.set()
-        await open_now.wait()
-        await leads(peer)
-
-    asked, open_now = asyncio.Event(), asyncio.Event()
-    async with Server(serves, tls=api.server()) as server, Server(opens) as proxy:
-        connections = Connections(1, connect_seconds=5.0, clock=Clock())
-        asking = asyncio.create_task(ask(connections, route_to(server, tls=api.trusted(), proxy=proxy.url)))
-        await asked.wait()
-        await connections.close()
-        open_now.set()
-        try:
-            with pytest.raises(ConnectionError):
-                await asking
-            await proxy.peers[0].gone.wait()
-        finally:
-            await connections.close()
-
-
-@pytest.mark.parametrize("whole", [True, False], ids=["whole", "stream"])
-@real
-async def test_closing_is_not_the_end_of_an_answer_until_the_end(whole: bool) -> None:
-    async with Server(answers(b"HTTP/1.1 200 OK\r\n\r\nhalf", then="waits")) as server, pool() as connections:
-        asking = asyncio.create_task(ask(connections, route_to(server), whole=whole))
-        await until(lambda: connections._in_use and next(iter(connections._in_use))._reading)
-        await asyncio.sleep(0.1)
-        await connections.close()
-        with pytest.raises(ConnectionError):
-            await asking
 
 
 @real

@@ -13,7 +13,7 @@ import pytest
 
 from sidecar.kube.api import CLAIMS, KubeApi, Resource, every, records
 from sidecar.kube.client import KubeClient
-from sidecar.kube.errors import BadEvent, Gone, Unavailable
+from sidecar.kube.errors import BadEvent
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
 from tests.harness.loops import real, run
@@ -98,34 +98,6 @@ def test_pages_shrink_where_objects_are_large_and_grow_again(zipped: bool) -> No
     assert len(limits) < 40
 
 
-def test_a_list_after_one_with_large_objects_begins_small() -> None:
-    listing = Listing([MIB] * 20)
-
-    async def main() -> None:
-        async with listing.client() as client:
-            assert await listed(client) == uids(listing)
-            listing.asked.clear()
-            assert await listed(client.with_limits(qps=-1.0, burst=1)) == uids(listing)
-
-    run(main())
-    assert all(limit <= 4 for _, limit, _ in listing.asked)
-
-
-def test_a_list_whose_token_grows_old_between_its_pages_is_gone() -> None:
-    listing = Listing([MIB] * 20, gone_after=5)
-
-    async def main() -> None:
-        async with listing.client() as client:
-            with pytest.raises(Gone):
-                await listed(client)
-            listing.asked.clear()
-            listing.gone_after = -1
-            assert await listed(client) == uids(listing)
-
-    run(main())
-    assert all(limit <= 4 for _, limit, _ in listing.asked), "and is begun again as small as it was"
-
-
 def peak_of(work: Callable[[], Any]) -> float:
     tracemalloc.start()
     try:
@@ -150,24 +122,6 @@ def test_what_a_reflector_holds_while_it_lists_is_an_object_and_not_a_page() -> 
     assert len(store) == 200
 
 
-def test_a_list_from_the_servers_cache_has_no_pages_and_is_held_no_more_for_that() -> None:
-    """The server ignores limits there."""
-    listing = Listing([100 * 1024] * 500, ignores_limits=True)
-    found: list[str] = []
-
-    def take(obj: dict[str, Any]) -> bool:
-        found.append(obj["metadata"]["uid"])
-        return True
-
-    async def main() -> None:
-        async with listing.client() as client:
-            page = await client.list_page(CLAIMS, resource_version="0", begin=lambda: take)
-            assert (page.items, page.resource_version, page.continue_token) == ([], "7", "")
-
-    assert peak_of(main) < 8
-    assert found[-500:] == uids(listing)
-
-
 @pytest.mark.parametrize("cached", [True, False])
 def test_of_what_is_asked_for_now_and_then_only_records_are_held(cached: bool) -> None:
     listing = Listing([100 * 1024] * 500, ignores_limits=True)
@@ -183,28 +137,6 @@ def test_of_what_is_asked_for_now_and_then_only_records_are_held(cached: bool) -
 
     assert peak_of(main) < 8
     assert cached or len(listing.asked) > 1
-
-
-def test_a_bomb_in_place_of_a_list_is_one_failure_and_little_memory() -> None:
-    listing = Listing([])
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb)
-        try:
-            await reader.read()
-        finally:
-            writer.transport.abort()
-
-    listing.serve = serve  # type: ignore[method-assign]
-    bomb = gzip.compress(b'{"metadata":{"resourceVersion":"7"},"items":["' + bytes(40 * MIB))
-
-    async def main() -> None:
-        async with listing.client() as client:
-            with pytest.raises(Unavailable, match="more than 10485760 bytes"):
-                await listed(client)
-
-    assert peak_of(main) < 45
 
 
 # --- watches ------------------------------------------------------------------------------------------------------------

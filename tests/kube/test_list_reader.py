@@ -116,30 +116,6 @@ def test_one_object_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
         read(raw % (META, b"x" * 10_000_000), cut=1000)
 
 
-def test_a_long_object_is_not_tried_again_with_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[int] = []
-    decoder = json.JSONDecoder()
-
-    class Counting:
-        def raw_decode(self, text: str, at: int) -> tuple[Any, int]:
-            tried.append(len(text) - at)
-            return decoder.raw_decode(text, at)
-
-    monkeypatch.setattr(list_reader, "_DECODER", Counting())
-    assert len(read(b'{%s,"items":[{"a":"%s"}]}' % (META, b"x" * 1_000_000), cut=1000)[0]) == 1
-    assert sum(tried) < 4_000_000
-
-
-def test_each_object_is_noted_with_its_own_length_also_where_several_come_at_the_end() -> None:
-    noted: list[int] = []
-    reader = ListReader(what="list x", after="", note=lambda obj, length: noted.append(length))
-    raw = b'{%s,"items":[{"a":"%s"},{"b":1}]}' % (META, b"x" * 1000)
-    assert list(reader.feed(raw[:600])) == []
-    assert list(reader.feed(raw[600:])) == []
-    assert len(reader.finish()[0]) == 2
-    assert noted == [1008, 7]
-
-
 def test_a_secret_is_not_quoted() -> None:
     reader = ListReader(what="list secrets ns", after="")
     list(reader.feed(b'{"data":"hunter2"}'))

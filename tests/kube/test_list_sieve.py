@@ -8,14 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.kube.api import CLAIMS, Page, Take
 from sidecar.kube.event_prefix import EventPrefix
 from sidecar.kube.large_objects import LARGE
 from sidecar.kube.list_reader import ListReader
 from sidecar.kube.list_sieve import ListSieve
-from sidecar.kube.page_sizes import MOST_OBJECTS
-from tests.harness.loops import run
-from tests.kube.server import ScriptedServer, says
 
 LIST_META = {"resourceVersion": "7", "continue": ""}
 # Texts that try to look like where one object ends and another begins.
@@ -67,41 +63,3 @@ def test_what_is_written_otherwise_is_read(raw: bytes) -> None:
     for cut in (7, 10**9):
         found, left_out = sifted(raw, cut)
         assert found == json.loads(raw)["items"] and left_out == 0
-
-
-@pytest.mark.parametrize("cut", [1000, 2**16, 10**9])
-def test_a_large_object_is_read_and_those_behind_it_are_not(cut: int) -> None:
-    large = [item("ours"), item("theirs", "x" * LARGE), *(item(f"theirs-{number}") for number in range(4)), item("ours-2")]
-    found, left_out = sifted(as_server_writes(large), cut)
-    assert found == [large[0], large[1], large[-1]] and left_out == 4
-
-
-def test_what_is_held_back_is_no_more_than_a_large_object() -> None:
-    sieve, passed = ListSieve(is_theirs, longest=LARGE), 0
-    for number in range(1, 100):
-        passed += len(sieve.feed(b"x" * 10_000))
-        assert 10_000 * number - passed <= LARGE
-
-
-def test_a_page_counts_what_was_left_out_of_it() -> None:
-    """Or the next one would be asked for with another limit."""
-    page = as_server_writes(item(f"their-{number}") for number in range(MOST_OBJECTS))
-    taken: list[str] = []
-
-    def take(obj: dict[str, Any]) -> bool:
-        taken.append(obj["metadata"]["name"])
-        return True
-
-    def begin() -> Take:
-        return take
-
-    async def main() -> tuple[Page, list[str]]:
-        async with ScriptedServer(says(page)) as server, await server.client() as client:
-            for _ in range(2):
-                answer = await client.list_page(CLAIMS, begin=begin, skip=is_theirs)
-            return answer, [request.query["limit"] for request in server.seen]
-
-    answer, limits = run(main())
-    assert answer.items == [] and answer.resource_version == "7"
-    assert taken == 2 * ["their-0", f"their-{MOST_OBJECTS - 1}"]
-    assert limits == 2 * [str(MOST_OBJECTS)]

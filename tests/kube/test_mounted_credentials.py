@@ -270,24 +270,6 @@ def of_kubeconfig(folder: Path) -> Access:
     return Access(kubeconfig=file, master="", service_account=folder, environ={}, clock=Clock())
 
 
-@unreadable
-def test_a_ca_of_a_kubeconfig_that_cannot_be_read_later_leaves_the_last_one(
-    make: Callable[[Path], None], says: str, cas: list[bytes], tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "ca.crt").write_bytes(cas[0])
-    access = of_kubeconfig(tmp_path)
-    asyncio.run(access.load())
-    before, clock = access.tls, access._clock
-    assert isinstance(clock, Clock)
-    (tmp_path / "ca.crt").unlink()
-    make(tmp_path / "ca.crt")
-    for _ in range(5):
-        clock.now += LOOK
-        asyncio.run(access.authorization())
-    assert access.tls is before
-    assert len(told(caplog)) == 1 and says in told(caplog)[0]
-
-
 def test_a_kubeconfig_that_cannot_be_looked_at_ends_the_start_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = Access(kubeconfig=str(tmp_path / ("x" * 300)), master="", service_account=tmp_path, environ={}, clock=Clock())
     with pytest.raises(Fatal, match=r"^kubeconfig .* cannot be read: File name too long$"):

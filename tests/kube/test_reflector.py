@@ -352,14 +352,6 @@ def test_a_version_that_no_watch_can_go_on_from_is_dropped(how: str, caplog: pyt
     assert set(bench.held) == {"a"} and bench.reflector.state == Synced()
 
 
-@pytest.mark.parametrize("error", [Unavailable("down", status=503), Unavailable("reset"), TooManyRequests("slower", retry_after=0.0)])
-def test_a_server_that_is_unwell_is_not_asked_for_lists_as_well(error: ApiError) -> None:
-    api = ScriptedApi()
-    api.watches = [error]
-    Bench(api).run(600.0)
-    assert [what for what, *_ in api.asked].count("list") == 1
-
-
 BROKEN: dict[str, Callable[[ScriptedApi], None]] = {
     "list refused": lambda api: api.lists.__setitem__(0, Unavailable("refused")),
     "list 403": lambda api: api.lists.__setitem__(0, Forbidden("no", status=403)),
@@ -448,13 +440,6 @@ def test_a_watch_that_stays_broken_is_told_after_a_while_and_the_cache_stays() -
     last_attempt = api.attempts()[-1]
     assert well_at == last_attempt + 20.0, "silence is good news once nobody can be about to refuse"
     assert bench.held == {"a": "red"} and bench.reflector.has_synced
-
-
-def test_a_server_that_accepts_nothing_within_the_deadline_is_not_believed() -> None:
-    api = ScriptedApi()
-    api.watches = [[16.0, Unavailable("no headers in time")]]
-    bench = Bench(api, rng=lambda: 0.0).run(400.0)
-    assert [state for _, state in bench.states] == [Synced(), Degraded("no headers in time")]
 
 
 @pytest.mark.parametrize("error", [Forbidden("list x: cannot list", status=403), NotFound("list x: no such thing", status=404)])

@@ -117,16 +117,6 @@ def test_what_has_a_label_that_shows_it_to_nobody_is_found_within_the_hour_and_a
     assert 13 <= len(whole) <= 25
 
 
-def test_in_a_large_cluster_all_is_listed_less_often() -> None:
-    async def story(scene: Scene) -> None:
-        ending = asyncio.create_task(end_of_watches(scene))
-        await asyncio.sleep(20 * HALF_AN_HOUR)
-        ending.cancel()
-
-    _, lists = play(story, nodes=500)
-    assert 3 <= sum(selector == ALL for _, selector, _ in lists) <= 6
-
-
 def test_all_is_listed_when_the_servers_history_is_too_short() -> None:
     async def story(scene: Scene) -> None:
         scene.api.cut(OWN, Gone("compacted"))

@@ -64,15 +64,6 @@ def test_what_is_held_is_gone_only_when_the_server_does_not_know_its_name(name: 
     assert [change for change in scene.changes if not change[1]] == [(name, False)]
 
 
-def test_what_is_not_held_is_not_asked_for() -> None:
-    async def story(scene: Scene) -> None:
-        await scene.make("foreign", None, handle="foreign")
-        await scene.delete("foreign")
-        await asyncio.sleep(5.0)
-
-    assert play(story).api.count("get") == 0
-
-
 @pytest.mark.parametrize(("name", "to"), [("mine", None), ("plain", MINE), ("shared", MINE)])
 def test_what_goes_from_one_selector_to_another_never_goes_from_the_store(name: str, to: str | None) -> None:
     async def story(scene: Scene) -> None:
@@ -119,29 +110,6 @@ def test_many_strays_are_asked_for_one_a_second() -> None:
         await asyncio.sleep(300.0)
         assert 200 < scene.api.count("get") - asked <= 301
         assert len(scene.held) == 103
-
-    play(story)
-
-
-def test_that_there_are_strays_is_told_once_an_hour_with_what_would_mend_it(caplog: pytest.LogCaptureFixture) -> None:
-    def told() -> list[dict[str, Any]]:
-        return [record.fields for record in caplog.records if "no watch shows them" in record.getMessage()]  # type: ignore[attr-defined]
-
-    async def story(scene: Scene) -> None:
-        await asyncio.sleep(3600.0)
-        assert told() == []
-        for number in range(100):
-            await scene.make(f"v{number}", MINE)
-            await scene.label(f"v{number}", OTHER)
-        await asyncio.sleep(3000.0)
-        ((told_of,),) = [told()]
-        assert (told_of["resource"], told_of["objects"], told_of["selectors"]) == ("persistentvolumes", 100, [OWN, NONE])
-        await asyncio.sleep(3600.0)
-        assert len(told()) == 2
-        for number in range(100):
-            await scene.label(f"v{number}", None)
-        await asyncio.sleep(7200.0)
-        assert len(told()) == 2
 
     play(story)
 
@@ -388,19 +356,6 @@ def test_a_server_that_was_put_back_is_listed_anew(which: str, ahead: int) -> No
         assert record is not None and record.endswith("after"), "versions that are lower than those of before are no old ones"
 
     assert play(story).reflector.lists == 2
-
-
-def test_its_version_is_one_up_to_which_every_watch_has_come() -> None:
-    async def story(scene: Scene) -> None:
-        begun = scene.reflector.resource_version
-        await scene.edit("mine", "1")
-        await asyncio.sleep(1.0)
-        assert scene.reflector.resource_version == begun
-        await scene.edit("plain", "1")
-        await asyncio.sleep(1.0)
-        assert int(scene.reflector.resource_version) > int(begun)
-
-    play(story)
 
 
 @pytest.mark.parametrize("pair", list(itertools.product((OWN, NONE), ("gets", "watches"))), ids=" ".join)

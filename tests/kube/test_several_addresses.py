@@ -1,4 +1,4 @@
-"""A host name with several addresses, or with others than before. `test_connections` has those of which one answers and one does not."""
+"""A host name with several addresses, or with others than before."""
 
 import asyncio
 import errno

@@ -1,14 +1,12 @@
 """What is said and asked in a handshake, as other clients of the cluster do it, which are written in Go."""
 
 import asyncio
-import base64
 import logging
 import socket
 from pathlib import Path
 
 import pytest
 
-from sidecar.errors import Fatal
 from sidecar.kube.api import VOLUMES
 from sidecar.kube.credentials import Access
 from sidecar.kube.errors import Unavailable
@@ -93,20 +91,3 @@ def test_a_server_that_is_not_to_be_verified_is_used_and_that_is_told_once(tmp_p
     run(main())
     told = [record for record in caplog.records if "not verified" in record.getMessage()]
     assert [record.levelname for record in told] == ["WARNING"]
-
-
-@pytest.mark.parametrize("by", ["certificate-authority", "certificate-authority-data"])
-def test_a_ca_beside_the_word_that_nothing_is_verified_is_refused(by: str, tmp_path: Path) -> None:
-    """As other clients refuse it: one of the two was not meant, and to go by the wrong one is to send the token to anybody."""
-    certificate, _ = certificate_for_this_machine(tmp_path, "test")
-    ca = str(certificate) if by == "certificate-authority" else base64.b64encode(certificate.read_bytes()).decode()
-    config = kubeconfig(tmp_path, "https://127.0.0.1:1", {"insecure-skip-tls-verify": True, by: ca}, token="t")
-    access = Access(kubeconfig=config, master="", service_account=tmp_path, environ={}, clock=float)
-    with pytest.raises(Fatal, match=r"^kubeconfig .* has a certificate-authority and says insecure-skip-tls-verify: remove one of them$"):
-        run(access.load())
-
-
-def test_a_server_without_tls_is_no_news(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    config = kubeconfig(tmp_path, "http://127.0.0.1:1", {"insecure-skip-tls-verify": True}, token="t")
-    run(Access(kubeconfig=config, master="", service_account=tmp_path, environ={}, clock=float).load())
-    assert "not verified" not in caplog.text
