@@ -7,14 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hack.lib.control_plane import REPOSITORY
 from sidecar import cli
-from sidecar.commands.completion import FILES, answer, candidates, script
-from sidecar.commands.table import SHELLS, TABLE
-from sidecar.config.errors import UsageError
+from sidecar.commands.completion import FILES, candidates, script
+from sidecar.commands.table import SHELLS
 
 
 def words(line: str) -> list[str]:
@@ -25,62 +22,16 @@ def words(line: str) -> list[str]:
     ("line", "found"),
     [
         ("expl", ["explain"]),
-        ("explain ", ["pvc", "node", "nodes", "volumes"]),
         ("explain n", ["node", "nodes"]),
-        ("explain -o json no", ["node", "nodes"]),
         ("explain node ", []),
-        ("explain node --int", ["--intent"]),
         ("explain node --intent ", ["reboot", "retire"]),
-        ("explain node --intent=re", ["--intent=reboot", "--intent=retire"]),
-        ("explain node -o ", ["table", "json", "yaml"]),
-        ("explain nodes -o w", ["wide"]),
-        ("explain nodes --exit-code --dri", ["--driver"]),
-        ("explain pvc --dr", ["--driver"]),
-        ("node r", ["reboot", "retire", "release"]),
-        ("node retire n1 ", []),
-        ("node retire --y", ["--yes"]),
-        ("leftovers --del", ["--delete"]),
         ("label --kubeconfig ", [FILES]),
-        ("uninstall --kube", ["--kubeconfig"]),
-        ("release-finalizers --ter", ["--terminating"]),
-        ("check --dri", ["--driver"]),
-        ("check -o ", ["table", "json", "yaml"]),
-        ("completion z", ["zsh"]),
-        ("help expl", ["explain"]),
-        ("help explain no", ["node", "nodes"]),
-        ("--strict", ["--strict-topology"]),
         ("run --node-deployment-pl", ["--node-deployment-placement"]),
         ("nope ", []),
-        ("version --", []),
     ],
 )
 def test_what_may_stand_there(line: str, found: list[str]) -> None:
     assert words(line) == found
-
-
-@pytest.mark.parametrize("command", [command for command in TABLE if command.flags], ids=lambda command: command.name)
-def test_all_flags_of_a_command_are_offered(command: object) -> None:
-    name, flags = command.name, command.flags  # type: ignore[attr-defined]
-    assert {f"--{flag.name}" for flag in flags} <= set(words(f"{name} --"))
-
-
-@given(
-    st.lists(st.sampled_from(["explain", "node", "-o", "--intent", "=", "--intent=", "--", "-", "", "n1", "help", "--driver"]) | st.text())
-)
-def test_whatever_stands_there_something_is_said(line: list[str]) -> None:
-    for shell in SHELLS:
-        answer([shell, *line])
-
-
-def test_bash_gets_what_is_behind_the_equals_sign_as_it_is_a_word_of_its_own_there() -> None:
-    line = ["explain", "node", "--intent", "=", "re"]
-    assert answer(["bash", *line]) == "reboot\nretire\n"
-    assert answer(["bash", *line[:-1]]) == "reboot\nretire\n"
-    assert answer(["fish", "explain", "node", "--intent=reb"]) == "--intent=reboot\n"
-
-
-def test_other_shells_hear_what_a_word_is() -> None:
-    assert answer(["zsh", "vers"]) == "version\tprint name and version; as JSON also commit, CSI, Python and platform\n"
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -118,9 +69,3 @@ def test_bash_completes(line: list[str], found: list[str], tmp_path: Path) -> No
     ask = ["bash", "-c", ASK, "ask", "./script", "csi-node-sidecar", *line]
     done = subprocess.run(ask, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.splitlines(), done.stderr) == ([*found, "complete -F _csi_node_sidecar csi-node-sidecar"], "")
-
-
-@pytest.mark.parametrize("line", [[], ["tcsh"], ["bash", "zsh"]], ids=str)
-def test_another_shell_is_refused(line: list[str]) -> None:
-    with pytest.raises(UsageError, match="known are bash, zsh, fish"):
-        script(line)

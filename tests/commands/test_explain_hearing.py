@@ -1,25 +1,20 @@
 """What `explain pvc` says of who hears of a claim, and in which order nodes take an open one."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 
 from sidecar.cli import main
 from sidecar.commands.explain.hearing import Hearing, Others, hearing_of
-from sidecar.commands.explain.hearing_io import others_of, policy
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
-from sidecar.csi.api import CLONE_VOLUME
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, MERGE_PATCH
-from sidecar.kube.errors import Forbidden
 from sidecar.local.claim_labels import REMEDY, not_trusted
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.shards import listeners_of
 from tests.harness import samples
-from tests.harness.doors import ScriptedKube
 from tests.harness.drain.served import Scene
 
 BY_LABEL, BY_ORDER = "--watch-scope=labelled", "--node-deployment-placement=ranked"
@@ -57,11 +52,6 @@ def test_an_open_claim_that_is_shared_out_is_taken_in_the_order_of_those_who_hea
     assert not found.leaves_out(""), "the node is not known"
 
 
-def test_who_gave_it_back_comes_last() -> None:
-    first = heard(claim(), BY_LABEL, BY_ORDER).order[0]
-    assert heard(claim(**{names.TRIED_BY: f"1 {first}"}), BY_LABEL, BY_ORDER).order[-1] == first
-
-
 @pytest.mark.parametrize(
     ("flags", "nodes", "says", "contenders"),
     [
@@ -77,22 +67,6 @@ def test_where_open_claims_are_not_shared_out_all_hear_of_them(
     found = heard(claim(), *flags, nodes=nodes)
     assert (found.heard_by, len(found.order)) == (says, contenders)
     assert not any(found.leaves_out(node) for node in nodes)
-
-
-def test_a_driver_that_clones_has_all_nodes_hear_of_open_claims() -> None:
-    able = replace(samples.info(), controller=samples.info().controller | {CLONE_VOLUME})
-    found = hearing_of(claim(), config(BY_LABEL, BY_ORDER), able, Others(MANY), asked=True)
-    assert found.heard_by.startswith("all 40 nodes: the driver clones") and len(found.order) == 40
-
-
-def test_what_only_the_driver_could_say_is_said() -> None:
-    found = hearing_of(claim(), config(BY_LABEL, BY_ORDER), samples.info(), Others(MANY), asked=False)
-    assert "unless the driver clones or restores snapshots" in found.heard_by
-
-
-def test_nodes_that_are_not_known() -> None:
-    found = heard(claim(), BY_LABEL, BY_ORDER, nodes=frozenset(), ignorance="list csinodes: forbidden")
-    assert (found.heard_by, found.order) == ("not known from here: list csinodes: forbidden", ())
 
 
 @pytest.mark.parametrize(
@@ -113,31 +87,6 @@ def test_a_wrong_label_is_told_in_the_words_of_log_and_event(label: str | None, 
     assert found.heard_by == f"all nodes; {not_trusted(why)}; {REMEDY}"
     assert found.label.endswith(f", and {SHARD} is what the policy would give it")
     assert len(found.order) == 40
-
-
-def test_where_nobody_labels_and_nobody_asks_nothing_is_said_of_labels() -> None:
-    assert [*heard(claim(None)).rows()] == ["heard by"]
-
-
-def test_the_policy() -> None:
-    kube = ScriptedKube()
-    told = [asyncio.run(policy(kube))]  # type: ignore[arg-type]
-    kube.objects["mutatingadmissionpolicies", names.CLAIM_POLICY] = {}
-    told.append(asyncio.run(policy(kube)))  # type: ignore[arg-type]
-    kube.objects["mutatingadmissionpolicybindings", names.CLAIM_POLICY] = {}
-    told.append(asyncio.run(policy(kube)))  # type: ignore[arg-type]
-    kube.failures["get"] = [Forbidden("get mutatingadmissionpolicies: no", status=403)]
-    told.append(asyncio.run(policy(kube)))  # type: ignore[arg-type]
-    name = names.CLAIM_POLICY
-    assert told[0] == f"there is none with the name {name}; {REMEDY}"
-    assert told[1] == f"{name} is there, and no binding of that name puts it in force; {REMEDY}"
-    assert told[2].startswith(f"{name} is there, with its binding; the metric csi_node_sidecar_claims_by_label")
-    assert told[3].startswith("not known from here: get mutatingadmissionpolicies")
-
-
-def test_others_that_may_not_be_listed() -> None:
-    kube = ScriptedKube(failures={"list": [Forbidden("list storageclasses: no", status=403)]})
-    assert asyncio.run(others_of(kube, "d", "")).ignorance == "list storageclasses: no"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("labelled", [False, True])

@@ -89,20 +89,8 @@ def test_the_namespace_of_a_claim_stands_before_its_name_or_in_the_flag(words: l
     ("words", "said"),
     [
         (["node"], "explain node takes one name, and not 0"),
-        (["node", "a/b"], '"a/b" is no name of a node'),
-        (["node", "n1", "--intent=burn"], '--intent: "burn" is not an intent'),
-        (["pvc", "a/b", "--intent=reboot"], "explain pvc takes neither --intent nor --exit-code"),
-        (["node", "n1", "n2"], "explain node takes one name, and not 2"),
-        (["nodes", "n1"], 'explain nodes takes no name, as it is about all of them: "n1"'),
-        (["volumes", "--exit-code"], "explain volumes takes neither --intent nor --exit-code"),
         (["pvc", "a/b", "--exit-code"], "explain pvc takes neither --intent nor --exit-code"),
-        (["node", "n1", "-o", "wide"], "explain node has no output wide"),
-        (["nodes", "--node=n1"], "explain nodes takes no --node"),
-        (["nodes", "-n", "a"], "explain nodes takes no --namespace"),
-        (["node", "n1", "--namespace=a"], "explain node takes no --namespace"),
         (["pvc", "a/b", "-n", "c"], '"a/b" is in another namespace than --namespace=c says'),
-        (["pvc", "/b", "-n", "c"], '"/b" is no NAMESPACE/NAME'),
-        (["pod", "n1"], 'there is no kind "pod"'),
     ],
 )
 def test_what_is_wrong_with_a_line_is_said(words: list[str], said: str) -> None:

@@ -49,11 +49,6 @@ def test_the_exit_code_tells_whether_it_is_ready(scene: Scene, words: list[str],
     assert bool(capsys.readouterr().err) is (code in (1, 2))
 
 
-def test_where_no_sidecar_says_anything_nothing_is_put_into_its_mouth(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(scene, "node", "n1") == 0
-    assert "its own sidecar says" not in capsys.readouterr().out
-
-
 def test_each_volume_and_programs_read_the_same(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(scene, "volumes") == 0
     assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [["pv-1", "n1"], ["pv-other", "n1"]]
@@ -87,12 +82,6 @@ def test_of_a_node_that_is_gone_the_report_of_another_nodes_sidecar_is_told(scen
     assert (said["node"], said["driver"], said["gone"]["uid"]) == ("n9", DRIVER, "uid-9")
     assert explain(scene, "node", "n9", "--driver=other.example") == 1
     assert 'nodes "n9" not found; check the name' in capsys.readouterr().err
-
-
-def test_one_node_says_what_is_under_way_beside_its_verdicts(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(scene, "node", "n1", "-o", "yaml") == 0
-    ours, other = yaml.safe_load(capsys.readouterr().out)
-    assert (ours["driver"], other["driver"], ours["verdicts"]["retire"]["status"]) == (DRIVER, OTHER, "False")
 
 
 def test_the_flags_of_the_sidecars_on_which_the_judgement_depends_are_taken(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,10 +54,6 @@ def test_of_one_node_only_what_it_reaches_is_shown() -> None:
     assert [row.volume.name for row in found(world(), "--node=n2")] == ["pv-2", "pv-both", "pv-zone"]
 
 
-def test_of_one_driver_only_its_own_are_shown() -> None:
-    assert [row.volume.name for row in found(world(), "--driver=other.example")] == ["pv-other"]
-
-
 def test_a_volume_that_nobody_placed_is_no_orphan() -> None:
     """Network storage has no affinity at all."""
     kube = world()
@@ -85,24 +81,6 @@ def test_programs_get_the_same(form: str, read: Any) -> None:
     first = said["volumes"][0]
     assert first["policies"]["retire"] == {"policy": "Ignore", "source": "Namespace default", "certain": True}
     assert (first["usedBy"], first["nodes"], first["class"]) == (["default/db-0"], ["n1"], "InUse")
-
-
-def test_wide_tells_more() -> None:
-    head, first, *_ = shown(world(), "-o", "wide").splitlines()
-    assert head.split()[-2:] == ["DRIVER", "HANDLE"] and first.split()[-2:] == [DRIVER, "h-pv-1"]
-
-
-def test_what_is_noted_of_machines_is_told_as_it_stands() -> None:
-    kube = world()
-    noted = {names.LIES_ON: "n1/uid-n1", names.LEAVING: "n1/uid-n1"}
-    kube.objects["persistentvolumes"][0]["metadata"]["annotations"] = noted
-    said = json.loads(shown(kube, "-o", "json"))["volumes"]
-    assert [(one["name"], one["liesOn"], one["leaving"]) for one in said if "liesOn" in one or "leaving" in one] == [
-        ("pv-1", "n1/uid-n1", "n1/uid-n1")
-    ]
-    wide = shown(kube, "-o", "wide").splitlines()
-    assert "LIES ON" in wide[0] and "LEAVING" in wide[0] and wide[1].count("n1/uid-n1") == 2
-    assert "n1/uid-n1" not in shown(kube)
 
 
 def test_a_cluster_without_such_volumes_says_so() -> None:

@@ -7,7 +7,7 @@ from sidecar.commands import help
 from sidecar.commands.explain.question import read_question
 from sidecar.commands.line import CommandParser
 from sidecar.commands.printing import PLUGIN, PROGRAM
-from sidecar.commands.table import BY_NAME, TABLE, Command, children, flags_of, meant, usage
+from sidecar.commands.table import TABLE, Command, children, flags_of, usage
 from sidecar.config.table import FLAGS
 
 FOR_PEOPLE = [command for command in TABLE if command.flags]
@@ -24,21 +24,6 @@ def test_help_has_usage_examples_flags_and_exit_codes(command: Command, capsys: 
     assert "\nExamples:\n" in out and "\nExit codes:\n" in out
     for name in (*(flag.name for flag in command.flags), *command.of_run):
         assert f"--{name}" in out
-
-
-@pytest.mark.parametrize(("verb", "name"), [("explain", "explain pvc"), ("explain", "explain volumes"), ("node", "node release")])
-def test_help_of_several_commands_lists_them(verb: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([verb, "--help"]) == 0
-    assert BY_NAME[name].summary in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_text_fits_the_terminal(columns: int) -> None:
-    """Examples are lines to be copied: they are never broken."""
-    for command in TABLE:
-        lines = help.text_of(command, columns).splitlines()
-        assert all(len(line) <= columns for line in lines if not line.startswith(("usage:", f"  {PROGRAM} ", "`"))), command.name
-    assert all(len(line) <= max(columns, 70) for line in help.overview(columns).splitlines())
 
 
 @pytest.mark.parametrize("line", EXAMPLES)
@@ -63,51 +48,6 @@ def test_kubectls_plugin_shows_commands_and_starts_no_sidecar(words: list[str], 
     out = capsys.readouterr().out
     assert out.startswith(f"usage: {PLUGIN} COMMAND [flags]\n\nCommands:\n  check ")
     assert "--node-deployment" not in out and "[run]" not in out
-
-
-@pytest.mark.parametrize("command", FOR_PEOPLE, ids=lambda command: command.name)
-@pytest.mark.usefixtures("plugin")
-def test_lines_to_copy_are_the_plugins_where_it_was_called(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["help", *command.name.split()]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith(f"usage: {PLUGIN} {command.name} ") and f"  {PLUGIN} {command.examples[0][0]}" in out
-    assert not any(line.strip().startswith(f"{PROGRAM} ") or f"`{PROGRAM} " in line for line in out.splitlines())
-    assert cli.main([command.verb, "--nope"]) == 2
-    err = capsys.readouterr().err
-    assert f"usage: {PLUGIN} {command.verb} " in err and f"Run `{PLUGIN} {command.verb} --help`" in err and f"`{PROGRAM} " not in err
-
-
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (["explain"], "explain"),
-        (["explain", "-o", "json", "node", "n1"], "explain node"),
-        (["explain", "no"], "explain node"),
-        (["explain", "pv"], "explain volumes"),
-        (["node", "retire", "n1"], "node retire"),
-        (["label", "node"], "label"),
-        (["nope"], None),
-        ([], None),
-    ],
-    ids=str,
-)
-def test_which_command_a_line_is_about(words: list[str], name: str | None) -> None:
-    found = meant(words)
-    assert (found and found.name) == name
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nope"], 'there is no command "nope"; did you mean node?'),
-        (["explain", "nod"], 'there is no command "explain nod"; did you mean explain node?'),
-        (["label", "x"], 'there is no command "label x"'),
-    ],
-    ids=str,
-)
-def test_help_about_what_there_is_not(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["help", *words]) == 2
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["help"], ["help", "run"], ["--help"], ["run", "--help"]], ids=str)

@@ -1,7 +1,6 @@
 """Claims that are older than the policy are labelled: those of the driver, each by one write, and what goes wrong is said."""
 
 import asyncio
-import json
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
@@ -9,9 +8,9 @@ import pytest
 
 from hack.sim.cluster import Call, Cluster, InProcessApi, claim_policy
 from sidecar.commands import label
-from sidecar.commands.label import Labelled, NotLabelled, due, labelled
-from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES
-from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unauthorized, Unavailable
+from sidecar.commands.label import Labelled, NotLabelled, due
+from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES
+from sidecar.kube.errors import ApiError, Forbidden, Invalid, TooManyRequests, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Class
 from tests.contract.objects import claim, storage_class
@@ -41,12 +40,6 @@ def told(**changed: str) -> Labelled:
 def test_which_claims_are_due(claim: Labelled, is_due: bool) -> None:
     classes = [Class.of(storage_class("fast") | {"provisioner": DRIVER}), Class.of(storage_class("other") | {"provisioner": "other"})]
     assert bool(due([claim], DRIVER, classes)) is is_due
-
-
-def test_a_claim_is_read_as_the_policy_reads_it() -> None:
-    obj = claim("a")
-    obj["metadata"] |= {"namespace": "ns", "uid": "x-ab", "annotations": OPEN | {names.SELECTED_NODE: "n" * 600}}
-    assert labelled(obj) == Labelled("ns", "a", DRIVER, "fast", has="", should_have="waiting")
 
 
 # --- at work --------------------------------------------------------------------------------------------------------------
@@ -157,30 +150,6 @@ def test_claims_that_nobody_can_write_keep_no_other_namespace_from_its_labels(ca
     assert f"{len(bad) * 7} claims have no label" in said.err and "labelled 3 of 87" in said.out
 
 
-def test_without_the_right_to_write_any_not_all_are_tried() -> None:
-    cluster = cluster_with(0)
-    spread(cluster, 30, 7)
-    asked = Asked(cluster, lambda _: Forbidden("you cannot patch", status=403))
-    with pytest.raises(Forbidden):
-        asked.label()
-    assert asked.patches == 100
-
-
-def test_one_that_is_gone_or_was_written_meanwhile_is_no_failure() -> None:
-    cluster = cluster_with(2)
-    you = InProcessApi(cluster)
-
-    async def before(call: Call) -> None:
-        if call.verb == "patch" and cluster.store.find(CLAIMS, "c000", "default"):
-            await you.patch(CLAIMS, "c000", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH, namespace="default")
-            await you.delete(CLAIMS, "c000", namespace="default")
-            note = {"metadata": {"annotations": {names.SELECTED_NODE: "n1"}}}
-            await you.patch(CLAIMS, "c001", note, content_type=MERGE_PATCH, namespace="default")
-
-    assert asyncio.run(label.label(InProcessApi(cluster, before=before), DRIVER, dry_run=False)) == 0
-    assert labels(cluster) == ["node."]
-
-
 def test_only_the_claims_of_one_namespace_if_one_is_named() -> None:
     cluster = cluster_with(2, policy=False)
     spread(cluster, 1, 3)
@@ -189,28 +158,3 @@ def test_only_the_claims_of_one_namespace_if_one_is_named() -> None:
     asked = Asked(cluster)
     assert (asked.label(namespace="a000"), asked.patches) == (0, 3)
     assert labels(cluster) == ["open."] * 3 + [""] * 5
-
-
-def rows(capsys: pytest.CaptureFixture[str]) -> list[Any]:
-    document = json.loads(capsys.readouterr().out)
-    assert document["driver"] == DRIVER
-    return [(row["name"], row["label"][:5], row["result"], row.get("error", "")) for row in document["claims"]]
-
-
-def test_programs_read_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = cluster_with(2)
-    assert Asked(cluster).label(dry_run=True, form="json") == 0
-    assert rows(capsys) == [(name, "open.", "would be labelled", "") for name in ("c000", "c001")]
-    assert Asked(cluster, lambda number: Forbidden("not this one", status=403) if number == 2 else None).label(form="json") == 1
-    assert rows(capsys) == [("c000", "open.", "labelled", ""), ("c001", "open.", "failed", "not this one")]
-    assert Asked(cluster).label(form="json") == 0
-    assert rows(capsys) == [("c001", "open.", "labelled", "")]
-    assert Asked(cluster).label(form="json") == 0
-    assert rows(capsys) == []
-
-
-def test_what_was_done_before_it_failed_is_in_the_document_too(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = Asked(cluster_with(2), lambda number: Unauthorized("who are you", status=401) if number == 2 else None)
-    with pytest.raises(Unauthorized):
-        asked.label(form="json")
-    assert [row[2] for row in rows(capsys)] == ["labelled", "failed"]

@@ -1,7 +1,6 @@
 """What may be left behind is listed with why, and deleted only if a person says so and nothing names it."""
 
 import asyncio
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,11 +64,6 @@ def test_it_lists_the_suspects_and_says_why(tmp_path: Path, capsys: pytest.Captu
     said = capsys.readouterr().out
     assert "pvc-u1" in said and "ns/data" in said and "somebody may want it" in said
     assert "pvc-u2" not in said and "1 more creations are under way" in said
-
-
-def test_it_says_that_there_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert command(tmp_path) == 0
-    assert "No volume of this node is suspected" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_read_is_no_empty_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -220,15 +214,6 @@ def test_who_interrupts_a_deletion_hears_what_is_known(
     assert "may have deleted volume pvc-u1" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["\x1b[2J", "one\ntwo", "half \ud800", "x" * 100_000], ids=["escape", "lines", "no-text", "long"])
-def test_what_a_file_says_of_a_suspect_is_shown_as_text(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, replace(SUSPECT, suspect=text))
-    for form in ("table", "json", "yaml"):
-        assert command(tmp_path, "-o", form) == 0
-        said = capsys.readouterr().out
-        assert "pvc-u1" in said and "\x1b" not in said and "one\ntwo" not in said and len(said) < 250_000
-
-
 def test_a_secret_that_no_class_names_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others write in the folder of the journals too."""
     read: list[object] = []
@@ -240,25 +225,6 @@ def test_a_secret_that_no_class_names_is_not_read(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(Lookups, "secret_if_any", secret_if_any)
     code, _ = deleted(tmp_path, replace(SUSPECT, secret=("kube-system", "of-others")), yes=True)
     assert (code, read) == (0, [None])
-
-
-def test_programs_hear_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    written(tmp_path, SUSPECT, OPEN)
-    assert command(tmp_path, "-o", "json") == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["folder"], said["underWay"]) == (str(tmp_path), 1)
-    assert said["leftovers"] == [
-        {
-            "volume": "pvc-u1",
-            "claim": {"namespace": "ns", "name": "data", "uid": "u1"},
-            "storageClassName": "fast",
-            "reclaimPolicy": "Delete",
-            "bytes": 100,
-            "volumeHandle": "",
-            "why": "somebody may want it",
-            "message": "volume pvc-u1 may be left behind on this node: somebody may want it",
-        }
-    ]
 
 
 def test_who_is_asked_hears_the_handle_and_why(tmp_path: Path) -> None:
@@ -307,19 +273,6 @@ def test_of_two_left_for_one_claim_that_which_a_person_deletes_is_struck_out(tmp
     assert table.records.suspects() == 1 and list(journal._open.by_key) == [SUSPECT.key]
 
 
-def test_what_cannot_be_recorded_strikes_out_no_suspect_of_the_claim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
-        journal = FileJournal(tmp_path, samples.DRIVER, on_state=print)
-        log = CreationLog(table=ProgressTable(), journal=journal, losses=tools().losses)
-        await log.suspect(SUSPECT)
-        monkeypatch.setattr("sidecar.provisioning.creations.journal.MOST_OPEN", 10)
-        assert "more is under way" in await log.begin(RENAMED)
-        await journal.close()
-
-    asyncio.run(story())
-    assert listed(tmp_path) == [("pvc-u1", True)]
-
-
 def test_one_that_another_process_has_begun_anew_is_under_way(tmp_path: Path) -> None:
     journals = [written(tmp_path, SUSPECT), written(tmp_path, replace(SUSPECT, suspect=""))]
     assert len(journals) == 2 and listed(tmp_path) == [("pvc-u1", False)]
@@ -338,16 +291,6 @@ def test_what_one_dead_process_has_left_to_people_is_not_deleted_for_another_s_l
 
     assert [bool(record.suspect) for record in asyncio.run(story())] == [True]
     assert listed(tmp_path) == [("pvc-u1", True)]
-
-
-@pytest.mark.parametrize(("words", "result", "asked"), [([], "deleted", 2), (["--dry-run"], "would be deleted", 0)])
-def test_programs_read_what_was_deleted(
-    words: list[str], result: str, asked: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, driver = deleted(tmp_path, SUSPECT, *words, yes=True, form="json")
-    assert code == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["volume"], said["claim"]["name"], said["result"], len(driver.asked)) == ("pvc-u1", "data", result, asked)
 
 
 def test_a_program_is_not_asked(tmp_path: Path) -> None:

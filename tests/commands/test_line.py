@@ -83,33 +83,6 @@ def test_help_is_asked_for_whatever_else_stands_there(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--drvr=d"], ["--drvr=d: unknown flag; did you mean --driver?"]),
-        (["--kubeconfg=d", "--nope"], ["--kubeconfg=d: unknown flag; did you mean --kubeconfig?", "--nope: unknown flag"]),
-        (["-kubeconfig=d"], ["-kubeconfig=d: unknown shorthand flag -k; long flags take two dashes, did you mean --kubeconfig?"]),
-        (["--driver"], ["--driver: a value is missing"]),
-        (["-o"], ["-o: a value is missing"]),
-        (["--kubeconfig"], ["--kubeconfig: a value is missing"]),
-        (["-v"], ["-v: a value is missing"]),
-        (["---", "--nope", "-o"], ["---: not a flag", "--nope: unknown flag", "-o: a value is missing"]),
-        (["--=x"], ["--=x: not a flag"]),
-        (["-x y"], ["-x y: unknown shorthand flag -x"]),
-        (["-1"], ["-1: unknown shorthand flag -1"]),
-        (["--nope", "--level=high"], ["--nope: unknown flag", '--level: "high" is not a whole number']),
-        (["--level=a", "--level=b"], ['--level: "a" is not a whole number', '--level: "b" is not a whole number']),
-        (["--kube=d"], ["--kube=d: unknown flag"]),
-    ],
-)
-def test_what_cannot_be_read_is_named_before_the_usage(words: list[str], said: list[str]) -> None:
-    with pytest.raises(UsageError) as wrong:
-        read(*words)
-    *messages, usage = wrong.value.messages
-    assert usage == USAGE
-    assert all(message.startswith(start) for message, start in zip(messages, said, strict=True))
-
-
-@pytest.mark.parametrize(
     ("words", "on"), [([], False), (["--yes"], True), (["--yes=true"], True), (["--yes=false"], False), (["--yes", "false"], True)]
 )
 def test_a_switch_takes_no_word_behind_it(words: list[str], on: bool) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from sidecar.cli import main
 from sidecar.commands.node import run
@@ -39,12 +38,6 @@ def test_it_shows_what_would_happen_asks_and_announces(scene: Scene, verb: str, 
 def test_a_reboot_of_a_node_that_is_not_cordoned_says_when_it_counts(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     scene.run("reboot", "n1")
     assert "it counts only while the node is cordoned" in capsys.readouterr().out
-
-
-def test_what_is_shown_is_judged_with_the_annotation_in_place(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.patch("n1", {"spec": {"taints": [{"key": names.RETIRING_TAINTS[0], "effect": "NoSchedule"}]}})
-    scene.run("reboot", "n1")
-    assert "retire, the stricter one, applies" in capsys.readouterr().out
 
 
 def test_several_nodes_are_shown_then_asked_for_once_and_written_each(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,13 +174,6 @@ def test_what_cannot_be_read_makes_the_verdict_unknown_and_the_answer_is_still_p
     assert "May it be retired?  Unknown" in capsys.readouterr().out
 
 
-def test_several_nodes_that_may_not_be_listed_are_looked_at_one_by_one(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    scene.faults.set(Fault(verb="list", resource="nodes", status=403))
-    assert scene.run("reboot", "n1", "n3", f"--driver={DRIVER}") == 0
-    assert [scene.notes(name) for name in ("n1", "n3")] == [{names.DRAIN_INTENT: "reboot"}] * 2
-    assert capsys.readouterr().out.count("May it be drained?  Unknown") >= 2
-
-
 def test_where_nothing_can_be_shown_nothing_is_asked(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     scene.faults.set(Fault(verb="list", status=403), Fault(verb="get", resource="csinodes", status=403))
     assert scene.run("retire", "n1") == 1
@@ -212,21 +198,6 @@ def test_a_line_that_cannot_be_read_says_how_it_is_used(words: list[str], capsys
     assert main(["node", *words]) == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["rebot", "n1"], 'there is no verb "rebot"; did you mean reboot?'),
-        ([], "the verb is missing"),
-        (["retire"], "node retire needs the name of a node"),
-        (["retire", "node/n1"], '"node/n1" is not the name of a node: give the name alone'),
-    ],
-)
-def test_a_line_that_cannot_be_read_names_the_mistake_first(words: list[str], says: str) -> None:
-    with pytest.raises(UsageError) as refused:
-        run(words, {})
-    assert refused.value.messages[0] == says
-
-
 def test_programs_read_one_document(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     scene.faults.set(Fault(verb="patch", resource="nodes", name="n2", status=403))
     scene.annotate("n3", {names.DRAIN_INTENT: "retire"})
@@ -241,14 +212,6 @@ def test_programs_read_one_document(scene: Scene, capsys: pytest.CaptureFixture[
     assert [(one["node"], one["driver"]) for one in document["judgements"]] == [("n1", DRIVER), ("n1", OTHER)]
     assert document["next"][0] == {"command": "kubectl drain n1 --ignore-daemonsets"}
     assert "node n2 was not changed" in err and "patch nodes" in document["nodes"][2]["error"]
-
-
-def test_a_program_sees_beforehand_what_would_be_written(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    before = scene.versions()
-    assert scene.run("reboot", "n2", "--dry-run", "-oyaml") == 0
-    document = yaml.safe_load(capsys.readouterr().out)
-    assert document["nodes"] == [{"name": "n2", "annotations": {names.DRAIN_INTENT: "reboot"}, "result": "would be changed"}]
-    assert (document["dryRun"], scene.versions()) == (True, before)
 
 
 def test_a_program_is_not_asked(scene: Scene) -> None:

@@ -1,14 +1,13 @@
 """Our finalizer goes off a driver's volumes when somebody says so, off no others, and never off one that is being deleted."""
 
 import asyncio
-import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from sidecar.commands.forms import JSON, TABLE, Told
+from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.release_finalizers import Order, release
 from sidecar.kube.api import CSI_DRIVERS, DAEMON_SETS, MERGE_PATCH, PODS, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import ApiError, Conflict, Forbidden
@@ -72,13 +71,6 @@ def test_ours_goes_others_stay_and_again_there_is_nothing_to_do(capsys: pytest.C
     assert f"No PersistentVolume of {DRIVER} has {names.VOLUME_FINALIZER}" in capsys.readouterr().out
 
 
-def test_programs_are_told_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    assert ran(cluster_with(), form=JSON) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["volumes"] == [{"name": "a", "result": "released"}, {"name": "b", "result": "released"}]
-    assert (document["dryRun"], document["running"]) == (False, [])
-
-
 def test_a_driver_whose_name_begins_with_the_other_s_keeps_its_finalizers_and_holds_nobody() -> None:
     cluster = cluster_with()
     longer = f"{DRIVER}.com"
@@ -132,21 +124,6 @@ def test_what_others_write_meanwhile_is_not_lost() -> None:
     assert ran(cluster, before=before) == 0
     assert cluster.get(VOLUMES, "a").obj["metadata"]["labels"] == {"beat": "2"}
     assert names.VOLUME_FINALIZER not in finalizers(cluster)["a"]
-
-
-def test_one_that_is_gone_meanwhile_has_none() -> None:
-    cluster = cluster_with()
-
-    def before(call: Call, you: KubeApi) -> Any:
-        gone = call.verb == "patch" and "b" in finalizers(cluster) and names.VOLUME_FINALIZER not in finalizers(cluster)["a"]
-        return _vanish(you) if gone else None
-
-    async def _vanish(you: KubeApi) -> None:
-        await you.patch(VOLUMES, "b", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
-        await you.delete(VOLUMES, "b")
-
-    assert ran(cluster, before=before) == 0
-    assert "b" not in finalizers(cluster)
 
 
 @pytest.mark.parametrize(

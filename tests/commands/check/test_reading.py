@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.commands.check.asking_io import flags_of_process
 from sidecar.commands.check.findings import Flags, NotAsked, Provisioner
-from sidecar.commands.check.reading import OUR_IMAGE, election_name, node_facts, provisioners, seconds_of_date, selector_of, words_of
+from sidecar.commands.check.reading import OUR_IMAGE, provisioners, words_of
 from sidecar.commands.check.who import meant_driver
 from sidecar.model import names
 
@@ -115,25 +115,6 @@ def test_upstream_is_central_unless_it_is_told_to_be_on_each_node() -> None:
 
     assert [central(), central("--node-deployment=false"), central("--node-deployment-base-delay=1s")] == [True] * 3
     assert [central("--node-deployment"), central("--node-deployment=true")] == [False] * 2
-
-
-def test_names_of_leases_are_upstreams() -> None:
-    assert [election_name("hostpath.csi.k8s.io"), election_name("a.b-")] == ["hostpath-csi-k8s-io", "a-b-X"]
-
-
-def test_a_selector_as_a_list_takes_it() -> None:
-    more = [{"key": "c", "operator": "In", "values": ["d", "e"]}, {"key": "f", "operator": "Exists"}]
-    assert selector_of({"spec": {"selector": {"matchLabels": {"a": "b"}, "matchExpressions": more}}}) == "a=b,c in (d,e),f"
-
-
-def test_dates() -> None:
-    assert seconds_of_date("Thu, 01 Jan 1970 00:00:10 GMT") == 10.0
-    assert seconds_of_date("") is seconds_of_date("yesterday") is None
-
-
-def test_a_node_without_objects() -> None:
-    facts = node_facts("n", None, None, DRIVER)
-    assert (facts.registered, facts.keys, facts.labels) == (False, (), None)
 
 
 # --- the process beside -----------------------------------------------------------------------------------------------
