@@ -5,7 +5,6 @@ import contextlib
 import random
 import socket
 import struct
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -174,46 +173,6 @@ def test_a_head_byte_by_byte_has_no_more_time_than_any_other() -> None:
     assert run_virtual(main()) == pytest.approx(BOUNDS.request, abs=0.6)
 
 
-def test_every_request_has_its_own_time() -> None:
-    async def main() -> float:
-        wire = Wire()
-        for _ in range(50):
-            assert await wire.says(GET[:9]) == b""
-            await asyncio.sleep(BOUNDS.request - 0.1)
-            assert b" 200 OK" in await wire.says(GET[9:])
-            await asyncio.sleep(60)
-        return await wire.lives()
-
-    assert run_virtual(main()) == pytest.approx(BOUNDS.idle - 60, abs=0.1)
-
-
-@pytest.mark.parametrize("at_once", [True, False])
-def test_half_of_a_second_request_is_not_idleness(at_once: bool) -> None:
-    async def main() -> float:
-        wire = Wire()
-        if at_once:
-            assert b" 200 OK" in await wire.says(GET + GET[:9])
-        else:
-            assert b" 200 OK" in await wire.says(GET)
-            await asyncio.sleep(BOUNDS.idle - 1)
-            await wire.says(GET[:9])
-        return await wire.lives()
-
-    assert run_virtual(main()) == pytest.approx(BOUNDS.request, abs=0.1)
-
-
-@pytest.mark.parametrize("raw", [b"\0", GET[:-2] + b"Connection: close\r\n\r\n", POST + b"Content-Length: 5\r\n\r\n"])
-def test_who_does_not_close_after_the_last_answer_is_closed(raw: bytes) -> None:
-    async def main() -> float:
-        wire = Wire()
-        assert b"Connection: close" in await wire.says(raw)
-        await asyncio.sleep(BOUNDS.farewell / 2)
-        assert await wire.says(GET) == b""
-        return await wire.lives()
-
-    assert run_virtual(main()) == pytest.approx(BOUNDS.farewell / 2, abs=0.1)
-
-
 # --- listening ----------------------------------------------------------------------------------------------------------
 
 
@@ -231,14 +190,6 @@ async def test_who_does_not_listen_is_cut_off_and_holds_one_answer(asks: int) ->
         await until(lambda: asked and not at.open)
         assert sum(asked) == 1
         assert await at.works()
-
-
-@real
-async def test_a_slow_listener_is_served_whole() -> None:
-    async with port(Bounds(answer=10.0), queues=lambda: [LARGE] * 300) as at:
-        client = await at.client(GET.replace(b"healthz", b"debug/queue") * 2, window=2**14)
-        await asyncio.sleep(0.05)
-        assert await client.hears(2) == [200, 200]
 
 
 # --- number -------------------------------------------------------------------------------------------------------------
@@ -300,27 +251,6 @@ async def test_a_crowd_of_one_address_ends_connections_of_its_own() -> None:
         assert at.open == 5
 
 
-@real
-async def test_of_many_addresses_the_one_with_most_connections_gives_way() -> None:
-    async with port(Bounds(connections=8, of_one_address=4)) as at:
-        probe = await at.client()
-        for number in range(24):
-            await at.client(of=f"127.0.0.{2 + number % 3}")
-        probe.says(GET)
-        assert await probe.hears() == [200]
-        assert at.open == 8
-
-
-@real
-async def test_who_waits_for_a_turn_may_go_away() -> None:
-    async with port(queues=lambda: time.sleep(0.004)) as at:
-        request = GET.replace(b"healthz", b"debug/queue")
-        for client in [await at.client(request, request) for _ in range(8)]:
-            client.writer.transport.abort()
-        staying = await at.client(request + GET)
-        assert await staying.hears(2) == [200, 200]
-
-
 # --- a process without a file to spare ------------------------------------------------------------------------------------
 
 
@@ -339,17 +269,6 @@ def test_probes_are_answered_although_no_file_can_be_opened(spare: int, caplog: 
 
     run(main())
     assert len(caplog.records) == 1, "told once, not for each"
-
-
-@real
-async def test_files_in_reserve_come_back() -> None:
-    async with port() as at:
-        for _ in range(4):
-            wires = [socket.socket() for _ in range(6)]
-            with no_more_files():
-                for wire in wires:
-                    assert await at.works(wire=wire)
-            await at.works()
 
 
 # --- what follows a request -------------------------------------------------------------------------------------------
@@ -401,42 +320,7 @@ async def test_behind_a_body_or_nonsense_no_request_is_found(raw: bytes, status:
         assert b"Connection: close" in said
 
 
-@real
-async def test_a_body_without_end_is_cut_off() -> None:
-    async with port(Bounds(discarded=50_000, farewell=20.0)) as at:
-        client = await at.client(POST + b"Transfer-Encoding: chunked\r\n\r\n")
-        assert await client.hears() == [405]
-        with contextlib.suppress(ConnectionError):
-            for _ in range(1000):
-                client.says(b"1\r\nx\r\n" * 1000)
-                await client.writer.drain()
-                if not at.open:
-                    break
-        assert at.open == 0
-        assert await at.works()
-
-
 # --- how connections end ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [1, 5])
-@real
-async def test_who_has_said_all_still_hears_all(count: int) -> None:
-    async with port() as at:
-        client = await at.client(GET * count)
-        client.writer.write_eof()
-        assert await client.hears(count) == [200] * count
-        assert await client.rest() == b""
-
-
-@pytest.mark.parametrize("said", [b"", GET[:9], POST + b"Content-Length: 5\r\n\r\n"])
-@real
-async def test_the_end_of_what_a_client_says_is_the_end(said: bytes) -> None:
-    async with port() as at:
-        client = await at.client(said)
-        client.writer.write_eof()
-        await client.rest()
-        await until(lambda: at.open == 0)
 
 
 @pytest.mark.parametrize("said", [b"", GET[:9], GET, GET * 50, POST + b"Content-Length: 5\r\n\r\n", b"\0"])
@@ -452,32 +336,6 @@ async def test_a_reset_at_any_time_is_nobody_elses_matter(said: bytes) -> None:
             client.writer.transport.abort()
         assert await at.works()
         await until(lambda: at.open == 1)
-
-
-@real
-async def test_who_leaves_before_the_last_answer_is_nobody_elses_matter() -> None:
-    wire, left = socket.socket(), list[bool]()
-
-    def leave() -> tuple[bool, list[str]]:
-        wire.close()
-        left.append(True)
-        return True, []
-
-    async with port(ready=leave) as at:
-        wire.connect(("127.0.0.1", at.server.port))
-        wire.send(GET.replace(b"healthz", b"readyz").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        await until(lambda: left and at.open == 0)
-        assert await at.works()
-
-
-@real
-async def test_stopping_gives_the_answer_that_is_on_its_way_a_moment() -> None:
-    async with port(queues=lambda: [LARGE] * 300) as at:
-        client = await at.client(GET.replace(b"healthz", b"debug/queue"), window=2**14)
-        await asyncio.sleep(0.05)
-        stopping = asyncio.create_task(at.server.stop())
-        assert await client.hears() == [200]
-        await stopping
 
 
 @real
@@ -498,19 +356,3 @@ async def test_garbage_of_all_sorts() -> None:
             assert said == b"" or said.startswith(b"HTTP/1.1 ")
             assert b" 500 " not in said
         assert await at.works()
-
-
-@real
-async def test_who_comes_while_we_stop_is_not_served() -> None:
-    async with port() as at:
-        connections = at.server._ports[0]._connections
-        assert connections is not None
-        stopping = asyncio.create_task(at.server.stop())
-        await asyncio.sleep(0)
-        late = connections.begin()
-        ours, theirs = socket.socketpair()
-        await asyncio.get_running_loop().create_connection(lambda: late, sock=ours)
-        await stopping
-        theirs.setblocking(False)
-        assert await asyncio.get_running_loop().sock_recv(theirs, 10) == b""
-        theirs.close()

@@ -10,7 +10,6 @@ from sidecar.drain.node_loss.report import UNPROVEN
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import OK, Degraded, Health
 from sidecar.engine.loop import Loop, Observer
-from sidecar.engine.queue import Counts
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.scrape.drain import DrainNumbers
 from sidecar.tracing.numbers import SpanNumbers, Spans
@@ -25,15 +24,6 @@ def value(metrics, name, /, **labels):
     found = [s.value for f in families(metrics).values() for s in f.samples if s.name == name and s.labels == labels]
     assert len(found) <= 1, f"{name} {labels} appears {len(found)} times"
     return found[0] if found else None
-
-
-class Numbers:
-    def __init__(self, *, depth=0, unfinished=0.0, longest=0.0, retries=0):
-        self._counts = Counts(depth=depth, delayed=0, held=0, adds=0, unfinished_seconds=unfinished, longest_seconds=longest)
-        self.retries = retries
-
-    def counts(self):
-        return self._counts
 
 
 def everything():
@@ -214,19 +204,6 @@ def test_only_scopes_that_gate_readiness_have_a_series():
     assert value(metrics, f"{OURS}ready", scope="events") is None
 
 
-def test_bounds_are_written_as_go_writes_them():
-    page = everything().render()[0].decode()
-    assert 'le="1"' in page and 'le="+Inf"' in page and 'le="9.999999999999999e-06"' in page
-    assert 'le="1.0"' not in page
-
-
-def test_a_scrape_counts_itself_in_the_next():
-    metrics = Metrics("0")
-    assert value(metrics, "promhttp_metric_handler_requests_total", code="200") == 0
-    assert value(metrics, "promhttp_metric_handler_requests_total", code="200") == 1
-    assert value(metrics, "promhttp_metric_handler_requests_in_flight") == 1
-
-
 def test_a_scrape_that_fails_is_counted():
     metrics = Metrics("0")
     readings = iter([0])
@@ -235,15 +212,6 @@ def test_a_scrape_that_fails_is_counted():
         metrics.render()
     assert value(metrics, "promhttp_metric_handler_requests_total", code="500") == 1
     assert value(metrics, "promhttp_metric_handler_requests_in_flight") == 1
-
-
-def test_two_queues_of_one_name_are_summed_up():
-    metrics = Metrics("0")
-    metrics.queue("claims").watch(Numbers(depth=2, unfinished=3.0, longest=2.0, retries=1))
-    metrics.queue("claims").watch(Numbers(depth=1, unfinished=4.0, longest=4.0, retries=2))
-    names = ("depth", "unfinished_work_seconds", "longest_running_processor_seconds", "retries_total")
-    assert [value(metrics, f"workqueue_{name}", name="claims") for name in names] == [3, 7, 4, 3]
-    assert value(metrics, "workqueue_depth", name="volumes") == 0
 
 
 def test_a_loop_fits_the_observer():
@@ -267,12 +235,6 @@ def test_a_loop_fits_the_observer():
         assert [value(metrics, f"workqueue_{name}", name="drain") for name in names] == [2, 2, 2, 1, 0]
 
     asyncio.run(run())
-
-
-def test_a_family_in_which_nothing_happened_is_not_announced():
-    page = Metrics("0").render()[0].decode()
-    assert "controller_persistentvolume" not in page
-    assert "csi_sidecar_operations_seconds" not in page
 
 
 def test_what_drain_decisions_come_to_is_read_at_the_scrape():

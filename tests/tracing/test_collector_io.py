@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import socket
-import threading
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +16,6 @@ from sidecar.tracing.answers import Lost, Outcome, Taken, TryAgain
 from sidecar.tracing.collector_io import Collector
 from sidecar.tracing.variables import Settings
 from tests.harness.collector import collecting
-from tests.harness.loops import real
 from tests.kube.certificates import certificate_for_this_machine
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -80,26 +78,6 @@ def test_a_batch_is_one_post() -> None:
     assert stub.headers[0]["authorization"] == "Bearer x"
     assert stub.headers[0]["user-agent"].startswith("csi-node-sidecar/")
     assert "authorization" not in stub.headers[1]
-
-
-def test_a_connection_is_used_again() -> None:
-    connections = 0
-
-    async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        while True:
-            await asked(reader)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-
-    async def story() -> None:
-        async with peer(act) as url:
-            collector = Collector(Settings(url=f"{url}/"), {}, clock=asyncio.get_running_loop().time)
-            assert [await collector.send(BODY) for _ in range(3)] == [Taken()] * 3
-            await collector.close()
-
-    asyncio.run(story())
-    assert connections == 1
 
 
 async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -184,13 +162,6 @@ def test_a_redirection_is_not_followed() -> None:
     assert elsewhere.paths == []
 
 
-def test_nobody_there() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        outcome = asyncio.run(sent(f"http://127.0.0.1:{taken.getsockname()[1]}"))
-    assert isinstance(outcome, TryAgain) and "cannot connect" in outcome.why
-
-
 @pytest.mark.parametrize("trusted", [True, False])
 def test_by_tls_the_certificate_is_checked(trusted: bool, tmp_path: Path) -> None:
     certificate, context = certificate_for_this_machine(tmp_path, "collector")
@@ -228,51 +199,6 @@ def test_a_proxy_is_used_as_for_the_api_server() -> None:
 
     asyncio.run(story())
     assert [line.partition(b"\r\n")[0] for line in seen] == [b"POST http://collector.test:4318/v1/traces HTTP/1.1"]
-
-
-@real
-async def test_a_name_server_that_hangs_holds_one_thread_and_no_batch() -> None:
-    """asyncio's own lookup would take one thread after the other of those that write the journal."""
-    release = threading.Event()
-    lookups = 0
-
-    def lookup(name: str, port: int) -> list[str]:
-        nonlocal lookups
-        lookups += 1
-        release.wait()
-        raise socket.gaierror(-3, "Temporary failure in name resolution")
-
-    def asking() -> int:
-        return sum(thread.name == "collector's name" for thread in threading.enumerate())
-
-    loop = asyncio.get_running_loop()
-    collector = Collector(Settings(url="http://collector.test/", timeout=0.05), {}, clock=loop.time, lookup=lookup)
-    for _ in range(5):
-        assert await collector.send(BODY) == TryAgain("it does not answer in time")
-    assert (lookups, asking()) == (1, 1)
-    release.set()
-    while asking():
-        await asyncio.sleep(0.005)
-    outcome = await collector.send(BODY)
-    assert isinstance(outcome, TryAgain) and "collector.test is not found" in outcome.why
-    await collector.close()
-
-
-def test_another_address_of_the_name_is_tried_after_a_failure() -> None:
-    with collecting() as stub:
-        addresses = ["127.0.0.2", "127.0.0.1"]  # nobody listens at the first
-
-        async def story() -> list[Outcome]:
-            url = f"http://collector.test:{stub.port}/v1/traces"
-            collector = Collector(Settings(url=url), {}, clock=asyncio.get_running_loop().time, lookup=lambda name, port: addresses)
-            outcomes = [await collector.send(BODY) for _ in range(2)]
-            await collector.close()
-            return outcomes
-
-        first, second = asyncio.run(story())
-    assert isinstance(first, TryAgain)
-    assert second == Taken()
-    assert stub.headers[0]["host"] == f"collector.test:{stub.port}"
 
 
 def _bomb() -> bytes:

@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sidecar.tracing.encoding import ERROR, Span, SpanEvent, body_of, encoded, head_of
+from sidecar.tracing.encoding import ERROR, Span, SpanEvent, encoded
 from tests.harness.collector import checked, values
 
 TEXTS = st.text(st.characters(codec=None), max_size=40)  # lone surrogates too
@@ -25,23 +25,6 @@ def test_any_text_can_be_sent(text: str, other: str) -> None:
     shown = values(read)["a"]
     shown.encode()  # a lone surrogate cannot be
     assert shown.isprintable() and len(shown) <= 4 * len(text) + 1100
-
-
-def test_a_body_is_one_request() -> None:
-    head = head_of({"service.name": "s", "n": 2, "f": 0.5, "b": True}, scope="csi-node-sidecar", version="1")
-    body = json.loads(body_of(head, [encoded(span()), encoded(span(name="second"))]))
-    (one,) = body["resourceSpans"]
-    assert values(one["resource"]) == {"service.name": "s", "n": 2, "f": 0.5, "b": True}
-    (scope,) = one["scopeSpans"]
-    assert scope["scope"] == {"name": "csi-node-sidecar", "version": "1"}
-    assert [item["name"] for item in scope["spans"]] == ["n", "second"]
-    assert json.loads(body_of(head, []))["resourceSpans"][0]["scopeSpans"][0]["spans"] == []
-
-
-def test_numbers_of_64_bits_are_text() -> None:
-    read = json.loads(encoded(span(start=2**62, end=2**62 + 1, attributes={"n": 2**62})))
-    assert (read["startTimeUnixNano"], read["endTimeUnixNano"]) == (str(2**62), str(2**62 + 1))
-    assert values(read) == {"n": 2**62}
 
 
 def test_no_span_ends_before_it_begins() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -73,19 +72,6 @@ def test_spans_wait_for_each_other_and_then_go_together() -> None:
     assert len(collector.times) == 1
 
 
-def test_a_full_batch_does_not_wait() -> None:
-    collector = Scripted()
-
-    async def story(exporter: Exporter) -> None:
-        put(exporter, 7)
-        await asyncio.sleep(0.1)
-        assert collector.batches == [[0, 1, 2], [3, 4, 5]]
-        await asyncio.sleep(5)
-
-    played(collector, story, bounds=Bounds(batch=3))
-    assert collector.batches == [[0, 1, 2], [3, 4, 5], [6]]
-
-
 @pytest.mark.parametrize("collector", [Scripted(AWAY), Scripted(AWAY, slow=10.0), Scripted(TryAgain("busy", 300.0)), Scripted(Lost("no"))])
 def test_a_collector_that_takes_nothing_costs_spans_and_nothing_else(collector: Scripted) -> None:
     """For an hour: `put` returns at once, what is held is bounded, and the collector is asked ever less often."""
@@ -136,17 +122,6 @@ def test_a_batch_is_not_tried_for_ever() -> None:
     assert numbers.dropped["unreachable"] == 1
 
 
-def test_what_the_collector_has_rejected_is_counted_and_never_more_than_there_was() -> None:
-    async def story(exporter: Exporter) -> None:
-        put(exporter, 3)
-        await asyncio.sleep(10)
-        put(exporter, 3)
-        await asyncio.sleep(10)
-
-    numbers = played(Scripted(Taken(1), Taken(10**9)), story).numbers()
-    assert (numbers.sent, numbers.dropped["refused"]) == (2, 4)
-
-
 def test_a_bug_costs_a_batch_and_not_the_program(caplog: pytest.LogCaptureFixture) -> None:
     collector = Scripted(RuntimeError("bug"), Taken())
 
@@ -160,19 +135,6 @@ def test_a_bug_costs_a_batch_and_not_the_program(caplog: pytest.LogCaptureFixtur
     assert collector.batches == [[2]]
     assert (numbers.sent, numbers.dropped["unreachable"], numbers.waiting) == (1, 2, 0)
     assert [line.message for line in caplog.records] == ["Bug: spans could not be sent"]
-
-
-def test_the_log_has_few_lines_however_often_it_comes_and_goes(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "sidecar")
-    collector = Scripted(*[Lost("it answers 400"), Taken()] * 2000)
-
-    async def story(exporter: Exporter) -> None:
-        for number in range(1200):
-            put(exporter, 1, first=number)
-            await asyncio.sleep(6)
-
-    played(collector, story)
-    assert 2 <= len(caplog.records) <= 26
 
 
 def test_what_is_left_is_sent_at_the_end_but_nobody_waits_long() -> None:
@@ -191,27 +153,3 @@ def test_what_is_left_is_sent_at_the_end_but_nobody_waits_long() -> None:
 
     played(slow, timed)
     assert slow.times[-1] <= ended[0] + 1
-
-
-def test_a_batch_that_was_under_way_at_the_end_is_waited_for_and_not_sent_twice() -> None:
-    collector = Scripted(slow=0.5)
-
-    async def story(exporter: Exporter) -> None:
-        put(exporter, 2)
-        await asyncio.sleep(5.2)
-        assert len(collector.times) == 1
-        put(exporter, 1, first=2)
-
-    assert played(collector, story).numbers().sent == 3
-    assert collector.batches == [[0, 1], [2]]
-
-
-def test_a_batch_that_had_failed_before_the_end_is_tried_once_more() -> None:
-    collector = Scripted(AWAY, Taken())
-
-    async def story(exporter: Exporter) -> None:
-        put(exporter, 2)
-        await asyncio.sleep(5.5)
-
-    assert played(collector, story).numbers().sent == 2
-    assert collector.batches == [[0, 1]]

@@ -22,19 +22,6 @@ def test_one_namespace_leaves_half_and_each_that_follows_half_of_the_rest() -> N
     assert filled(4096, "a", "b", "c")[1] == {"a": 2048, "b": 1024, "c": 512}
 
 
-def test_ten_tenants_with_any_number_leave_an_eleventh_its_place() -> None:
-    assert all(filled(4096, *(f"n{number}" for number in range(11)))[1].values())
-
-
-def test_what_is_given_back_is_free() -> None:
-    places, got = filled(8, "a")
-    assert got == {"a": 4} and not places.take(("a", "x"), "a")
-    places.give_back(("a", "0"))
-    assert places.take(("a", "x"), "a") and not places.take(("a", "y"), "a")
-    places.give_back(("a", "never there"))
-    assert not places.take(("a", "y"), "a")
-
-
 @given(st.integers(1, 40), st.lists(st.tuples(NAMESPACES, st.integers(0, 9), st.booleans())))
 def test_whatever_comes_and_goes_there_are_never_too_many_and_they_are_counted_right(most: int, steps: list[tuple[str, int, bool]]) -> None:
     places, held = Places(most), dict[tuple[str, str], str]()

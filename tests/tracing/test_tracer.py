@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from sidecar.csi.outcome import Code
 from sidecar.model.objects import Claim
 from sidecar.tracing import tracer as rules
 from sidecar.tracing.open_span import MOST_CHILDREN, MOST_EVENTS
@@ -105,15 +104,6 @@ def test_the_status_is_what_the_last_event_says(steps: list[Any], status: Json |
     assert bench.roots()[0].get("status") == status
 
 
-def test_a_failure_counts_until_the_next_try_and_not_only_until_the_next_glance() -> None:
-    bench = Bench()
-    bench.look(CALL, FAILED, ending="waits")
-    bench.look(works=False)
-    bench.look(CALL, FAILED, ending="waits")
-    bench.look(CALL)
-    assert [root.get("status", {}).get("code") for root in bench.roots()] == [2, None]
-
-
 @pytest.mark.parametrize("ending", ["crashed", "overdue"])
 def test_a_look_that_breaks_fails(ending: str) -> None:
     bench = Bench()
@@ -143,11 +133,6 @@ def test_a_call_or_a_request_is_a_child(step: Any, name: str, error: str | None,
     assert int(child["endTimeUnixNano"]) - int(child["startTimeUnixNano"]) == 500_000_000
 
 
-def test_the_numbers_of_grpc_are_its_own() -> None:
-    grpc = pytest.importorskip("grpc")
-    assert {Code[status.name].value: status.value[0] for status in grpc.StatusCode} == rules._GRPC_NUMBERS
-
-
 def test_what_happens_outside_of_a_look_belongs_to_nobody() -> None:
     bench = Bench()
     bench.tracer.called(CREATE, "OK", 0.5)
@@ -156,16 +141,6 @@ def test_what_happens_outside_of_a_look_belongs_to_nobody() -> None:
     bench.tracer.recorded(UID, "n", "Normal", "r", "m")
     bench.tracer.decided(UID, "Create", "")
     assert bench.sent == [] and bench.tracer.ids({}) == {}
-
-
-def test_a_task_that_outlives_the_look_adds_nothing() -> None:
-    bench = Bench()
-    bench.tracer.started(CLAIMS, UID, 0.0)
-    with bench.tracer.within(CLAIMS, UID, works=True):
-        bench.tracer.called(*CALL[1:])
-        bench.tracer.finished(CLAIMS, UID, "settled")
-        bench.tracer.called(*CALL[1:])
-    assert [span["kind"] for span in bench.sent] == [3, 1]
 
 
 def test_one_claim_costs_so_many_spans_and_events_and_no_more() -> None:
@@ -194,21 +169,6 @@ def test_what_all_claims_together_hold_is_bounded() -> None:
     assert bench.tracer._held <= 2**20
     bench.tracer.end_all()
     assert bench.tracer._held == 0
-
-
-def test_a_claim_that_is_never_provisioned_is_told_in_parts_of_one_trace() -> None:
-    bench = Bench()
-    for _ in range(30):
-        bench.look(CALL, FAILED, ending="waits")
-        bench.now += 60
-    bench.tracer.end_all()
-    roots = bench.roots()
-    assert len(roots) == 3
-    assert len({root["traceId"] for root in roots}) == 1 and len({root["spanId"] for root in roots}) == 3
-    assert [values(root).get("csi_node_sidecar.part") for root in roots] == [None, 2, 3]
-    assert {root["status"]["code"] for root in roots} == {2}
-    known = {root["spanId"] for root in roots}
-    assert all(span["parentSpanId"] in known for span in bench.sent if span["kind"] == 3)
 
 
 def test_what_finds_no_place_is_counted_and_costs_nothing() -> None:
@@ -279,15 +239,6 @@ def test_a_volume_that_goes_is_told_with_its_claim() -> None:
     (root,) = bench.roots()
     assert (root["name"], root["status"]) == ("delete volume", {"code": 1})
     assert values(root)["k8s.persistentvolumeclaim.uid"] == "testid"
-
-
-def test_a_deletion_that_fails_is_told_as_the_event_says() -> None:
-    bench = Bench()
-    said = ("recorded", "", "v", "Warning", "VolumeFailedDelete", "the driver says no")
-    bench.look(("decided", "v", "Empty", "released"), said, key="v", kind=VOLUMES, ending="waits")
-    bench.tracer.end_all()
-    (root,) = bench.roots()
-    assert root["status"] == {"code": 2, "message": "VolumeFailedDelete: the driver says no"}
 
 
 def test_a_fault_in_telling_is_none_of_what_is_told() -> None:
