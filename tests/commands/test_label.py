@@ -1,6 +1,7 @@
 """Claims that are older than the policy are labelled: those of the driver, each by one write, and what goes wrong is said."""
 
 import asyncio
+import json
 from collections.abc import Callable, Container, Mapping
 from typing import Any
 
@@ -158,3 +159,21 @@ def test_only_the_claims_of_one_namespace_if_one_is_named() -> None:
     asked = Asked(cluster)
     assert (asked.label(namespace="a000"), asked.patches) == (0, 3)
     assert labels(cluster) == ["open."] * 3 + [""] * 5
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[Any]:
+    document = json.loads(capsys.readouterr().out)
+    assert document["driver"] == DRIVER
+    return [(row["name"], row["label"][:5], row["result"], row.get("error", "")) for row in document["claims"]]
+
+
+def test_programs_read_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = cluster_with(2)
+    assert Asked(cluster).label(dry_run=True, form="json") == 0
+    assert rows(capsys) == [(name, "open.", "would be labelled", "") for name in ("c000", "c001")]
+    assert Asked(cluster, lambda number: Forbidden("not this one", status=403) if number == 2 else None).label(form="json") == 1
+    assert rows(capsys) == [("c000", "open.", "labelled", ""), ("c001", "open.", "failed", "not this one")]
+    assert Asked(cluster).label(form="json") == 0
+    assert rows(capsys) == [("c001", "open.", "labelled", "")]
+    assert Asked(cluster).label(form="json") == 0
+    assert rows(capsys) == []

@@ -71,7 +71,7 @@ class Listing:
         await writer.drain()
 
     def client(self) -> AbstractAsyncContextManager[KubeClient]:
-        return client_of(self.serve, request_timeout=10.0)
+        return client_of(self.serve, request_timeout=600.0)
 
 
 async def listed(api: KubeApi, resource: Resource = CLAIMS) -> list[str]:

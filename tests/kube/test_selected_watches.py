@@ -114,6 +114,29 @@ def test_many_strays_are_asked_for_one_a_second() -> None:
     play(story)
 
 
+def test_that_there_are_strays_is_told_once_an_hour_with_what_would_mend_it(caplog: pytest.LogCaptureFixture) -> None:
+    def told() -> list[dict[str, Any]]:
+        return [record.fields for record in caplog.records if "no watch shows them" in record.getMessage()]  # type: ignore[attr-defined]
+
+    async def story(scene: Scene) -> None:
+        await asyncio.sleep(3600.0)
+        assert told() == []
+        for number in range(100):
+            await scene.make(f"v{number}", MINE)
+            await scene.label(f"v{number}", OTHER)
+        await asyncio.sleep(3000.0)
+        ((told_of,),) = [told()]
+        assert (told_of["resource"], told_of["objects"], told_of["selectors"]) == ("persistentvolumes", 100, [OWN, NONE])
+        await asyncio.sleep(3600.0)
+        assert len(told()) == 2
+        for number in range(100):
+            await scene.label(f"v{number}", None)
+        await asyncio.sleep(7200.0)
+        assert len(told()) == 2
+
+    play(story)
+
+
 @pytest.mark.parametrize("label", [OTHER, MINE, None])
 def test_an_object_that_took_the_name_of_another_counts_as_another(label: str | None) -> None:
     async def story(scene: Scene) -> None:

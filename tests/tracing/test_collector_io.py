@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import socket
+import threading
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -16,6 +17,7 @@ from sidecar.tracing.answers import Lost, Outcome, Taken, TryAgain
 from sidecar.tracing.collector_io import Collector
 from sidecar.tracing.variables import Settings
 from tests.harness.collector import collecting
+from tests.harness.loops import real
 from tests.kube.certificates import certificate_for_this_machine
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -199,6 +201,34 @@ def test_a_proxy_is_used_as_for_the_api_server() -> None:
 
     asyncio.run(story())
     assert [line.partition(b"\r\n")[0] for line in seen] == [b"POST http://collector.test:4318/v1/traces HTTP/1.1"]
+
+
+@real
+async def test_a_name_server_that_hangs_holds_one_thread_and_no_batch() -> None:
+    """asyncio's own lookup would take one thread after the other of those that write the journal."""
+    release = threading.Event()
+    lookups = 0
+
+    def lookup(name: str, port: int) -> list[str]:
+        nonlocal lookups
+        lookups += 1
+        release.wait()
+        raise socket.gaierror(-3, "Temporary failure in name resolution")
+
+    def asking() -> int:
+        return sum(thread.name == "collector's name" for thread in threading.enumerate())
+
+    loop = asyncio.get_running_loop()
+    collector = Collector(Settings(url="http://collector.test/", timeout=0.05), {}, clock=loop.time, lookup=lookup)
+    for _ in range(5):
+        assert await collector.send(BODY) == TryAgain("it does not answer in time")
+    assert (lookups, asking()) == (1, 1)
+    release.set()
+    while asking():
+        await asyncio.sleep(0.005)
+    outcome = await collector.send(BODY)
+    assert isinstance(outcome, TryAgain) and "collector.test is not found" in outcome.why
+    await collector.close()
 
 
 def _bomb() -> bytes:
