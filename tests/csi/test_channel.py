@@ -110,38 +110,11 @@ async def test_without_files_to_spare_no_channel_is_opened(tmp_path: Path, spare
     await driver.stop()
 
 
-def test_the_last_files_may_be_gone_when_the_reason_of_a_failure_is_looked_for(tmp_path: Path) -> None:
-    with no_more_files():
-        assert channel.why_refused(str(tmp_path)).endswith("cannot be connected to (Too many open files)")
-
-
 async def connects(path: str) -> bool:
     wire = channel.Wire(path, grace=1.0)
     event = await wire.connect(PATIENT)
     await wire.close()
     return event == Connected()
-
-
-@real
-async def test_names_of_any_kind(tmp_path: Path) -> None:
-    driver = FakeDriver(tmp_path / "csi.sock")
-    await driver.start()
-    assert await connects(f"//{driver.path}")
-    for name in ("a b", "a%20b", "a%zz", "a#b", "a?b", "é", "a:b", "a[b", "a@b", "a\\b", "a;b", "a+b", "\udcff"):
-        (tmp_path / name).symlink_to(driver.path)
-        assert await connects(str(tmp_path / name)), name
-    await driver.stop()
-
-
-@real
-async def test_a_limit_of_centuries_ends_no_call(tmp_path: Path) -> None:
-    driver = FakeDriver(tmp_path / "csi.sock")
-    await driver.start()
-    wire = wire_to(driver.path)
-    await wire.connect(PATIENT)
-    await wire.unary(PROBE, b"", timeout=292 * 365 * 86400.0)
-    await wire.close()
-    await driver.stop()
 
 
 @real
@@ -191,41 +164,6 @@ async def test_calls_on_a_replaced_connection_come_to_their_end(tmp_path: Path) 
     assert await call == pb.ProbeResponse().SerializeToString()
     await wire.close()
     await driver.stop()
-
-
-@real
-async def test_closing_ends_calls_on_replaced_connections_too(tmp_path: Path) -> None:
-    driver = FakeDriver(tmp_path / "csi.sock", slow={"Probe": 30.0})
-    await driver.start()
-    wire = wire_to(driver.path, grace=30.0)
-    calls = []
-    for count in (1, 2):
-        await wire.connect(PATIENT)
-        calls.append(asyncio.create_task(wire.unary(PROBE, b"", timeout=30.0)))
-        await until(lambda count=count: driver.running == count)  # type: ignore[misc]
-    await wire.close()
-    results = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(result) for result in results] == [asyncio.CancelledError, asyncio.CancelledError]
-    assert await wire.broken() == Disconnected("the connection was closed")
-    with pytest.raises(ConnectionError):
-        await wire.unary(PROBE, b"", timeout=PATIENT)
-    await wire.close()
-    await driver.stop()
-
-
-@real
-async def test_a_cancelled_attempt_leaves_nothing_open(tmp_path: Path) -> None:
-    path = tmp_path / "csi.sock"
-    with socket.socket(socket.AF_UNIX) as silent:
-        silent.bind(str(path))
-        silent.listen()
-        wire = wire_to(path)
-        attempt = asyncio.create_task(wire.connect(30.0))
-        await asyncio.sleep(0.05)
-        attempt.cancel()
-        await asyncio.gather(attempt, return_exceptions=True)
-        assert attempt.cancelled()
-        await wire.close()
 
 
 def test_a_threaded_server_sees_a_plain_authority(tmp_path: Path) -> None:

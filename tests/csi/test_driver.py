@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock, Mock
 
 import grpc
 import pytest
@@ -17,12 +15,12 @@ from sidecar.csi import outcome
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, CapacityAnswer, CapacityQuery, CreateRequest
 from sidecar.csi.api import Driver as DriverProtocol
 from sidecar.csi.channel import LARGEST_OTHER
-from sidecar.csi.driver import VERBOSE, Caller, DriverConnection, Rpc
+from sidecar.csi.driver import VERBOSE
 from sidecar.csi.link import GaveUp, Lost, Probing, Reading, Ready, Waiting
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, Unheard
 from sidecar.errors import Fatal, shortened
 from sidecar.model.topology import Segment
-from tests.harness.driver.in_loop import QUICK, FakeDriver, becomes, connection
+from tests.harness.driver.in_loop import FakeDriver, becomes, connection
 from tests.harness.loops import real, run, until
 
 REQUEST = CreateRequest(name="pvc-1", required_bytes=100, capabilities=())
@@ -158,26 +156,7 @@ async def test_a_controller_that_fails_is_not_taken_for_one_that_is_not_there(pa
             await door.first_ready()
 
 
-@real
-async def test_odd_drivers_start_with_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async with FakeDriver(path, name="Not_A_Name", segments={}), connection(path) as (door, _, _):
-        assert (await door.first_ready()).segment == Segment()
-    warned = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    assert [text.split()[2] for text in warned] == ["name", "advertises"]
-
-
 # ---- calls --------------------------------------------------------------------------------------------------------------
-
-
-@real
-async def test_the_name_is_told_before_anything_else_is_asked(path: Path) -> None:
-    driver = FakeDriver(path)
-    await driver.start()
-    asked: dict[str, list[str]] = {}
-    async with connection(path, on_name=lambda name: asked.setdefault(name, list(driver.calls))) as (door, _, _):
-        await door.first_ready()
-    assert asked == {"test-driver": ["Probe", "GetPluginInfo"]}
-    await driver.stop()
 
 
 @real
@@ -271,11 +250,6 @@ def test_a_list_is_bounded_in_the_memory_that_it_takes(path: Path, monkeypatch: 
     assert isinstance(error, BadAnswer), "and a handle more than its letters"
 
 
-def test_a_list_may_be_large(path: Path) -> None:
-    handles = [f"{number:04d}".ljust(2000, "x") for number in range(1000)]
-    assert listing(path, page(*handles))[0] == dict.fromkeys(handles, False)
-
-
 @real
 async def test_no_other_answer_may_be_large(path: Path) -> None:
     """A hundred volumes may be in creation at once, and gRPC holds each answer before anything here has seen it."""
@@ -284,32 +258,6 @@ async def test_no_other_answer_may_be_large(path: Path) -> None:
         await door.first_ready()
         with pytest.raises(Unheard):
             await door.driver.create_volume(REQUEST)
-
-
-@pytest.mark.parametrize(("length", "turns"), [(20_000, 30), (1_000, 1)])
-def test_large_answers_that_come_together_are_read_one_in_each_turn_of_the_event_loop(length: int, turns: int) -> None:
-    volume = pb.Volume(volume_id="v", volume_context={"text": "x" * length})
-    turn, read_at = 0, list[int]()
-
-    def read(_answer: pb.CreateVolumeResponse) -> None:
-        read_at.append(turn)
-
-    async def count_turns() -> None:
-        nonlocal turn
-        while True:
-            turn += 1
-            await asyncio.sleep(0)
-
-    async def main() -> None:
-        wire = Mock(unary=AsyncMock(return_value=pb.CreateVolumeResponse(volume=volume).SerializeToString()))
-        caller = Caller(wire, timeout=1.0, on_call=lambda method, code, seconds: None, clock=lambda: 0.0)
-        counting = asyncio.create_task(count_turns())
-        rpc = Rpc(CREATE, pb.CreateVolumeResponse, read)
-        await asyncio.gather(*(caller.call(rpc, pb.CreateVolumeRequest(name="v")) for _ in range(30)))
-        counting.cancel()
-
-    run(main())
-    assert (len(read_at), len(set(read_at))) == (30, turns)
 
 
 def test_what_is_listed_twice_is_here_alone_if_either_says_so(path: Path) -> None:
@@ -381,17 +329,6 @@ async def test_V10_bad_answers(path: Path) -> None:
         driver.raw["CreateVolume"] = pb.CreateVolumeResponse(volume=pb.Volume(volume_id="v" * 5000)).SerializeToString()
         with pytest.raises(BadAnswer, match="a volume_id of more than 4096 characters"):
             await door.driver.create_volume(REQUEST)
-
-
-@real
-async def test_a_hundred_calls_in_flight(path: Path) -> None:
-    async with FakeDriver(path, held={"CreateVolume"}) as driver, connection(path) as (door, seen, _):
-        await door.first_ready()
-        calls = [asyncio.create_task(door.driver.create_volume(replace(REQUEST, name=f"pvc-{n}"))) for n in range(100)]
-        await until(lambda: driver.running == 100)
-        driver.let_go.set()
-        await asyncio.gather(*calls)
-        assert seen.codes("CreateVolume") == ["OK"] * 100
 
 
 @real
@@ -547,29 +484,3 @@ async def test_a_failure_keeps_nothing_of_the_call(path: Path) -> None:
             await door.driver.create_volume(REQUEST, secrets={"password": CANARY})
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
-
-
-def test_an_unchanged_trouble_is_told_once_and_logged_again_now_and_then(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def main() -> None:
-        now = [0.0]
-
-        def clock() -> float:  # each look at the clock is two and a half seconds later
-            now[0] += 2.5
-            return now[0]
-
-        limits = replace(QUICK, start=1e9)
-        async with connection(path, limits=limits, clock=clock) as (_, seen, _):
-            await until(lambda: now[0] > 100)
-            assert seen.names == ["Waiting", "Waiting"]
-
-    with caplog.at_level(logging.INFO):
-        run(main())
-    whys = [record.__dict__["fields"]["why"] for record in caplog.records if record.message == "Driver connection"]
-    assert 4 <= len(whys) <= 12
-    assert len(set(whys)) == 2
-
-
-@real
-async def test_an_address_that_is_no_socket_is_refused_before_anything_else() -> None:
-    with pytest.raises(Fatal, match=r"--csi-address=dns:///x"):
-        DriverConnection("dns:///x", call_timeout=1.0, on_state=lambda _: None, on_call=lambda *_: None)

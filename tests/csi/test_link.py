@@ -275,10 +275,3 @@ def test_a_driver_whose_connections_break_at_once_is_asked_at_growing_pauses() -
 def test_a_driver_that_was_ready_for_a_while_is_looked_for_at_once(lasts: float) -> None:
     times = connections(lasts=lasts, seconds=5 * lasts)
     assert [later - earlier for earlier, later in pairwise(times)] == pytest.approx([lasts + 0.2] * (len(times) - 1))
-
-
-def test_the_first_loss_of_a_driver_that_started_well_is_followed_at_once_however_soon_it_comes() -> None:
-    walk = fresh()
-    for event in (link.Connected(), link.Probed(True), link.InfoRead(INFO)):
-        walk, _ = walk.step(event, now=101.0)
-    assert walk.step(link.Disconnected("broke"), now=101.5)[1] == link.Connect(patience=10.0, after=0.2)
