@@ -80,23 +80,6 @@ def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str
     assert "--node-deployment" in err and "Traceback" not in err
 
 
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (["explan"], "'explan'; did you mean explain?"),
-        (["explan", "pvc", "a/b", "-o", "json"], "'explan'; did you mean explain?"),
-        (["unistall", "--driver=d"], "'unistall'; did you mean uninstall?"),
-        (["serve"], "'serve'; known are run, check, explain,"),
-        (["delete"], "'delete'; known are run, check, explain,"),
-        (["leftover"], "'leftover'; did you mean leftovers?"),
-        (["ver"], "'ver'; did you mean version?"),
-    ],
-)
-def test_an_unknown_command_is_named_and_the_closest_one(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    assert hint in capsys.readouterr().err
-
-
 def test_a_command_is_also_meant_where_its_flags_are_those_of_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explan", "node", "n1", "--kubeconfig=/x"]) == 1
     assert "'explan'; did you mean explain?" in capsys.readouterr().err
@@ -127,24 +110,6 @@ def test_no_way_to_the_api_server_is_one_clear_line(monkeypatch: pytest.MonkeyPa
     assert main(["--node-deployment"]) == 1
     lines = [line for line in capfd.readouterr().err.splitlines() if line.startswith("E")]
     assert len(lines) == 1 and "--kubeconfig" in lines[0]
-
-
-MISTYPED = [
-    pytest.param(["explain", "node", "n1", "--intnt=retire"], "--intnt=retire: unknown flag; did you mean --intent?", id="explain"),
-    pytest.param(
-        ["explain", "node", "n1", "--intent=burn"], '--intent: "burn" is not an intent; use reboot, retire or nothing', id="value"
-    ),
-    pytest.param(["explain", "pvc", "a/b", "-o"], "-o: a value is missing", id="no value"),
-    pytest.param(["check", "--worker-threads=many"], "--worker-threads: ", id="a flag that is to be checked"),
-    pytest.param(["release-finalizers"], "usage: csi-node-sidecar release-finalizers", id="no driver to release"),
-    pytest.param(["label"], "usage: csi-node-sidecar label", id="no driver"),
-]
-
-
-@pytest.mark.parametrize(("words", "said"), MISTYPED)
-def test_a_command_tells_its_own_flags_from_those_of_run(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["version"], ["--version"], ["run", "--version"], ["--node-deployment", "--version"]])

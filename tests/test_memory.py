@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from sidecar.kube.api import CLAIMS, CLASSES, VOLUMES
 from tests.harness.memory import Cluster, Held, held_by, some_claim, some_volume
 
 # Today 2.3 kB for a claim that this node may write, and 1.9 kB for a volume of this node.
@@ -46,10 +45,3 @@ def test_what_a_list_takes_while_it_lasts_is_a_page_and_not_the_list() -> None:
     claim, volume = some_claim(node="bar"), some_volume(node="bar")
     short, long = (held_by(Cluster(persistentvolumeclaims=(claim, count), persistentvolumes=(volume, count))) for count in (1_000, 3_000))
     assert (long.peak - short.peak) / 4_000 < 300
-
-
-def test_lists_are_asked_for_in_pages() -> None:
-    cluster = Cluster(persistentvolumeclaims=(some_claim(node="bar"), 2_000))
-    held_by(cluster)
-    assert cluster.pages.count(CLAIMS.plural) >= 4
-    assert cluster.pages.count(VOLUMES.plural) == cluster.pages.count(CLASSES.plural) == 1

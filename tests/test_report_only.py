@@ -380,24 +380,6 @@ def test_what_is_left_is_told_in_one_line_and_stays(tmp_path: Path, lines: Calla
     play(story)
 
 
-def test_a_cordon_is_told_as_what_it_is_to_those_who_make_no_volumes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    said = {False: ["is marked for a drain", "is not marked for a drain any more"], True: ["takes no volumes", "takes volumes"]}
-
-    async def story(provisions: bool) -> list[str]:
-        scene = Scene(tmp_path)
-        caplog.clear()
-        task = asyncio.create_task(scene.run(*JUDGING, f"--provisioning={provisions}", seconds=300.0))
-        for cordoned in (True, False):
-            await asyncio.sleep(60.0)
-            scene.cluster.patch(NODES, samples.NODE, {"spec": {"unschedulable": cordoned}}, content_type=MERGE_PATCH)
-        await task
-        return [line for record in caplog.records if (line := record.getMessage()).startswith("The node ")]
-
-    for provisions, lines in said.items():
-        assert play(lambda provisions=provisions: story(provisions)) == [f"The node {line}" for line in lines]
-
-
 def test_a_volume_is_heard_of_although_its_label_names_another_node(tmp_path: Path) -> None:
     """A backup that is restored brings the label with it, and no provisioner of this node ever corrects it."""
 

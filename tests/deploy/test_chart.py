@@ -106,13 +106,6 @@ def test_beside_a_driver_it_brings_what_the_components_bring() -> None:
     assert by_name(made) == by_name(rendered(DEPLOY / "examples" / "second-driver"))
 
 
-def test_the_alerts_link_to_where_the_value_says() -> None:
-    made = templated({"driver": DRIVER, "monitoring": ON | {"runbook": "https://wiki.example/storage"}})
-    (rules,) = [item for item in made if item["kind"] == "PrometheusRule"]
-    links = [rule["annotations"]["runbook_url"] for group in rules["spec"]["groups"] for rule in group["rules"]]
-    assert links and all(link.startswith("https://wiki.example/storage#csinodesidecar") for link in links)
-
-
 @pytest.mark.parametrize(("folder", "more"), [("reporting", {}), ("gated", {"gate": ON | {"guardImage": "registry.k8s.io/pause:3.10"}})])
 @pytest.mark.parametrize("project", ["topolvm", "lvm-localpv"])
 def test_beside_a_driver_that_provisions_centrally_it_reports(project: str, folder: str, more: Values) -> None:

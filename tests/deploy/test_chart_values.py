@@ -122,17 +122,6 @@ def test_releases_of_one_name_in_two_namespaces_have_nothing_in_common() -> None
     assert {kind for kind, *_ in one & two} == {"CustomResourceDefinition"}
 
 
-def test_what_a_pod_is_labelled_with_wins_but_for_what_the_set_is_selected_by() -> None:
-    values = daemon_set(
-        podLabels={"csi-node-sidecar.io/scrape": "false"}, podAnnotations={"kubectl.kubernetes.io/default-container": "driver"}
-    )
-    meta = the("DaemonSet", templated(values))["spec"]["template"]["metadata"]
-    assert meta["labels"]["csi-node-sidecar.io/scrape"] == "false"
-    assert meta["annotations"] == {"kubectl.kubernetes.io/default-container": "driver"}
-    done = helm("template", RELEASE, str(CHART), KUBERNETES, values=values)
-    assert done.stdout.count("csi-node-sidecar.io/scrape") == 1, "a key that is there twice is refused by strict readers"
-
-
 def notes_of(values: Values, folder: Path, *more: str) -> str:
     """Helm shows them only beside a cluster, so here a copy of the chart has them in an object."""
     chart = folder / "chart"
@@ -173,13 +162,6 @@ def test_the_notes_name_the_flags_that_the_components_give(value: str, tmp_path:
     assert sorted(line.strip() for line in notes.splitlines() if line.startswith("  --")) == wanted
     assert ("(none)" in notes) == (value == "none")
     assert ('csi-node-sidecar.io/scrape: "true"' in notes) == ("monitoring" in on)
-
-
-def test_the_daemon_set_has_the_flags_that_the_components_give() -> None:
-    on = {name: GATE if name == "gate" else ON for name in COMPONENTS}
-    made = templated(WITH_DAEMON_SET | on)
-    args = the("DaemonSet", made)["spec"]["template"]["spec"]["containers"][-1]["args"]
-    assert {flag for component in COMPONENTS.values() for flag in flags_of(component)} <= set(args)
 
 
 def test_an_upgrade_without_drain_decisions_says_what_takes_their_marks_away(tmp_path: Path) -> None:

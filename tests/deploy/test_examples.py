@@ -88,17 +88,6 @@ def test_metrics_are_found_and_their_objects_are_in_the_driver_s_namespace(proje
     assert found["spec"]["selector"] == the("DaemonSet", variant(project, "theirs"))["spec"]["selector"]
 
 
-@project
-def test_no_two_containers_of_a_pod_listen_on_one_port(project: str) -> None:
-    words = [word for item in containers(the("DaemonSet", variant(project, "monitored"))).values() for word in item.get("args", ())]
-    ports = [word.rpartition(":")[2] if ":" in word else word.rpartition("=")[2] for word in words if _listens(word)]
-    assert len(set(ports)) == len(ports)
-
-
-def _listens(word: str) -> bool:
-    return word.startswith(("--http-endpoint=", "--health-port=", "--metrics-address="))
-
-
 # --- drivers that provision centrally -----------------------------------------------------------------------------------
 
 # Of their charts: driver, namespace, and the node socket as node plugin and registrar have it.

@@ -6,13 +6,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from hack.lib.control_plane import REPOSITORY, ControlPlane, until
+from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import LATE, OurDriver, Sidecar, claim, storage_class
 from sidecar.observe.metrics import Metrics
 from tests.deploy.manifests import DEPLOY, Json, the, written
@@ -28,8 +26,6 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 # What Prometheus adds to each series: its own series of a target, and the target's labels, as the PodMonitor sets them.
 PROMETHEUS_OWN = {"up"}
 TARGET_LABELS = {"namespace", "pod", "node", "job"}
-# Alerts that name no pod and no node, because there is none, or because each of them says that it is not the one.
-OF_NO_NODE = {"CsiNodeSidecarAbsent", "CsiNodeSidecarGoneNodesUnwatched"}
 # An API server answers 429 only under a load that these tests do not make; test_a_refusal_is_labelled_429 stands in.
 NEEDS_LOAD = ("csi_node_sidecar_api_requests_total", Matcher("code", "=", "429"))
 
@@ -126,43 +122,3 @@ def test_the_pod_monitor_finds_the_pods_and_sets_the_labels_that_are_asked_for()
     expressions = [rule["expr"] for rule in RULES] + [target["expr"] for panel in PANELS for target in panel["targets"]]
     for selector in (selector for expression in expressions for selector in selectors(expression)):
         assert Matcher("job", "=", job) in selector.matchers, selector
-
-
-# --- the alerts -------------------------------------------------------------------------------------------------------
-
-
-def test_an_alert_says_what_it_is_and_where_to_read_on() -> None:
-    for rule in RULES:
-        assert rule["labels"]["severity"] in {"warning", "critical"}
-        notes = rule["annotations"]
-        assert notes.keys() == {"summary", "description", "runbook_url"}
-        assert notes["runbook_url"] == f"{README.relative_to(REPOSITORY)}#{rule['alert'].lower()}"
-        if rule["alert"] not in OF_NO_NODE:
-            assert "$labels.node" in notes["summary"] and {"namespace", "pod", "node"} <= grouped_by(rule["expr"])
-        named = set(re.findall(r"\$labels\.(\w+)", notes["summary"] + notes["description"]))
-        assert named <= grouped_by(rule["expr"])
-
-
-def test_the_runbook_has_a_section_for_each_alert_and_for_no_other() -> None:
-    runbook = README.read_text().partition("\n## Runbook\n")[2].partition("\n## ")[0]
-    sections = dict(re.findall(r"^### (\w+)\n\n(.+?)(?=^#|\Z)", runbook, re.MULTILINE | re.DOTALL))
-    assert sorted(sections) == sorted(rule["alert"] for rule in RULES)
-    assert all(len(text) > 100 for text in sections.values())
-
-
-def test_every_alert_has_a_case_in_which_it_fires() -> None:
-    cases = yaml.safe_load(Path(__file__).with_name("alerts.test.yaml").read_text())["tests"]
-    fires = {item["alertname"] for case in cases for item in case.get("alert_rule_test", []) if item.get("exp_alerts")}
-    for test in (test for case in cases for test in case.get("promql_expr_test", [])):
-        if any(sample["value"] for sample in test.get("exp_samples", [])):
-            fires.update(re.findall(r'alertname="(\w+)"', test["expr"]))
-    assert fires == {rule["alert"] for rule in RULES}
-
-
-# --- the dashboard ----------------------------------------------------------------------------------------------------
-
-
-def test_a_panel_takes_the_chosen_source_and_node() -> None:
-    for panel in PANELS:
-        assert panel["datasource"]["uid"] == "${datasource}"
-        assert all('node=~"$node"' in target["expr"] for target in panel["targets"])
