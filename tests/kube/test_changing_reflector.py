@@ -196,6 +196,26 @@ def test_what_is_looked_for_by_name_is_kept_and_asked_for():
     play(story, A)
 
 
+def test_what_stays_as_it_is_gets_asked_for_ever_less_often_until_it_changes():
+    """A label made by hand, by which no watch selects, on what can never be dealt with: by many nodes, for ever."""
+
+    async def story(scene: Scene) -> None:
+        await scene.reflector.look("", "in-c")
+        await asyncio.sleep(4 * 3600.0)
+        assert scene.api.count("get") <= 5 + 4 * 3600 / (0.8 * 960)
+        asked = scene.api.count("get")
+        await asyncio.sleep(4 * 3600.0)
+        assert 4 * 3600 / (1.2 * 960) - 1 <= scene.api.count("get") - asked <= 1 + 4 * 3600 / (0.8 * 960)
+        await scene.edit("in-c", "seen")
+        await asyncio.sleep(1.2 * 960)
+        assert scene.note("in-c") == "seen"
+        await scene.edit("in-c", "seen again")
+        await asyncio.sleep(40.0)
+        assert scene.note("in-c") == "seen again"
+
+    play(story, A)
+
+
 # --- changes of selectors ------------------------------------------------------------------------------------------------------
 
 
