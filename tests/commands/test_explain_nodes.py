@@ -14,7 +14,7 @@ from sidecar.commands.explain.rows import about_own_word, as_json
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
-from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, cluster, look_at_all, meta, pod, ready
+from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, claim, cluster, look_at_all, meta, pod, ready
 
 KINDS = (names.DRAIN_READY, names.RETIRE_READY)
 HEARTBEAT = "1970-01-01T00:00:05Z"
@@ -82,6 +82,18 @@ def test_a_line_for_each_node_that_has_volumes_or_a_registration() -> None:
         "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON       BYTES",
         "n1    local.example  True   False   1         VolumeInUse  1Gi",
         "n2    local.example  True   True    0         NoVolumes",
+    ]
+
+
+def test_what_its_own_sidecar_says_and_how_far_the_evacuation_is_stands_beside_it() -> None:
+    assert shown(reported(marked(small())), "-o", "wide").splitlines() == [
+        "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON       BYTES  EVACUATION         ITS SIDECAR SAYS                        "
+        "FIRST BLOCKER                               UNTIL",
+        "n1    local.example  True   False   1         VolumeInUse  1Gi    InProgress for 5s  drain True for 6s; retire False for 4s  "
+        "default/a: used by default/db-0             what its own sidecar says holds: until 1970-01-01T00:05:00Z; "
+        "evacuation InProgress: until 1970-01-01T00:10:02Z",
+        "n2    local.example  True   True    0         NoVolumes                                                                      "
+        "no volume of local.example is on this node",
     ]
 
 
@@ -183,6 +195,21 @@ def test_what_its_own_sidecar_knows_better_counts() -> None:
 )
 def test_not_ready_is_worse_than_not_known(statuses: tuple[Status, ...], code: int) -> None:
     assert exit_code(statuses) == code
+
+
+def test_a_creation_that_may_not_have_begun_counts_for_ten_minutes_and_that_is_told() -> None:
+    kube = small()
+    waits = claim("waits", selected="n2")
+    waits["metadata"]["creationTimestamp"] = "1970-01-01T00:00:03Z"
+    kube.objects["persistentvolumeclaims"].append(waits)
+    (_, second) = judged(kube)
+    assert [str(end) for end in second.ends] == ["default/waits: ProvisioningInFlight, if nothing has begun: until 1970-01-01T00:10:03Z"]
+
+
+def test_what_is_over_has_no_end() -> None:
+    kube = reported(marked(small()), valid_until="1970-01-01T00:00:05Z")
+    kube.objects["nodedrainreports"][0]["status"]["evacuation"]["deadline"] = "1970-01-01T00:00:06Z"
+    assert [one.ends for one in judged(kube)] == [(), ()]
 
 
 def test_no_line_at_all_is_no_yes_unless_everything_was_read_and_the_driver_is_known() -> None:

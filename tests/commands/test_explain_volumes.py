@@ -83,6 +83,19 @@ def test_programs_get_the_same(form: str, read: Any) -> None:
     assert (first["usedBy"], first["nodes"], first["class"]) == (["default/db-0"], ["n1"], "InUse")
 
 
+def test_what_is_noted_of_machines_is_told_as_it_stands() -> None:
+    kube = world()
+    noted = {names.LIES_ON: "n1/uid-n1", names.LEAVING: "n1/uid-n1"}
+    kube.objects["persistentvolumes"][0]["metadata"]["annotations"] = noted
+    said = json.loads(shown(kube, "-o", "json"))["volumes"]
+    assert [(one["name"], one["liesOn"], one["leaving"]) for one in said if "liesOn" in one or "leaving" in one] == [
+        ("pv-1", "n1/uid-n1", "n1/uid-n1")
+    ]
+    wide = shown(kube, "-o", "wide").splitlines()
+    assert "LIES ON" in wide[0] and "LEAVING" in wide[0] and wide[1].count("n1/uid-n1") == 2
+    assert "n1/uid-n1" not in shown(kube)
+
+
 def test_a_cluster_without_such_volumes_says_so() -> None:
     kube = world()
     kube.objects["persistentvolumes"] = []

@@ -251,6 +251,17 @@ async def test_a_crowd_of_one_address_ends_connections_of_its_own() -> None:
         assert at.open == 5
 
 
+@real
+async def test_of_many_addresses_the_one_with_most_connections_gives_way() -> None:
+    async with port(Bounds(connections=8, of_one_address=4)) as at:
+        probe = await at.client()
+        for number in range(24):
+            await at.client(of=f"127.0.0.{2 + number % 3}")
+        probe.says(GET)
+        assert await probe.hears() == [200]
+        assert at.open == 8
+
+
 # --- a process without a file to spare ------------------------------------------------------------------------------------
 
 
@@ -318,6 +329,21 @@ async def test_behind_a_body_or_nonsense_no_request_is_found(raw: bytes, status:
         assert said.count(b"HTTP/1.1 ") == 1
         assert status in said.split(b"\r\n")[0]
         assert b"Connection: close" in said
+
+
+@real
+async def test_a_body_without_end_is_cut_off() -> None:
+    async with port(Bounds(discarded=50_000, farewell=20.0)) as at:
+        client = await at.client(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+        assert await client.hears() == [405]
+        with contextlib.suppress(ConnectionError):
+            for _ in range(1000):
+                client.says(b"1\r\nx\r\n" * 1000)
+                await client.writer.drain()
+                if not at.open:
+                    break
+        assert at.open == 0
+        assert await at.works()
 
 
 # --- how connections end ------------------------------------------------------------------------------------------------
