@@ -7,11 +7,9 @@ from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 from sidecar.model.objects import Volume
-from sidecar.model.topology import Segment
 from tests.harness.drain.listed_cluster import DRIVER, meta
 
 KEY = "example.com/node"
-HOME = Segment.of({KEY: "n1"})
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -125,20 +123,6 @@ def test_the_last_node_that_reaches_a_volume_and_stays_has_it() -> None:
         locator = VolumeLocator(N1, (other, N3))
         assert locator.holds(volume(BOTH)) is last
         assert locator.others_that_stay(volume(BOTH)) == (() if last else ("n2",))
-
-
-def test_a_volume_that_names_one_node_needs_no_list_of_the_others() -> None:
-    for terms, only in [
-        ([HERE], True),
-        ([HOST], True),
-        ([by_name("n1")], True),
-        ([labels(asks(KEY, "In", "n1"), asks("zone", "In", "a"))], True),
-        ([HERE, HOST], True),
-        ([labels(asks(KEY, "In", "n1", "n2"))], False),
-        ([HERE, labels(asks("zone", "In", "a"))], False),
-        ([labels(asks(names.HOSTNAME, "NotIn", "n2"))], False),
-    ]:
-        assert VolumeLocator(N1, ()).names_only(volume(*terms), (HOME, Segment.of({names.HOSTNAME: "n1"}))) is only
 
 
 def test_a_volume_that_no_living_node_reaches_or_made_is_an_orphan() -> None:

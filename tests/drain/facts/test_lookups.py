@@ -1,4 +1,4 @@
-"""What is asked for and not watched: once in a while, how long an answer is trusted, and what cannot be learnt is said."""
+"""What is asked for and not watched: what cannot be learnt is said, and leaves the verdict open."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,8 @@ from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.lookups import Lookups
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import CLAIMS, NODES, VOLUMES, Change, Page, Resource
-from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
+from sidecar.kube.api import NODES, VOLUMES, Change, Page, Resource
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -17,8 +17,6 @@ from sidecar.model.topology import Requirement
 from tests.harness.drain.listed_cluster import claim, meta, node, volume
 
 Json = dict[str, Any]
-
-HELD = (Volume.of(volume("pv-1", "n1", claim="a")),)
 
 
 class Kube:
@@ -47,9 +45,8 @@ def asker(
     *,
     volumes: tuple[Json, ...] = (),
     claims: tuple[Json, ...] = (),
-    contents_absent: bool = False,
     tenants: tuple[Requirement, ...] = (),
-) -> tuple[Lookups, list[float]]:
+) -> Lookups:
     held: Store[Volume] = Store()
     for obj in volumes:
         held.apply(Change(obj["metadata"]["name"], None, Volume.of(obj)))
@@ -57,23 +54,9 @@ def asker(
     for obj in claims:
         known.apply(Change(obj["metadata"]["uid"], None, Claim.of(obj)))
     nothing: Store[Any] = Store()
-    watched = Watched(nothing, nothing, nothing, nothing, known, held, nothing, lambda: (), lambda: contents_absent)
-    now = [0.0]
+    watched = Watched(nothing, nothing, nothing, nothing, known, held, nothing, lambda: ())
     settings = Settings("n1", "d", "ns", "1", tenant_policies=tenants)
-    return Lookups(kube, settings, watched, clock=lambda: now[0]), now  # type: ignore[arg-type]
-
-
-def test_a_claim_that_the_watch_dropped_is_read_once_a_minute() -> None:
-    kube = Kube(claim("a", volume_name="pv-1"))
-    room, now = asker(kube, volumes=(volume("pv-1", "n1", claim="a"),))
-    for _ in range(3):
-        room.begin()
-        assert [found.name for found in asyncio.run(room.claims(HELD))] == ["a"]
-    assert kube.asked == [(CLAIMS.plural, "a")]
-    now[0] = 61.0
-    room.begin()
-    asyncio.run(room.claims(HELD))
-    assert len(kube.asked) == 2
+    return Lookups(kube, settings, watched, clock=lambda: 0.0)  # type: ignore[arg-type]
 
 
 def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone() -> None:
@@ -83,7 +66,7 @@ def test_an_unseen_volume_of_a_claim_bound_here_is_unknown_unless_it_is_gone() -
         (Forbidden("no", status=403), 1),
     ]:
         kube = Kube(answer)
-        room, _ = asker(kube, claims=(claim("a", selected="n1", volume_name="pv-9"), claim("waits", selected="n1")))
+        room = asker(kube, claims=(claim("a", selected="n1", volume_name="pv-9"), claim("waits", selected="n1")))
         room.begin()
         asyncio.run(room.unseen_volumes())
         assert len(room.ignorance) == unknown
@@ -102,37 +85,10 @@ def test_a_volume_that_may_be_here_and_was_not_seen_yet_leaves_the_verdict_open(
         made_on("n1", volume("pv-9", "n2", driver="d", claim="a")),  # made here
         made_on("an-earlier-name", volume("pv-9", "n1", driver="d", claim="a")),  # made under another name of this node
     ]:
-        room, _ = asker(Kube(stored), claims=(claim("a", selected="n1", volume_name="pv-9"),))
+        room = asker(Kube(stored), claims=(claim("a", selected="n1", volume_name="pv-9"),))
         room.begin()
         asyncio.run(room.unseen_volumes(Node.of(node("n1"))))
         assert len(room.ignorance) == 1
-
-
-def test_whoever_writes_a_claim_may_say_that_it_is_bound_here_to_any_volume_there_is() -> None:
-    """Its owner would keep the node's verdict Unknown for ever."""
-    for other in [
-        volume("pv-9", "n1", driver="other", claim="a"),  # of another driver
-        volume("pv-9", "n1", driver="d", claim="b"),  # of another claim
-        volume("pv-9", "n2", driver="d", claim="a"),  # on another node
-        made_on("n2", volume("pv-9", "x", key="lost", driver="d", claim="a")),  # made on another node
-    ]:
-        room, now = asker(kube := Kube(other), claims=(claim("a", selected="n1", volume_name="pv-9"),))
-        for _ in range(3):
-            room.begin()
-            asyncio.run(room.unseen_volumes(Node.of(node("n1"))))
-            assert room.ignorance == []
-        assert kube.asked == [(VOLUMES.plural, "pv-9")], "not at every look"
-        now[0] = 60.0
-        room.begin()
-        asyncio.run(room.unseen_volumes(Node.of(node("n1"))))
-        assert len(kube.asked) == 2
-
-
-def test_of_many_claims_that_name_volumes_which_do_not_exist_a_list_says_so() -> None:
-    room, _ = asker(kube := Kube({}), claims=tuple(claim(f"c-{n}", selected="n1", volume_name=f"none-{n}") for n in range(1000)))
-    room.begin()
-    asyncio.run(room.unseen_volumes())
-    assert (kube.asked, room.ignorance) == ([(VOLUMES.plural, "")], [])
 
 
 HERE = Node.of(node("n1"))
@@ -143,7 +99,7 @@ def held(room: Lookups) -> tuple[Volume, ...]:
 
 
 def test_a_volume_that_may_be_here_counts_if_the_other_nodes_may_not_be_listed() -> None:
-    room, _ = asker(Kube(Forbidden("no", status=403)), volumes=(volume("pv-both", "n1", "n2"),))
+    room = asker(Kube(Forbidden("no", status=403)), volumes=(volume("pv-both", "n1", "n2"),))
     assert [item.name for item in held(room)] == ["pv-both"]
     assert room.ignorance == ["the other nodes: no"]
 
@@ -157,13 +113,13 @@ def test_of_which_namespaces_the_own_word_for_block_counts() -> None:
         (Forbidden("no", status=403), set()),  # cannot be read
     ]:
         held = {"volumes": (volume("pv-1", "n1", claim="a"),), "claims": (claim("a", volume_name="pv-1"),)}
-        room, _ = asker(Kube(answer), **held, tenants=(Requirement("team", "In", ("data",)),))
+        room = asker(Kube(answer), **held, tenants=(Requirement("team", "In", ("data",)),))
         assert asyncio.run(room.facts(HERE)).unheeded_namespaces == unheeded
-        room, _ = asker(Kube(answer), **held)
+        room = asker(Kube(answer), **held)
         assert asyncio.run(room.facts(HERE)).unheeded_namespaces == set()
 
 
-# --- Answers are kept for a while, refusals too, and what could not be learnt is told in every look ---
+# --- What could not be learnt is told in every look ---
 
 
 class Scene:
@@ -180,31 +136,6 @@ class Scene:
     def look(self, **how: Any) -> Any:
         self.asking.begin()
         return asyncio.run(self.asking.ask("it", self.question, **how))
-
-
-def test_an_answer_is_kept_for_a_minute_or_as_long_as_the_question_says() -> None:
-    scene = Scene(7)
-    assert [scene.look(), scene.look(), scene.count, scene.asking.asked] == [7, 7, 1, 0]
-    scene.now = 60.0
-    assert (scene.asking.age("it"), scene.look(), scene.count) == (60.0, 7, 2)
-    scene = Scene(7)
-    for scene.now in (0.0, 599.0, 600.0):
-        scene.look(trusted=600.0)
-    assert scene.count == 2
-    scene = Scene(7)
-    for _ in range(2):
-        scene.look(trusted=0.0)
-    assert scene.count == 2
-
-
-def test_an_answer_that_is_too_old_for_the_question_is_not_good_enough() -> None:
-    scene = Scene(7)
-    scene.look()
-    scene.now = 10.0
-    scene.look(not_before=5.0)
-    assert scene.count == 2
-    scene.look(not_before=10.0)
-    assert scene.count == 2
 
 
 def test_a_refusal_is_told_in_each_look_and_kept_for_a_minute_at_most() -> None:
@@ -224,16 +155,9 @@ def test_what_is_not_there_is_known() -> None:
     assert (scene.look(), scene.asking.ignorance, scene.asking.knows("it")) == (None, [], True)
 
 
-def test_what_comes_by_itself_is_not_forbidden() -> None:
-    for answer in (7, NotFound("gone", status=404), Unavailable("away")):
-        scene = Scene(answer)
-        scene.look()
-        assert scene.asking.forbidden == {}
-
-
 def test_a_volume_that_several_nodes_reach_is_on_none_and_the_others_are_listed_once_a_minute() -> None:
     kube = Kube({})
-    room, _ = asker(kube, volumes=(volume("pv-1", "n1"), volume("pv-both", "n1", "n2"), volume("pv-rest", "n1", "gone")))
+    room = asker(kube, volumes=(volume("pv-1", "n1"), volume("pv-both", "n1", "n2"), volume("pv-rest", "n1", "gone")))
     for _ in range(3):
         assert [item.name for item in held(room)] == ["pv-1", "pv-rest"]
     assert kube.asked == [(NODES.plural, "")]

@@ -99,23 +99,6 @@ def test_a_volume_that_the_driver_has_here_under_the_name_of_another_node_blocks
     play(story)
 
 
-def test_of_two_nodes_that_share_a_volume_the_last_one_cannot_be_retired() -> None:
-    shared = {"matchExpressions": [{"key": KEY, "operator": "In", "values": ["n0", "n1"]}]}
-
-    async def story(bench: Bench) -> None:
-        await static(bench, "shared", shared)
-        await wait(bench, 10)
-        assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["True", "True"]
-        await cordon(bench, "n0")
-        await wait(bench, 10)
-        assert (await retire(bench, "n0"))[0] == "True"
-        await cordon(bench, "n1")
-        await wait(bench, 10)
-        assert (await retire(bench, "n1"))[0] == "False"
-
-    play(story)
-
-
 # --- Volumes that people made: the running sidecar judges those that lie here, whatever they ask for, and does nothing else with them ---
 
 
@@ -155,26 +138,6 @@ async def told(bench: Bench, node: str) -> tuple[str, str]:
 
 
 BY_HOSTNAME = asking((names.HOSTNAME, "n0"))
-BY_NAME = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}
-
-
-def test_a_volume_that_only_this_node_reaches_blocks_whatever_label_says_so() -> None:
-    def case(asked: Json) -> None:
-        async def story(bench: Bench) -> None:
-            await change(bench, "n0", labels={"disk": "fast"})
-            await premade(bench, "kept", asked)
-            await wait(bench, 10)
-            assert await told(bench, "n0") == ("False", "ReclaimRetain")
-            assert await told(bench, "n1") == ("True", "NoVolumes")
-
-        play(story)
-
-    for asked in [
-        BY_HOSTNAME,  # hostname
-        BY_NAME,  # name
-        asking((KEY, "n0"), ("disk", "fast")),  # driver and another
-    ]:
-        case(asked)
 
 
 def test_what_the_driver_cannot_be_shown_to_have_is_never_deleted() -> None:

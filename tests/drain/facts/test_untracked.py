@@ -214,16 +214,3 @@ def test_a_driver_that_does_not_answer_delays_and_changes_no_verdict(monkeypatch
 def test_what_a_failure_comes_after_goes_on_to_hold() -> None:
     scene = Scene({"lv-1": True}, DriverError(Code.INTERNAL, "it broke")).stored("lv-1")
     assert dict(scene.listed_after(3000).handles) == {"lv-1": True}
-
-
-def test_of_a_driver_that_lists_the_volumes_of_all_nodes_only_those_are_kept_that_may_be_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sidecar.drain.facts.untracked._MANY", 1)
-    scene = Scene({"lv-1": True, "lv-2": False, "lv-3": False}).stored("lv-1").stored("lv-2").stored("lv-3")
-    for name in ("n1", "n2"):
-        obj = {"metadata": {"name": name, "labels": {"example.com/node": name}}, "spec": {}}
-        scene.kube.objects["nodes", name] = obj
-    scene.nodes.apply(Change("n1", None, Node.of(obj | {"metadata": {"name": "n1", "labels": {}}})))
-    for handle, value in (("lv-2", "n2"), ("lv-3", "gone")):
-        term = {"matchExpressions": [{"key": "example.com/node", "operator": "In", "values": [value]}]}
-        scene.kube.objects[VOLUMES.plural, handle]["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
-    assert [volume.name for volume in scene.listed_after(1).volumes] == ["lv-1", "lv-3"]

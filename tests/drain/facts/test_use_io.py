@@ -2,15 +2,11 @@
 
 import asyncio
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.asking_io import Asking
-from sidecar.drain.facts.begun_uses import Missed
 from sidecar.drain.facts.claimants_io import Claimants
 from sidecar.drain.facts.recent_use import RecentUse
-from sidecar.drain.facts.waiting_claims import WaitingClaims
 from sidecar.drain.watches import DrainWatches
 from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import SNAPSHOT_CONTENTS, Change, Page, Resource
@@ -22,7 +18,7 @@ from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, ClaimRef, Source, Volume
 from tests.harness import samples
-from tests.harness.drain.listed_cluster import claim, meta
+from tests.harness.drain.listed_cluster import meta
 
 Json = dict[str, Any]
 
@@ -78,7 +74,7 @@ def test_a_refusal_is_told() -> None:
     assert scene.asking.ignorance == ["pods of namespace default: no"]
 
 
-# --- Whose pod was here a moment ago counts as used for a minute, and nothing is remembered for longer than it has to be ---
+# --- Whose pod was here a moment ago counts as used for a minute ---
 
 
 def running(*claims: str) -> Pod:
@@ -123,45 +119,6 @@ def test_a_new_process_takes_all_claims_for_used_while_the_node_is_emptied() -> 
     assert scene.recent.settled_at("default/a") == 1060.0
 
 
-# --- What pods did while nobody watched, and when nobody can tell ---
-
-
-def test_a_server_with_another_history_cannot_tell_what_happened() -> None:
-    """It was put back to an earlier state: what pods did before it got there again is not between those versions."""
-
-    def case(since: str, until: str, lost: bool) -> None:
-        async def main() -> Missed | None:
-            watched = SimpleNamespace(pod_lists=lambda: 2, pods_version=lambda: until)
-            absence = Absence(cast(Any, None), "n0", watched=cast(Any, watched), clock=lambda: 7.0)
-            running = asyncio.create_task(absence.run())
-            absence.ask(since)
-            for _ in range(3):
-                await asyncio.sleep(0)
-            running.cancel()
-            return absence.take()
-
-        assert asyncio.run(main()) == Missed(7.0, lost=lost)
-
-    for since, until, lost in [("50", "50", False), ("51", "50", True), ("", "50", True)]:
-        case(since, until, lost)
-
-
-# --- How long claims have waited here, as far as one process has seen ---
-
-
-def test_a_claim_waits_from_when_it_was_first_seen_until_it_is_bound_or_goes() -> None:
-    now = 100.0
-    waiting = WaitingClaims(clock=lambda: now)
-    first, second = Claim.of(claim("a", selected="n1")), Claim.of(claim("b", selected="n1"))
-    assert waiting.seconds([first]) == {"uid-a": 0.0}
-    now = 130.0
-    assert waiting.seconds([first, second]) == {"uid-a": 30.0, "uid-b": 0.0}
-    assert waiting.seconds([second]) == {"uid-b": 0.0}
-    now = 140.0
-    assert waiting.seconds([first, second]) == {"uid-a": 0.0, "uid-b": 10.0}
-    assert waiting.seconds([Claim.of(claim("a", selected="n1", volume_name="pv"))]) == {}
-
-
 # --- What counts as never used: only volumes that this process has seen made empty. And what is watched for that ---
 
 
@@ -190,33 +147,3 @@ def test_only_what_is_known_to_have_been_made_empty_counts_as_never_used() -> No
         seen = watches(*claims)
         seen.volume_changed(Change("pv-a", None, MADE))
         assert ("pv-a" in seen.never_used.names()) is known
-
-
-OTHER = ClaimRef("uid-b", "default", "b")
-
-
-def told(*volumes: Volume, before: tuple[Volume, ...] = ()) -> frozenset[str]:
-    """Which count as never used, after `before` and then, if there is none of them yet, MADE, and then `volumes` were seen."""
-    seen = watches(CLAIM, replace(CLAIM, uid="uid-b", namespace="default", name="b"))
-    known: dict[str, Volume] = {}
-    for volume in (*before, *(() if before else (MADE,)), *volumes):
-        seen.volume_changed(Change(volume.name, known.get(volume.name), volume))
-        known[volume.name] = volume
-    return seen.never_used.names()
-
-
-def test_a_volume_that_another_claim_may_get_does_not_count_as_never_used() -> None:
-    for ref in [
-        None,  # none
-        OTHER,  # b
-        replace(OTHER, namespace=CLAIM.namespace, name=CLAIM.name),  # later
-    ]:
-        assert told(replace(MADE, claim=ref)) == told(replace(MADE, claim=ref), MADE) == frozenset()
-
-
-def test_of_claims_that_pods_have_named_no_more_than_a_thousand_are_remembered() -> None:
-    uses = Uses()
-    for number in range(3000):
-        uses.now += 1.0
-        uses.recent.named(running(f"c{number}"))
-    assert len(uses.recent._named_at) <= 1001
