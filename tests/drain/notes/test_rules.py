@@ -1,16 +1,12 @@
-"""Which machine is noted on a volume, what of a note is rewritten, and what is left: a table of what is known."""
+"""Which machine is noted on a volume, and what of a note is rewritten: a table of what is known."""
 
 from dataclasses import replace
-from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from sidecar.drain.facts.driver_list import DriverList
 from sidecar.drain.machine_mark import Machine, text
-from sidecar.drain.notes.rules import Ask, Decision, Fine, Left, Note, NotesView, decide, patch
+from sidecar.drain.notes.rules import Ask, Decision, Left, Note, NotesView, decide
 from sidecar.model import names
 from sidecar.model.objects import Volume
 from sidecar.model.topology import Requirement, Term, terms_of
@@ -135,71 +131,3 @@ def test_what_is_noted_of_another_machine_is_rewritten_on_the_drivers_word_alone
         assert isinstance(decision, expected), decision
         if isinstance(decision, Note):
             assert decision.annotations[names.LIES_ON] == MINE
-
-
-def test_another_drivers_volume_is_never_written() -> None:
-    for lies_on, leaving in product(("", MINE, FORMER), ("", MINE)):
-        theirs = one(driver="other.example.com", lies_on=lies_on, leaving=leaving)
-        assert isinstance(decide(theirs, view(HERE_ALONE, leaving=True)), Fine)
-
-
-def test_leaving_goes_with_the_announcement() -> None:
-    for lies_on, leaving, leaves, expected in [
-        ("", "", True, {names.LIES_ON: MINE, names.LEAVING: MINE}),  # both at once
-        (MINE, "", True, {names.LEAVING: MINE}),  # announced
-        (MINE, MINE, True, None),  # at rest while it leaves
-        (MINE, MINE, False, {names.LEAVING: None}),  # undone
-        (MINE, FORMER, True, {names.LEAVING: MINE}),  # another one's leaving
-        (MINE, FORMER, False, {names.LEAVING: None}),  # another one's leaving, which is no more
-        (MINE, "garbage", False, {names.LEAVING: None}),  # garbage
-        (MINE, "", False, None),  # at rest
-        ("", FORMER, False, {names.LIES_ON: MINE, names.LEAVING: None}),  # the note was taken off
-        ("", MINE, False, {names.LIES_ON: MINE, names.LEAVING: None}),  # the note was taken off, and ours left
-    ]:
-        assert noted(decide(one(lies_on=lies_on, leaving=leaving), view(leaving=leaves))) == expected
-
-
-def test_an_earlier_machine_that_may_have_come_back_as_this_one_leaves_no_more() -> None:
-    """Else its old word would be taken for this machine's, whose node goes one day without an announcement."""
-    seen = one(lies_on=FORMER, leaving=FORMER)
-    for listed, leaves in product((CANNOT_LIST, NOT_HERE, SOMEWHERE, NOT_ASKED), (False, True)):
-        assert noted(decide(seen, view(listed, leaving=leaves))) == {names.LEAVING: None}
-    assert isinstance(decide(replace(seen, leaving=""), view(CANNOT_LIST)), Left)
-    assert isinstance(decide(replace(seen, leaving=OTHER), view(CANNOT_LIST)), Left)
-
-
-def test_a_note_is_guarded_by_the_object_that_was_seen() -> None:
-    note = decide(one(), view(leaving=True))
-    assert isinstance(note, Note)
-    meta = {"uid": "uid-pv", "resourceVersion": "7", "annotations": {names.LIES_ON: MINE, names.LEAVING: MINE}}
-    assert patch(note) == {"metadata": meta}
-
-
-NOTES = st.sampled_from(["", MINE, FORMER, OTHER, "garbage", "n3/uid-n3"])
-LISTS = st.sampled_from([CANNOT_LIST, NOT_ASKED, NOT_HERE, SOMEWHERE, HERE_ALONE])
-AFFINITIES = st.sampled_from(
-    [None, placed(NODE), placed("n2"), placed("old"), placed(NODE, "n2"), (), (Term((Requirement("zone", "In", ("a",)),)),)]
-)
-
-
-@given(
-    lies_on=NOTES,
-    leaving=NOTES,
-    listed=LISTS,
-    affinity=AFFINITIES,
-    maker=st.sampled_from([NODE, "n2", "old"]),
-    leaves=st.booleans(),
-    known=st.dictionaries(st.sampled_from(["n2", "n3", "old"]), st.booleans()),
-)
-def test_whatever_is_noted_one_write_is_enough(
-    lies_on: str, leaving: str, listed: DriverList, affinity: Any, maker: str, leaves: bool, known: dict[str, bool]
-) -> None:
-    """Nothing is written twice, so a look at rest writes nothing; and `leaving` never stands where another machine is noted."""
-    seen, now = one(affinity=affinity, identity=made_by(maker), lies_on=lies_on, leaving=leaving), view(listed, leaving=leaves, known=known)
-    decision = decide(seen, now)
-    if not isinstance(decision, Note):
-        return
-    wanted = {names.LIES_ON: lies_on, names.LEAVING: leaving} | {key: value or "" for key, value in decision.annotations.items()}
-    after = replace(seen, lies_on=wanted[names.LIES_ON], leaving=wanted[names.LEAVING])
-    assert not isinstance(decide(after, now), Note)
-    assert after.leaving != MINE or (after.lies_on == MINE and leaves)

@@ -6,7 +6,6 @@ from typing import Final
 from hack.sim.cluster import Call
 from sidecar.drain.machine_mark import parse
 from sidecar.kube.api import VOLUMES
-from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import Bench, all_of, node_of, with_pod
@@ -16,21 +15,18 @@ Marks = dict[str, tuple[str, str]]
 
 
 class Writes:
-    """Every patch of a volume by a sidecar, and what `refuse` answers."""
+    """Every patch of a volume by a sidecar."""
 
-    def __init__(self, refuse: Callable[[Call], ApiError | None] = lambda _: None) -> None:
+    def __init__(self) -> None:
         self.calls: list[str] = []
-        self.refuse = refuse
 
-    def __call__(self, call: Call) -> ApiError | None:
-        if call.resource != VOLUMES or call.verb != "patch":
-            return None
-        self.calls.append(call.name)
-        return self.refuse(call)
+    def __call__(self, call: Call) -> None:
+        if call.resource == VOLUMES and call.verb == "patch":
+            self.calls.append(call.name)
 
 
-def play(story: Callable[[Bench], Awaitable[None]], seen: Writes, *, args: tuple[str, ...] = ARGS) -> None:
-    simulated.play(story, args=args, refuse=seen)
+def play(story: Callable[[Bench], Awaitable[None]], seen: Writes) -> None:
+    simulated.play(story, args=ARGS, refuse=seen)
 
 
 async def marks(bench: Bench) -> Marks:
