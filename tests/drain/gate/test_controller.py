@@ -8,8 +8,8 @@ from sidecar.kube.api import DEPLOYMENTS, MERGE_PATCH, NODES
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
+from tests.harness.drain.gate_scene import NAMESPACE, Scene, play
 from tests.harness.drain.samples import DRIVER
-from tests.harness.drain.takeover_scene import NAMESPACE, Scene, play
 
 
 class GuardedNode:
@@ -17,7 +17,7 @@ class GuardedNode:
 
     def __init__(self, scene: Scene, node: Node) -> None:
         self.scene, self.node = scene, node
-        self.gate = GateController(scene.api, scene.settings(node.name), clock=lambda: scene.now, wall=scene.wall)
+        self.gate = GateController(scene.you, scene.settings(node.name), clock=lambda: scene.now, wall=scene.wall)
         self.pods: list[Pod] = []
 
     async def look(self, seconds: float) -> type:
