@@ -4,11 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from sidecar.drain.facts.snapshot import Snapshot
-from sidecar.drain.judgement.acknowledged import Acknowledged, Acknowledgement, acknowledgement_of, remember, void_now
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import report, stored
@@ -60,15 +56,6 @@ def test_an_acknowledgement_is_believed_until_the_volume_is_used_again() -> None
     assert looks.at(idle()).retire.reason is Reason.LAST_COPY
 
 
-def test_another_text_is_another_acknowledgement() -> None:
-    looks = Looks()
-    for snapshot in (idle(), idle(pods=(POD,)), idle()):
-        looks.at(snapshot)
-    renewed = idle(volumes=(replace(PV, notes=samples.notes(ack="bob, 11-24")),))
-    assert looks.at(renewed).retire.status is Status.TRUE
-    assert [entry["void"] for entry in looks.remembered] == [False]
-
-
 def test_any_use_ends_it() -> None:
     for use in [
         {"pods": (POD,)},
@@ -82,45 +69,7 @@ def test_any_use_ends_it() -> None:
         assert found.retire.reason is Reason.LAST_COPY
 
 
-def test_the_stored_report_alone_is_the_memory() -> None:
-    """After a restart, and for whoever asks from outside."""
-    looks = Looks()
-    for snapshot in (idle(), idle(pods=(POD,))):
-        looks.at(snapshot)
-    again = Looks()
-    again.report = looks.report
-    assert again.at(idle()).retire.reason is Reason.LAST_COPY
-    assert stored.void_acknowledgements(looks.report, (PV,), node_uid="uid-n1") == {"uid-pv-0"}
-    assert stored.void_acknowledgements(looks.report, (PV,), node_uid="uid-of-the-next") == frozenset()
-    assert stored.void_acknowledgements(None, (PV,), node_uid="uid-n1") == frozenset()
-
-
-def test_after_a_long_absence_of_the_sidecar_nobody_knows_who_used_the_volume() -> None:
-    for away, void in [(410.0, False), (430.0, True)]:
-        looks = Looks()
-        looks.at(idle())
-        found = stored.void_acknowledgements(looks.report, (PV,), node_uid="uid-n1", now=samples.NOW + away)
-        assert bool(found) is void
-
-
-@given(st.lists(st.tuples(st.sampled_from(["runs", "lingers", "rests", "unknown"]), st.sampled_from(["ann", "bob"])), max_size=8))
-def test_no_history_makes_a_text_count_that_was_there_while_a_pod_ran(history: list[tuple[str, str]]) -> None:
-    """Nor after it: the same text counts again only if another one stood there in between."""
-    memory: tuple[Acknowledgement, ...] = ()
-    standing, spent = "", False
-    for use, text in history:
-        volume = replace(PV, notes=samples.notes(ack=text))
-        given = acknowledgement_of(volume)
-        assert given
-        void = bool(void_now(memory, (volume,)))
-        standing, spent = text, spent and text == standing
-        assert void or not spent
-        found = Acknowledged(replace(given, void=void), runs=use == "runs", used=use in ("runs", "lingers"), at_rest=use == "rests")
-        memory = remember(memory, (found,), complete=True)
-        spent = spent or use == "runs"
-
-
-# --- An acknowledgement does not outlive a use that nobody saw; and a restart in which nothing happened takes none away ---
+# --- An acknowledgement does not outlive a use that nobody saw ---
 
 
 CONDITION = "world.csi-node-sidecar.io/RetireReady"
@@ -181,29 +130,5 @@ def test_a_use_while_the_sidecar_was_away_voids_an_acknowledgement() -> None:
         assert "may have been used while the sidecar was away; to renew it, change its text" in note
         await away(bench, nothing)
         await settles_on(bench, "False")
-
-    play(story)
-
-
-def test_a_restart_in_which_nothing_happened_voids_none() -> None:
-    async def story(bench: Bench) -> None:
-        await acknowledged(bench)
-        for _ in range(3):
-            await away(bench, nothing)
-            await settles_on(bench, "True")
-
-    play(story)
-
-
-async def history_is_dropped(bench: Bench) -> None:
-    bench.cluster.compact()
-
-
-def test_where_the_api_server_has_forgotten_what_pods_did_an_acknowledgement_is_void() -> None:
-    async def story(bench: Bench) -> None:
-        await acknowledged(bench)
-        await away(bench, history_is_dropped)
-        (note,) = await settles_on(bench, "False")
-        assert "may have been used while the sidecar was away" in note
 
     play(story)

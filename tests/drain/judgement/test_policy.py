@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import product
 from random import Random
 from typing import Any
 
@@ -157,13 +156,6 @@ def test_a_wrong_word_for_one_intent_names_the_intent() -> None:
 # --- what tenants say ---------------------------------------------------------------------------------------------------
 
 SAYS_BLOCK = samples.notes("Block")
-
-
-def test_tenants_who_are_not_heeded_never_tighten_what_volume_or_class_say_of_retiring() -> None:
-    for above, word, key, policy in product(("pv", "class_"), (*map(str, Policy), "Foo"), (RETIRE, names.DRAIN_POLICY), Policy):
-        without = both(**{above: ((RETIRE, policy),)}, heeded=False)[1]
-        found = both(pvc=((key, word),), **{above: ((RETIRE, policy),)}, heeded=False)[1]
-        assert STRICTNESS.index(found) <= STRICTNESS.index(without)
 
 
 def test_where_tenants_are_not_heeded_they_hold_up_no_reboot() -> None:
