@@ -15,7 +15,6 @@ from sidecar.drain.facts.own_notes import digest
 from sidecar.drain.publish import on_node
 from sidecar.drain.publish.on_node import (
     PROTECTING,
-    SUMMARY_BYTES,
     Marks,
     conditions,
     conditions_differ,
@@ -37,7 +36,7 @@ from sidecar.model.objects import Json
 from sidecar.model.standing import OPEN, Standing
 from tests.harness.cluster_tools import new_cluster, refusal
 from tests.harness.drain import samples
-from tests.harness.drain.judgements import DRIVER, NOW, UID, blocked, blocker, everything, later, ready
+from tests.harness.drain.judgements import DRIVER, NOW, UID, blocked, everything, later, ready
 from tests.harness.drain.samples import stamp
 
 OTHER = "other.example.com"
@@ -223,13 +222,6 @@ def test_drain_G7_an_uninstall_leaves_what_others_wrote_and_nothing_else(
 # a reboot that is announced
 
 
-def cordoned(obj: Json, on: bool) -> Json:
-    return obj | {"spec": obj["spec"] | {"unschedulable": on}}
-
-
-# --- The verdicts on the Node, as two conditions and an annotation: what they say, and since when ---
-
-
 # --- conditions of the node -------------------------------------------------------------------------------------------
 
 THEIRS = {"type": "Ready", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
@@ -275,16 +267,6 @@ def test_the_summary_says_both_verdicts_and_what_blocks() -> None:
         "counts": {"LastCopy": 1, "VolumeInUse": 1},
         "blockers": ["shop/db-0: VolumeInUse", "shop/data-0: LastCopy"],
     }
-
-
-def test_the_summary_keeps_within_two_KiB_and_says_what_it_left_out() -> None:
-    for count in [1, 40, 2000]:
-        for length in [5, 63, 253]:
-            many = blocked(*(blocker(f"{number:0{length}}") for number in range(count)))
-            text = summary(many)
-            told = json.loads(text)
-            assert len(text.encode()) <= SUMMARY_BYTES
-            assert told["blockers"] and len(told["blockers"]) + told.get("more", 0) == count
 
 
 def test_every_key_that_is_written_stands_in_the_files_own_table() -> None:

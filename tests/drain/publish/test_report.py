@@ -9,7 +9,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.drain.judgement.assessment import Hidden
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import report as peers
 from sidecar.drain.node_loss.evidence import Evidence, Gone
@@ -140,18 +139,6 @@ def test_long_lists_are_cut_and_say_so() -> None:
     assert status["counts"]["reasons"] == {"LastCopy": MOST + 7}
     assert status["bytes"]["remaining"] == (MOST + 7) * 10 * GIB
     assert made()["status"]["blockersTruncated"] == 0
-
-
-def test_what_no_other_node_can_see_is_named_however_much_else_blocks() -> None:
-    """The next process knows of these from the report alone."""
-    known = (Hidden("pv-last-of-all", listed=False), Hidden("pv-renamed", listed=True))
-    judged = blocked(*(blocker(f"data-{number:03}") for number in range(MOST + 7)), hidden=known)
-    assert stored.hidden(body(judged, previous=None, agent="1"), node_uid=UID) == known
-    assert stored.hidden(body(judged, previous=None, agent="1"), node_uid="another") is None
-    assert stored.hidden(made(), node_uid=UID) == ()
-    assert stored.hidden({"status": {"nodeUID": UID, "hidden": [{"volume": 3}, "x", {"volume": "pv", "listed": 1}]}}, node_uid=UID) == (
-        Hidden("pv", listed=False),
-    )
 
 
 def test_the_longest_report_can_be_stored() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +12,18 @@ import pytest
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER as WORLD_DRIVER
-from hack.sim.world.node import EPOCH
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments
-from sidecar.drain.publish import on_node, report, validity
+from sidecar.drain.publish import on_node, report
 from sidecar.drain.publish.events import events
 from sidecar.drain.publish.last_served_io import FileLastServed
 from sidecar.drain.publish.report import ReportContext
-from sidecar.drain.publish.validity import VALID_FOR, as_it_counts, counts, of_report, overdue, until, verdicts
+from sidecar.drain.publish.validity import VALID_FOR, as_it_counts, counts, overdue
 from sidecar.drain.publish.withdrawal_io import Withdrawal
-from sidecar.drain.publish.withdrawn import JUST_STARTED, SILENT, conditions, report_status, silenced, summary
+from sidecar.drain.publish.withdrawn import JUST_STARTED, SILENT, report_status
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
-from sidecar.errors import Fatal
 from sidecar.kube.api import (
     DRAIN_REPORTS,
     JSON_PATCH,
@@ -203,129 +200,27 @@ def test_while_the_driver_is_silent_only_its_own_sidecars_verdicts_are_withdrawn
         case(remembered, args, after)
 
 
-class SlowStart(Start):
-    """The API server takes its time for each answer."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-
-        async def before(_: Call) -> None:
-            await asyncio.sleep(seconds)
-
-        self.kube = InProcessApi(self.you.cluster, before=before)
-
-
-def test_a_driver_that_fails_at_once_leaves_time_to_take_back_what_was_said() -> None:
-    """Each process of a crash loop ends before its first request is answered; then a True would stand until its time is over."""
-
-    def case(seconds: float, after: str, ends: BaseException) -> None:
-        async def story() -> None:
-            start, clock = SlowStart(seconds), asyncio.get_running_loop().time
-            await start.said()
-            begun = clock()
-            with pytest.raises((ExceptionGroup, asyncio.CancelledError)):
-                async with before_the_driver(config(*JUDGING), start.kube, Instruments(wall=lambda: NOW + 60), lambda: Note(DRIVER)):
-                    raise ends
-            assert {status for status, _ in await start.stored()} == {after}
-            assert clock() - begun < 10.0, "nor does an API server that hangs keep the process"
-
-        run_virtual(story())
-
-    for seconds, after in [
-        (0.2, "Unknown"),  # answers
-        (60.0, "True"),  # hangs
-    ]:
-        for ends in [
-            Fatal("the driver failed NodeGetInfo"),  # fails
-            asyncio.CancelledError(),  # cancelled
-        ]:
-            case(seconds, after, ends)
-
-
-def test_where_another_driver_answers_the_verdicts_for_the_former_one_are_withdrawn() -> None:
-    answers: list[str] = []
-
-    def refuse(call: Call) -> ApiError | None:
-        return None if answers else Unavailable("no answer")
-
-    async def story() -> None:
-        start, note = Start(refuse), Note(DRIVER)
-        await start.said()
-        async with before_the_driver(config(*JUDGING), start.kube, Instruments(wall=lambda: NOW + 60), lambda: note) as meet:
-            await meet("another.example.com")
-            answers.append("yes")
-            await asyncio.sleep(600)
-            assert {status for status, _ in await start.stored()} == {"Unknown"}
-        assert note.driver == "another.example.com"
-
-    run_virtual(story())
-
-
 async def statuses(bench: Bench) -> set[str]:
     """Of the conditions and the report."""
     told: list[Json] = [item for item in (await node_of(bench))["status"]["conditions"] if item["type"].startswith(WORLD_DRIVER)]
     return {item["status"] for item in (*told, *(await report_of(bench))["verdicts"].values())}
 
 
-def test_what_is_stored_is_renewed_long_before_its_time_is_over() -> None:
-    async def story(bench: Bench) -> None:
-        await wait(bench, 20)
-        for _ in range(60):
-            await wait(bench, 60)
-            now, node = EPOCH + bench.clock(), await node_of(bench)
-            ends = [validity.of_report(await report_of(bench)), validity.of_summary(node["metadata"]["annotations"][WORLD_KEY])]
-            ends += [validity.of_condition(item) for item in validity.ours(node["status"]["conditions"], WORLD_DRIVER)]
-            assert len(ends) == 4
-            assert all(end is not None and end - now >= validity.VALID_FOR / 3 for end in ends), ends
+def test_who_judges_nothing_and_may_not_even_read_has_said_nothing() -> None:
+    async def story() -> None:
+        start = Start(lambda _: Forbidden("no role", status=403))
+        await start.said()
+        await start.withdrawal(judges=False).run()
+        assert start.asked == ["get"]
 
-    play(story, nodes=("n0",))
+    run_virtual(story())
 
 
-# --- Verdicts that nobody stands for become Unknown, and what says no more already is left alone ---
+# --- What a restart tells, and until when a stored verdict counts ---
 
 
-FOREIGN = {"type": "Ready", "status": "True"}
 SETTLING = ReportContext(settling=True)
 UNKNOWN = verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "pods are not listed yet")
-
-
-def test_conditions_that_say_more_are_withdrawn() -> None:
-    for judged in [
-        ready(),  # True
-        blocked(),  # False
-    ]:
-        stored = on_node.conditions(judged, [])
-        changed = conditions([FOREIGN, *stored], DRIVER, JUST_STARTED, at=NOW + 9)
-        assert [item["type"] for item in changed] == [item["type"] for item in stored]
-        assert {(item["status"], item["reason"]) for item in changed} == {("Unknown", "NotKnown")}
-        assert conditions(changed, DRIVER, SILENT, at=NOW + 99) == []
-        assert conditions([FOREIGN], DRIVER, SILENT, at=NOW) == []
-        assert conditions(stored, "other.example.com", SILENT, at=NOW) == []
-
-
-def test_a_silent_sidecar_s_conditions_say_so_even_where_they_were_unknown() -> None:
-    judged = ready()
-    stored = on_node.conditions(replace(judged, drain=UNKNOWN), [])
-    changed = silenced([FOREIGN, *stored], DRIVER, at=NOW + 9)
-    assert [item["type"] for item in changed] == [item["type"] for item in stored]
-    assert {(item["status"], item["reason"]) for item in changed} == {("Unknown", "AgentUnavailable")}
-    pairs = list(zip(stored, changed, strict=True))
-    assert [after["lastTransitionTime"] == before["lastTransitionTime"] for before, after in pairs] == [True, False]
-    assert all(after["lastHeartbeatTime"] > before["lastHeartbeatTime"] for before, after in pairs)
-    assert silenced(changed, DRIVER, at=NOW + 99) == []
-
-
-def test_a_summary_that_says_more_is_withdrawn() -> None:
-    said = summary({KEY: on_node.summary(ready())}, DRIVER, SILENT).annotations[KEY]
-    short = '{"status":"Unknown","reason":"AgentUnavailable"}'
-    assert said == f'{{"drain":{short},"retire":{short}}}', "admission.yaml compares it letter by letter"
-    assert summary({KEY: said}, DRIVER, SILENT).annotations == {}
-    assert summary({}, DRIVER, SILENT).annotations == {}
-
-
-def test_a_summary_that_cannot_be_read_may_say_anything() -> None:
-    for stored in ["{", "[]", "7", '{"drain": "True"}']:
-        assert summary({KEY: stored}, DRIVER, SILENT).annotations
 
 
 def stored_report(judged: on_node.Assessment, previous: Json | None = None, context: ReportContext = report.NORMAL_LIFE) -> Json:
@@ -336,17 +231,6 @@ def withdrawn(of: Json) -> Json:
     status = report_status(of, JUST_STARTED, node_uid=UID, at=NOW + 9)
     assert status is not None
     return {**of, "status": status}
-
-
-def test_a_report_that_says_more_is_withdrawn_and_keeps_the_rest() -> None:
-    before = stored_report(blocked())
-    status = withdrawn(before)["status"]
-    assert [item["status"] for item in status["verdicts"].values()] == ["Unknown", "Unknown"]
-    assert [item["status"] for item in status["conditions"]] == ["Unknown", "Unknown"]
-    assert status["blockers"] == before["status"]["blockers"]
-    assert report_status({"status": status}, JUST_STARTED, node_uid=UID, at=NOW) is None
-    assert report_status(before, JUST_STARTED, node_uid="of another machine", at=NOW) is None
-    assert report_status({}, JUST_STARTED, node_uid=UID, at=NOW) is None
 
 
 def told(before: Json, after: on_node.Assessment, *, settling: bool) -> list[str]:
@@ -364,22 +248,10 @@ def test_a_restart_is_no_news() -> None:
     assert "formerStatus" not in str(stored_report(later(ready()), looked))
 
 
-def test_an_unknown_that_lasts_is_told_once() -> None:
-    unknown = later(ready(drain=UNKNOWN, retire=UNKNOWN))
-    looked = stored_report(unknown, withdrawn(stored_report(ready())), SETTLING)
-    assert told(looked, unknown, settling=False) == [names.NODE_DRAIN_UNKNOWN, names.NODE_RETIRE_UNKNOWN]
-    settled = stored_report(unknown, looked)
-    assert told(settled, unknown, settling=False) == []
-    assert told(settled, later(ready()), settling=False) == [names.NODE_DRAIN_READY, names.NODE_RETIRE_READY]
-
-
 def test_a_change_over_a_restart_is_told_at_once() -> None:
     started = withdrawn(stored_report(ready()))
     assert told(started, later(blocked()), settling=True) == [names.NODE_RETIRE_BLOCKED]
     assert told(stored_report(later(blocked()), started, SETTLING), later(blocked()), settling=True) == []
-
-
-# --- Until when a stored verdict counts ---
 
 
 TRUE: Json = {"status": "True", "reason": "NothingBlocks", "message": "nothing blocks", "lastTransitionTime": "2020-01-01T00:00:00Z"}
@@ -397,22 +269,6 @@ def test_past_its_time_a_verdict_is_not_known_any_more() -> None:
         assert counts(valid_until, now=NOW) is counted
         told = as_it_counts(TRUE, valid_until=valid_until, now=NOW)
         assert told == (TRUE if counted else {**TRUE, "status": "Unknown", "reason": "AgentUnavailable", "message": SILENT.message})
-
-
-def test_an_unknown_keeps_its_reason() -> None:
-    unknown = {**TRUE, "status": "Unknown", "reason": "NotKnown"}
-    assert as_it_counts(unknown, valid_until=None, now=NOW) == unknown
-
-
-def test_a_report_says_until_when_and_an_older_one_when_it_was_made() -> None:
-    noted = {"validUntil": timestamps.to_text(NOW + 5), "observedAt": timestamps.to_text(NOW - 5000)}
-    assert of_report(noted) == NOW + 5
-    assert of_report({"observedAt": timestamps.to_text(NOW)}) == until(NOW)
-    assert of_report({}) is None
-    status = {"verdicts": {"drain": TRUE, "retire": TRUE}, "observedAt": timestamps.to_text(NOW)}
-    assert [verdict["status"] for verdict in verdicts(status, now=NOW).values()] == ["True", "True"]
-    assert [verdict["status"] for verdict in verdicts(status, now=NOW + VALID_FOR).values()] == ["Unknown", "Unknown"]
-    assert verdicts({}, now=NOW)["drain"]["status"] == "Unknown"
 
 
 def condition(status: str, *, age: float | None, driver: str = DRIVER) -> Json:
@@ -444,34 +300,6 @@ def write(socket: Path, driver: str) -> None:
     asyncio.run(FileLastServed(socket).write(driver))
 
 
-def test_the_next_process_reads_what_was_written_last(tmp_path: Path) -> None:
-    socket = tmp_path / "csi.sock"
-    assert read(socket) == ""
-    for driver in ("zfs.example.com", "zfs.example.com", "lvm.example.com"):
-        write(socket, driver)
-        assert read(socket) == driver
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_what_is_no_name_counts_as_not_there(tmp_path: Path) -> None:
-    for content in [
-        b"",  # empty
-        b"\n",  # a line without a name
-        b"../../etc",  # a path
-        b"a/b",  # a slash
-        b"\xff\xfe",  # bytes
-        b"x" * 64,  # too long
-        b"a.example.com\nb.example.com",  # two names
-    ]:
-        socket = tmp_path / "csi.sock"
-        write(socket, "zfs.example.com")
-        (file,) = tmp_path.iterdir()
-        file.write_bytes(content)
-        assert read(socket) == ""
-        write(socket, "zfs.example.com")
-        assert read(socket) == "zfs.example.com"
-
-
 @pytest.mark.parametrize("kind", planted.KINDS)
 def test_nothing_that_lies_beside_it_is_written_through(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "folder"
@@ -483,20 +311,3 @@ def test_nothing_that_lies_beside_it_is_written_through(tmp_path: Path, kind: st
     assert read(folder / "csi.sock") == "zfs.example.com"
     found = name.lstat()
     assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.geteuid(), 0o600)
-
-
-def test_a_folder_that_cannot_be_written_is_told_and_keeps_nobody_waiting(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    socket = tmp_path / "nowhere" / "csi.sock"
-    write(socket, "zfs.example.com")
-    assert read(socket) == ""
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-
-
-def test_who_judges_nothing_and_may_not_even_read_has_said_nothing() -> None:
-    async def story() -> None:
-        start = Start(lambda _: Forbidden("no role", status=403))
-        await start.said()
-        await start.withdrawal(judges=False).run()
-        assert start.asked == ["get"]
-
-    run_virtual(story())
