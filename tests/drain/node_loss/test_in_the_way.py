@@ -1,25 +1,18 @@
-"""Things of a gone node that cannot be cleared away, and many of them: they keep nothing else waiting for ever."""
+"""Claims of a gone node that cannot be cleared away, and claims of many namespaces: they keep nothing else waiting for ever."""
 
 import pytest
 
 from hack.sim.cluster import Call
-from hack.sim.driver.faults import Fault
-from hack.sim.world.node import DRIVER
-from sidecar.csi.outcome import Code
 from sidecar.drain.node_loss import cleanup_io, surroundings_io
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES
+from sidecar.kube.api import CLAIMS
 from sidecar.kube.errors import ApiError, Forbidden, Invalid
 from sidecar.model import names
 from tests.harness.drain.node_loss import (
     CLEANING,
-    UNPLACED,
     Watchman,
-    app,
-    asked,
     bound,
     database,
     gone,
-    holder,
     play,
     settled,
     told,
@@ -69,52 +62,6 @@ def test_a_claim_that_a_policy_of_its_namespace_keeps_stops_no_other(
     webhook, policy = (Forbidden("denied by policy keep-claims", status=403), Invalid("denied by policy keep-claims", status=422))
     for error, verb in [(webhook, "patch"), (policy, "delete")]:
         case(error, verb)
-
-
-async def unplaced(bench: Bench, name: str, mark: str) -> None:
-    """A released volume of n0 without node affinity."""
-    spec = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "persistentVolumeReclaimPolicy": "Delete",
-        "csi": {"driver": DRIVER, "volumeHandle": name, "volumeAttributes": {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-n0"}},
-        "claimRef": {"kind": names.CLAIM, "namespace": "default", "name": name, "uid": f"uid-{name}"},
-    }
-    meta = {"name": name, "finalizers": [names.VOLUME_FINALIZER], "annotations": {names.LIES_ON: mark, names.LEAVING: mark}}
-    await bench.you.create(VOLUMES, {"metadata": meta, "spec": spec})
-    await bench.you.patch(VOLUMES, name, {"status": {"phase": "Released"}}, content_type=MERGE_PATCH, subresource="status")
-
-
-def test_a_slow_driver_keeps_no_other_loss_untold() -> None:
-    def case(fault: Fault) -> None:
-        async def story(bench: Bench) -> None:
-            for node in bench.nodes.values():
-                node.reception.faults.set([fault])
-            await settled(bench)
-            mark = f"n0/{await uid_of(bench)}"
-            for number in range(40):
-                await unplaced(bench, f"pv-{number}", mark)
-            (other,) = {"n1", "n2"} - {await holder(bench)}
-            await app(bench, "other", node=other)
-            await vanish(bench)
-            while not asked(bench):
-                await wait(bench, 1)
-            await vanish(bench, other)
-            await wait(bench, 90)
-            assert "other" in await told(bench)
-            assert 2 <= len(asked(bench)) <= 15
-
-        play(story, args=(*CLEANING, UNPLACED))
-
-    for fault in [
-        Fault(method="DeleteVolume", hang=float("inf")),  # it does not answer
-        Fault(method="DeleteVolume", delay=9.0),  # it is slow
-        Fault(method="DeleteVolume", hang=9.0, fail=Code.INTERNAL),  # it fails slowly
-    ]:
-        case(fault)
-
-
-# --- A node that has left more than lists hold: claims of many namespaces, many claims, and volumes of several machines of its name ---
 
 
 def test_claims_of_any_number_of_namespaces_are_told_and_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:

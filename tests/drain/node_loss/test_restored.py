@@ -3,11 +3,10 @@
 import asyncio
 import copy
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from hack.sim.cluster import Cluster
 from hack.sim.world.node import DRIVER
-from sidecar.drain.leases import Lease
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import gap
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
@@ -15,28 +14,23 @@ from sidecar.drain.node_loss.remains import RemainsView, Step, remains
 from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, volume_of
 from sidecar.drain.remade import LostClaim
-from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, EVENTS, MERGE_PATCH, NODES, VOLUMES
-from sidecar.model import names, timestamps
+from sidecar.kube.api import CLAIMS, CSI_NODES, DRAIN_REPORTS, MERGE_PATCH, NODES, VOLUMES
+from sidecar.model import names
 from tests.harness.doors import ScriptedKube
 from tests.harness.drain.node_loss import (
     CLEANING,
     REPORT,
-    UNPLACED,
     Watchman,
     announce,
-    app,
-    asked,
     gone,
     note,
     one_replica,
     play,
-    replicas,
-    settled,
     there,
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import Bench, Json, all_of, node_of, wait
+from tests.harness.drain.simulated import Bench, Json, node_of, wait
 
 Backup = tuple[Any, int]
 
@@ -113,41 +107,7 @@ def test_what_a_backup_says_of_a_machine_is_no_evidence() -> None:
         played(how)
 
 
-# --- When nobody has looked for gone nodes for a while, and which losses are doubted because of it ---
-
-
-NOW: Final = 1_800_000_000.0
-LATELY, EARLIER, LONG_AGO = NOW - 300.0, NOW - gap.LONGEST, NOW - gap.LONGEST - 1.0
-TEXT: Final = timestamps.to_text(NOW)
-NOTED: Final = timestamps.to_text(NOW - 90_000.0)
-
-LOCAL: Final = "local.example"
-
-
-def stored(renewed: float, *, noted: str = "", version: str = "7") -> Lease:
-    body = gap.body(LOCAL, namespace="kube-system", holder="uid-1/local.example", gap=noted, now=renewed, resource_version=version)
-    return Lease.of(body)
-
-
-def test_when_the_latest_gap_was_over() -> None:
-    for found, before, over in [
-        (None, "", ""),  # nobody has ever looked
-        (None, "7", TEXT),  # it was there, and is not any more
-        (stored(LATELY), "", ""),  # somebody looks
-        (stored(EARLIER), "", ""),  # the one that looked has died, and is followed
-        (stored(LONG_AGO), "", TEXT),  # nobody has looked
-        (stored(NOW + 600.0), "", ""),  # another clock
-        (stored(NOW + 601.0), "", TEXT),  # in the future
-        (stored(LATELY, noted=NOTED), "", NOTED),  # an earlier gap
-        (stored(LONG_AGO, noted=NOTED), "", TEXT),  # another one
-        (stored(LATELY, noted="yesterday"), "", TEXT),  # garbage
-        (stored(LATELY, version="7"), "8", TEXT),  # versions go back
-        (stored(LATELY, version="9"), "8", ""),  # versions go on
-    ]:
-        assert gap.ended(found, before=before, now=NOW) == over
-
-
-# --- Volumes without node affinity, whose maker is gone: the driver of another node is asked to delete those of that very machine ---
+# --- Volumes without node affinity, whose maker is gone: the driver of another node is asked for those of that very machine alone ---
 
 
 N1 = Machine("n1", "uid-1")
@@ -207,31 +167,6 @@ def test_the_next_step() -> None:
 
 
 # --- the story ------------------------------------------------------------------------------------------------------------
-
-
-async def lost(bench: Bench, **words: str) -> None:
-    """n0 is announced to go, and goes, with the only replica and its volume without node affinity."""
-    await replicas(bench, 1)
-    await app(bench)
-    (stored,) = await all_of(bench, VOLUMES)
-    assert "nodeAffinity" not in stored["spec"]
-    await settled(bench)
-    mark = f"n0/{await uid_of(bench)}"
-    await note(bench, "data-db-0", {names.LIES_ON: mark, names.LEAVING: mark} | words)
-    await vanish(bench)
-
-
-def test_the_driver_of_another_node_is_asked_and_then_the_object_goes() -> None:
-    async def story(bench: Bench) -> None:
-        await lost(bench)
-        (stored,) = await all_of(bench, VOLUMES)
-        await wait(bench, 400)
-        assert await there(bench, VOLUMES) == []
-        assert asked(bench) == [stored["spec"]["csi"]["volumeHandle"]]
-        messages = [event["message"] for event in await all_of(bench, EVENTS) if event["involvedObject"]["kind"] == names.VOLUME]
-        assert [message for message in messages if "says that the volume is deleted" in message and "scrub" in message]
-
-    play(story, args=(*CLEANING, UNPLACED))
 
 
 def test_an_attachment_to_whatever_node_counts() -> None:

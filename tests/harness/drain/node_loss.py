@@ -28,9 +28,6 @@ TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 
 CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup")
 
-UNPLACED = "--feature-gates=Topology=false"
-"""Volumes get no node affinity."""
-
 REPORT: Final = names.drain_report("n0", DRIVER)
 
 NODES_: Final = ("n0", "n1", "n2")
@@ -176,9 +173,3 @@ async def database(bench: Bench, namespace: str) -> None:
     spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}
     spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
     await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace=namespace)
-
-
-def asked(bench: Bench) -> list[str]:
-    """What the drivers of the other nodes were asked to delete."""
-    calls = [call for name, node in bench.nodes.items() if name != "n0" for call in node.reception.record.calls]
-    return [call.name for call in calls if call.method == "DeleteVolume"]
