@@ -1,17 +1,12 @@
 """Emptying a node, as a process does it, and what other programs may do meanwhile: led step by step against a simulated API server."""
 
-import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
-
 from hack.sim.cluster import Call
-from sidecar.drain.emptying.controller import EmptyingDuty
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
-from sidecar.model.nodes import Pod
 from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
 from tests.harness.drain.simulated import EVACUATE, STATE, Bench, all_of, change, node_of, wait
 
@@ -311,24 +306,3 @@ def test_a_pod_that_takes_a_day_to_leave_holds_up_others_for_some_minutes() -> N
 
     play(story, seen)
     assert seen.calls == ["a-0", *(f"b-{number}" for number in range(5)), "a-1"]
-
-
-def test_a_namespace_that_takes_long_to_read_keeps_only_its_own_pods_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = Evictions()
-    read = EmptyingDuty._pods_of
-
-    async def slowly(self: EmptyingDuty, namespace: str, versions: dict[str, str]) -> tuple[Pod, ...]:
-        await asyncio.sleep(60.0 if namespace == "a" else 0.0)
-        return await read(self, namespace, versions)
-
-    monkeypatch.setattr(EmptyingDuty, "_pods_of", slowly)
-
-    async def story(bench: Bench) -> None:
-        await run(bench, "a-0", namespace="a")
-        await run(bench, "b-0", namespace="b")
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 90)
-
-    play(story, seen)
-    assert seen.calls == ["b-0"]

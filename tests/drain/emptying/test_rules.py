@@ -263,22 +263,6 @@ def test_workloads_that_are_wholly_ready_come_first_then_the_fewest_bytes() -> N
     assert next_of(*(replace(pod, ready=False) for pod in pods), **there).pod.name == "p-2"
 
 
-def test_who_holds_up_others_comes_last() -> None:
-    for changes in [
-        {"failures": {"uid-apps-a-0": 1}},
-        {"slow": frozenset({"apps"})},
-        {"passed": frozenset({"apps/uid-a"})},
-        {"late": {"uid-apps-a-0": 2, "uid-b-b-0": 1}},
-    ]:
-        pods = [
-            evictable("a-0", owner=samples.owner(name="a")),
-            evictable("b-0", namespace="b", ready=False, owner=samples.owner(name="b")),
-        ]
-        assert decide(view(scene(*pods))).pod.name == "a-0"  # type: ignore[union-attr]
-        assert decide(view(scene(*pods), **changes)).pod.name == "b-0"  # type: ignore[union-attr]
-        assert decide(view(scene(pods[0]), **changes)).pod.name == "a-0"  # type: ignore[union-attr]
-
-
 # --- what the server says ---------------------------------------------------------------------------------------------
 def test_a_budget_that_refuses_is_not_asked() -> None:
     for budgets, hindrance in [
