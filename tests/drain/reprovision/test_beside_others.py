@@ -1,13 +1,12 @@
 """What tenants and other programs do while replicas are made anew, and that it keeps nobody else's here for long."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SETS
-from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain import reprovision, simulated
 from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, evacuate, places, said
@@ -16,8 +15,6 @@ from tests.harness.drain.simulated import EVACUATE, Bench, change, wait
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
 TENANT: Final = "a-tenant"
 TIMEOUT: Final = 120
-SLOW: Final = 300.0
-"""For so long a pod that leaves holds up those of other namespaces."""
 SOON: Final = 150.0
 """Seconds within which a replica has left where nobody is in its way."""
 PATIENT: Final = (*ANEW, f"--reprovision-ready-timeout={TIMEOUT}s")
@@ -48,57 +45,6 @@ async def left(bench: Bench, pod: str, within: float) -> float:
         if (await places(bench)).get(pod, "n0") != "n0":
             return bench.clock() - begun
     raise AssertionError(f"{pod} is still here after {within:g} s")
-
-
-async def patch(bench: Bench, resource: Any, name: str, change: dict[str, Any]) -> None:
-    await bench.you.patch(resource, name, change, namespace=TENANT, content_type=MERGE_PATCH)
-
-
-def notes(**said: str) -> dict[str, Any]:
-    return {"metadata": {"annotations": said}}
-
-
-async def pod_stays(bench: Bench) -> None:
-    await patch(bench, PODS, "aa-0", {"metadata": {"finalizers": ["example.com/stays"]}})
-
-
-async def claim_stays(bench: Bench) -> None:
-    await patch(bench, CLAIMS, "data-aa-0", {"metadata": {"finalizers": [names.CLAIM_PROTECTION, "example.com/stays"]}})
-
-
-async def no_claim_elsewhere(bench: Bench) -> None:
-    await bench.you.delete(STATEFUL_SETS, "aa", namespace=TENANT)
-
-
-async def another_policy(bench: Bench) -> None:
-    await patch(bench, CLAIMS, "data-aa-0", notes(**{names.DRAIN_POLICY_RETIRE: "Block"}))
-
-
-AFTER_THE_EVICTION: Final = (pod_stays, claim_stays, no_claim_elsewhere, another_policy)
-
-
-def test_what_befalls_one_replica_keeps_no_other_ones_here() -> None:
-    def case(step: str, happens: Callable[[Bench], Awaitable[None]]) -> None:
-        seen = Seen()
-
-        async def story(bench: Bench, _: Workload) -> None:
-            seen.at(step, lambda: bench.spawn(quietly(happens(bench))), after=True)
-            await evacuate(bench, True, "aa")
-            await left(bench, "db-0", (SLOW if happens is pod_stays else TIMEOUT) + SOON)
-
-        play(story, seen)
-
-    for step, happens in [
-        ("note data-aa-0", pod_stays),
-        ("delete data-aa-0", no_claim_elsewhere),
-        *(("evict aa-0", each) for each in AFTER_THE_EVICTION),
-    ]:
-        case(step, happens)
-
-
-async def quietly(doing: Awaitable[None]) -> None:
-    with contextlib.suppress(NotFound):
-        await doing
 
 
 DENIED: Final = Forbidden("a webhook denied it", status=403)

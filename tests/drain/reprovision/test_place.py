@@ -1,4 +1,4 @@
-"""Where a replica could be made anew, whose turn it is, and what people are told of it."""
+"""Where a replica could be made anew, and what people are told of it."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,11 +6,9 @@ from typing import Any
 from sidecar.drain.facts.snapshot import Surroundings
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.reprovision.facts import Facts
-from sidecar.drain.reprovision.kept import KeptPods
 from sidecar.drain.reprovision.lock import Lock, LocksView, Name, Refusal
 from sidecar.drain.reprovision.locks import look
 from sidecar.drain.reprovision.outlook import Looked, from_outside
-from sidecar.drain.reprovision.patience import Conflicts, FairTurns, Leavers
 from sidecar.drain.reprovision.spread import Others, Spread, shut_out
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
@@ -64,56 +62,6 @@ def test_the_sidecar_says_each_lock() -> None:
 def test_a_pod_that_is_held_before_any_lock_is_told_too() -> None:
     (told,) = Looked("apps/db-0", "Job controls it", (), Hindrance.OWNER_NOT_SUPPORTED).in_words()
     assert told.startswith("not made anew now: apps/db-0: OwnerNotSupported: Job controls it. What to do: ")
-
-
-def test_namespaces_have_their_turns_and_in_each_its_items_have_theirs() -> None:
-    turns = FairTurns()
-    items = ["a1", "a2", "a3", "b1"]
-
-    def of(most: int, among: list[str] = items) -> list[str]:
-        return list(turns.of(among, most, namespace=lambda item: item[0]))
-
-    assert [of(1) for _ in range(5)] == [["a1"], ["b1"], ["a2"], ["b1"], ["a3"]]
-    assert sorted(of(9)) == items, "each of them once"
-    turns.restart()
-    assert of(3) == ["a1", "b1", "a2"]
-    assert of(3, []) == []
-
-
-def test_pods_of_a_namespace_that_leave_all_the_time_count_as_slow() -> None:
-    leavers = Leavers()
-    leavers.see(["a/one", "b/one"], now=0.0)
-    leavers.see(["a/one", "a/two"], now=100.0)
-    leavers.see(["a/two", "b/one"], now=300.0)
-    assert leavers.slow(now=300.0, patience=300.0) == {"a/two"}
-    assert leavers.slow(now=299.0, patience=300.0) == set()
-    assert leavers.slow(now=600.0, patience=300.0) == {"a/two", "b/one"}
-
-
-def test_after_a_few_conflicts_in_a_row_nothing_is_tried_at_once() -> None:
-    conflicts = Conflicts()
-    assert [conflicts.one_more() for _ in range(5)] == [True, True, True, False, False]
-    conflicts.none()
-    assert conflicts.one_more()
-
-
-# --- For how long a pod that may not go lets others go first ---
-
-
-DENIED = Refusal(Hindrance.PAUSED, "a webhook denied it")
-
-
-def kept(times: int) -> KeptPods:
-    pods = KeptPods()
-    for _ in range(times):
-        pods.note("uid-0", DENIED, now=100.0)
-    return pods
-
-
-def test_one_refusal_may_pass_and_after_two_others_are_tried_first_for_a_while() -> None:
-    assert kept(1).why("uid-0", now=100.0) is None
-    assert kept(2).why("uid-0", now=219.0) == DENIED
-    assert kept(2).why("uid-1", now=219.0) is None
 
 
 # --- Which nodes the other replicas leave to one that is made anew, and that the lock is shut where they leave none with room ---
@@ -208,27 +156,6 @@ def test_a_domain_is_all_nodes_with_the_same_label() -> None:
     assert of_zones(even(ZONE, minDomains=4, maxSkew=1), *others, replica(3, node="n5")) == {"n1", "n2", "n3", "n4", "n5"}
 
 
-HOME, AWAY = {"team": "x"}, samples.pod("db-9", namespace="elsewhere", node="n5", labels={"app": "db"})
-
-
-def test_anti_affinity_concerns_the_namespaces_that_it_names() -> None:
-    for term, out in [
-        ({}, {"n2"}),
-        ({"namespaces": ["elsewhere"]}, {"n5"}),
-        ({"namespaces": [samples.NAMESPACE, "elsewhere"]}, {"n2", "n5"}),
-        ({"namespaceSelector": {}}, {"n2", "n5"}),
-        ({"namespaceSelector": {"matchLabels": {"team": "x"}}}, {"n2"}),
-        ({"namespaceSelector": {"matchLabels": {"team": "y"}}}, {"n5"}),
-        ({"namespaceSelector": {"matchLabels": {"team": "y"}}, "namespaces": [samples.NAMESPACE]}, {"n2", "n5"}),
-    ]:
-        spread = spread_of(apart(**term))
-        (of,) = spread.apart
-        beyond = {of: (AWAY,)} if of.reaches_out and of.concerns("elsewhere", {"team": "y"}) else {}
-        nodes = [samples.node(name, labels={HOST: name}) for name in ("n2", "n3", "n5")]
-        others = Others((replica(1),), HOME, beyond)
-        assert set(shut_out(spread, WORKLOAD.replica("db-0"), others=others, nodes=nodes)) == out
-
-
 # --- That nothing is deleted for a volume that would not be made, or for which no node has room as its template asks for it ---
 
 
@@ -291,12 +218,11 @@ def test_whether_a_volume_is_made_at_all() -> None:
         assert (why in found) if why else found == ""
 
 
-# --- Where the controller of a StatefulSet waits for the replica that is to be made anew: what is not waited for then, and what is told ---
+# --- Where the controller of a StatefulSet is about to take a replica away itself ---
 
 
 OLD = LABELS | {names.POD_REVISION: "db-0"}
 ORDERED = replace(WORKLOAD, ordered=True, one_by_one=True)
-PARALLEL = replace(ORDERED, ordered=False)
 
 
 def waits(**changes: Any) -> Pod:
@@ -305,15 +231,6 @@ def waits(**changes: Any) -> Pod:
 
 def refusal(name: Name, *pods: Pod, workload: Workload) -> Refusal | None:
     return next(lock.refusal for lock in look(view(facts(*pods, workload=workload))) if lock.name == name)
-
-
-def test_that_of_any_other_set_comes_from_its_last_pod_down() -> None:
-    for pods, is_open in [
-        ((waits(), replica(1), replica(2)), True),  # it is the last one
-        ((waits(labels=OLD), replica(1), replica(2)), False),  # it is replaced itself
-        ((waits(), replica(1), replica(2, labels=OLD)), False),  # a later one is replaced first
-    ]:
-        assert (refusal(Name.NOT_ROLLING, *pods, workload=PARALLEL) is None) is is_open
 
 
 def test_where_the_rollout_may_take_another_one_away_its_end_is_waited_for() -> None:
@@ -326,20 +243,3 @@ def test_where_the_rollout_may_take_another_one_away_its_end_is_waited_for() -> 
     ]:
         found = refusal(Name.NOT_ROLLING, pod, replica(1), replica(2), workload=workload)
         assert found is not None and found.hindrance is Hindrance.WORKLOAD_ROLLING
-
-
-def test_how_a_set_is_rolled_out() -> None:
-    for spec, ordered, one_by_one in [
-        ({}, True, True),
-        (
-            {"podManagementPolicy": "OrderedReady", "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}},
-            True,
-            True,
-        ),
-        ({"podManagementPolicy": "Parallel", "updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}, False, True),
-        ({"updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}}}, True, False),
-        ({"updateStrategy": {"rollingUpdate": {"maxUnavailable": "50%"}}}, True, False),
-        ({"updateStrategy": {"type": "OnDelete"}}, True, False),
-    ]:
-        found = Workload.of({"metadata": {"name": "db", "uid": "uid-db"}, "spec": spec})
-        assert (found.ordered, found.one_by_one) == (ordered, one_by_one)
