@@ -11,7 +11,7 @@ import pytest
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER
 from sidecar.drain import leases
-from sidecar.drain.lease_io import LeaseWriter, Overtaken, OwnLease, Untouched, Written
+from sidecar.drain.lease_io import LeaseWriter, Overtaken, Untouched, Written
 from sidecar.drain.leases import (
     DURATION,
     Hold,
@@ -111,25 +111,15 @@ class Scene:
             if error := refuse(call):
                 raise error
 
-        self.now = 1000.0
         self.calls: list[Call] = []
         self.cluster = new_cluster(clock=lambda: NOW)
         self.writer = LeaseWriter(InProcessApi(self.cluster, before=before), namespace="default", dry_run=dry_run)
-        self.own = OwnLease(self.writer, clock=lambda: self.now, wall=lambda: NOW + self.now)
-
-    def create(self, holder: str = "them") -> Lease:
-        body = leases.body(Terms("one", "default", {}, "n1", "uid-n1", holder), now=NOW)
-        return Lease.of(self.cluster.create(LEASES, body, namespace="default").obj)
 
     def stored(self) -> Lease | None:
         return asyncio.run(self.writer.find("one"))
 
     def perform(self, decision: leases.Decision) -> object:
         return asyncio.run(self.writer.perform(decision))
-
-    def keep(self, *, wanted: bool, needed: bool = True, later: float = 0.0) -> None:
-        self.now += later
-        asyncio.run(self.own.keep(ONES, wanted=wanted, needed=needed))
 
 
 def free(stored: Lease | None, *, wanted: bool = True) -> LeaseView:
@@ -161,43 +151,6 @@ def test_a_decision_without_a_write_and_a_dry_run_ask_nothing() -> None:
 def test_another_failure_is_raised() -> None:
     with pytest.raises(Unavailable):
         Scene(lambda _: Unavailable("no answer")).perform(decide(free(None)))
-
-
-def test_a_nodes_own_lease_is_taken_back_from_a_neighbour_and_then_deleted() -> None:
-    scene = Scene()
-    scene.create()
-    scene.keep(wanted=True)
-    taken = scene.stored()
-    assert taken is not None and taken.holder == "me" and scene.own.may_be_there
-    other = Scene()
-    other.create()
-    other.keep(wanted=False)
-    assert [call.verb for call in other.calls] == ["get", "update", "delete"]
-    assert other.stored() is None and not other.own.may_be_there
-
-
-def test_a_lease_is_read_again_after_a_minute() -> None:
-    scene = Scene()
-    scene.keep(wanted=True)
-    scene.keep(wanted=True, later=59)
-    assert [call.verb for call in scene.calls] == ["get", "create"]
-    seen = scene.stored()
-    assert seen is not None and isinstance(scene.perform(leases.renewal(ONES, seen, now=NOW)), Written)
-    scene.calls.clear()
-    scene.keep(wanted=True, later=1)
-    assert [call.verb for call in scene.calls] == ["get", "update"]
-
-
-def test_a_failure_is_told_only_where_the_lease_is_needed() -> None:
-    def case(error: ApiError, needed: bool) -> None:
-        scene = Scene(lambda _: error)
-        scene.keep(wanted=needed, needed=needed)
-        assert scene.own.failure == (str(error) if needed else "")
-        assert scene.own.may_be_there is (needed or not isinstance(error, Forbidden))
-
-    for error in [Forbidden("cannot get leases", status=403), Unavailable("no answer", status=503)]:
-        for needed in [True, False]:
-            case(error, needed)
 
 
 # --- What an earlier process with --allow-reprovision has left, where this one runs without it ---

@@ -9,7 +9,7 @@ import pytest
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.refusals_io import Refusals
-from sidecar.drain.watches import DrainWatches, is_only_noted
+from sidecar.drain.watches import DrainWatches
 from sidecar.drain.wording import first_few
 from sidecar.kube import reflector_state as reflector
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, PODS, Change, Resource
@@ -23,7 +23,6 @@ from sidecar.model.nodes import Pod
 from sidecar.model.objects import Attachment
 from tests.harness import samples
 from tests.harness.drain.listed_cluster import meta
-from tests.harness.drain.samples import volume
 
 ATTACHING = samples.info(controller=(PUBLISH_UNPUBLISH_VOLUME,))
 
@@ -100,18 +99,6 @@ def test_a_claim_of_this_node_that_has_its_volume_is_read_where_the_node_is_judg
         obj = samples.claim_json(annotations={names.SELECTED_NODE: node}, volumeName="pvc-1")
         line = json.dumps({"type": "MODIFIED", "object": obj}, separators=(",", ":")).encode()
         assert watch.skip(EventPrefix("data", "u", "7"), line) is skipped
-
-
-def test_a_note_of_ones_own_has_nothing_judged_anew() -> None:
-    for changes, only in [
-        ({"lies_on": "n1/u", "resource_version": "2"}, True),  # a note
-        ({"leaving": "n1/u", "lies_on": "n1/u", "resource_version": "2"}, True),  # two notes
-        ({"lies_on": "n1/u", "phase": "Released", "resource_version": "2"}, False),  # a note, and something else
-        ({"phase": "Released", "resource_version": "2"}, False),  # something else
-        ({"resource_version": "2"}, False),  # something that is not kept
-    ]:
-        before = volume()
-        assert is_only_noted(Change("pv-0", before, replace(before, **changes))) is only
 
 
 # --- What is refused in one look: it keeps nothing else from being tried, and is told in one sentence ---
