@@ -114,17 +114,6 @@ async def test_where_nodes_share_claims_out_those_contend_who_hear_of_the_claim(
 
 
 @virtual
-async def test_those_contend_who_hear_of_the_label_that_a_claim_has_although_its_uid_says_another() -> None:
-    """A claim that is made open, as by a restore, has no uid while it is labelled."""
-    uid, other = "00000000-0000-4000-8000-0000000000a7", "00000000-0000-4000-8000-000000000000"
-    async with at_work(lists(30), namespace="", by_shards=lambda: True, listeners=2) as room:
-        await asyncio.sleep(10.0)
-        who = [roster.contenders for label in ("open.00", "", "waiting") if (roster := room.roster("fake-class", uid, label))]
-        by_uid = [roster.contenders for each in (uid, other) if (roster := room.roster("fake-class", each))]
-        assert who == [by_uid[1], by_uid[0], by_uid[0]] and by_uid[0] != by_uid[1]
-
-
-@virtual
 async def test_free_space_is_what_the_others_publish_for_the_class_or_for_one_with_its_parameters() -> None:
     kube = lists(3)
     kube.capacities = [capacity("n0", "1Gi"), capacity("n1", "4Gi"), capacity("gone", "9Gi")]
@@ -141,17 +130,6 @@ async def test_a_list_in_ten_minutes_is_enough_and_that_somebody_is_known_is_tol
         await asyncio.sleep(3600.0)
     assert 5 <= len(kube.times()) <= 7
     assert told == kube.times()[:1]
-
-
-@virtual
-async def test_a_doubted_order_is_listed_anew_soon_and_less_soon_when_nothing_comes_of_it() -> None:
-    kube = lists(3)
-    async with at_work(kube, rng=0.0) as room:
-        for _ in range(3600):
-            await asyncio.sleep(1.0)
-            room.doubt()
-    assert pauses(kube)[:4] == [60, 120, 240, 480]
-    assert all(pause >= 480 for pause in pauses(kube)[4:])
 
 
 def test_without_the_right_to_list_it_says_so_once_and_nobody_is_known(caplog: pytest.LogCaptureFixture) -> None:

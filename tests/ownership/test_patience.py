@@ -69,30 +69,8 @@ def test_nobody_looks_before_the_write_of_the_first_and_its_news_have_had_their_
     assert turn(rank, lag=lag, drawn=drawn) >= min(2.0 * lag, LONGEST)
 
 
-@given(rank=st.integers(min_value=1, max_value=SINGLE_STEPS - 1), lag=lags, drawn=chances)
-def test_one_that_is_not_there_costs_a_number_of_lags_that_grows_with_the_logarithm_of_the_rank(
-    rank: int, lag: float, drawn: list[float]
-) -> None:
-    most = min((rank.bit_length() + 1) * 2.0 * lag, LONGEST)
-    assert turn(rank, lag=lag, drawn=drawn) <= RANKED.delay(rank, 1.0) + max(most, 2 * RANKED.step) + 4 * BEAT + 4 * RANKED.step
-
-
 @given(rank=st.integers(min_value=1, max_value=99), lag=lags, heals_at=st.floats(min_value=0.0, max_value=LONGEST), drawn=chances)
 def test_what_was_put_off_comes_soon_after_the_lag_is_over(rank: int, lag: float, heals_at: float, drawn: list[float]) -> None:
     """It was put off by what its node lagged then: for up to five minutes, of which a minute of trouble was enough."""
     own_turn = RANKED.delay(rank, 1.0) + BEAT
     assert turn(rank, lag=lag, drawn=drawn, heals_at=heals_at) <= max(heals_at, own_turn) + SOON
-
-
-@given(before=lags, after=lags, drawn=chances)
-def test_a_lag_that_shows_late_counts_from_when_the_turn_came(before: float, after: float, drawn: list[float]) -> None:
-    """A node learns by and by how far it lags. What it has waited already is part of what it has to wait."""
-    first = decide(view(ORDER[1], 0.4, Race(0, 0.4), lag=min(before, after), chance=drawn[0]))
-    assert isinstance(first, Wait)
-    then = decide(view(ORDER[1], first.until, first.race, lag=max(before, after), chance=drawn[-1]))
-    waited = first.until - 0.4
-    if isinstance(then, Measure):
-        assert waited >= min(2.0 * max(before, after), LONGEST) - 1e-6
-    else:
-        assert isinstance(then, Wait)
-        assert then.race.put_off <= max(4.0 * max(before, after), first.race.put_off + 2 * RANKED.step) + 1e-6

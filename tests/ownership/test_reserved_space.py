@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from sidecar.csi.api import CapacityAnswer
 from sidecar.model.objects import Class
 from sidecar.ownership.promises import Promise, held
@@ -63,19 +60,6 @@ def share_a_pool(pools: Pools) -> Pools:
     return said(pools, fast=9, twin=9)
 
 
-def test_figures_that_are_equal_by_coincidence_are_two_pools() -> None:
-    pools = said(Pools(), fast=10, twin=10)
-    assert pools.sharing(FAST, CLASSES) == {FAST}
-    pools.changed(FAST)
-    pools.changed(TWIN)
-    said(pools, fast=9, twin=9)
-    assert pools.sharing(FAST, CLASSES) == {FAST}, "each has had a volume of that size"
-    pools.changed("slow")
-    pools.changed(FAST)
-    said(pools, fast=8, twin=8)
-    assert pools.sharing(FAST, CLASSES) == {FAST}, "the other's figure may have fallen by a third class's volume"
-
-
 def test_a_figure_that_moves_with_the_volumes_of_another_class_is_the_same_pool_until_they_differ() -> None:
     pools = share_a_pool(Pools())
     assert pools.sharing(FAST, CLASSES) == {FAST, TWIN} == pools.sharing(TWIN, CLASSES)
@@ -84,12 +68,6 @@ def test_a_figure_that_moves_with_the_volumes_of_another_class_is_the_same_pool_
     said(pools, fast=8)
     assert pools.sharing(FAST, CLASSES) == {FAST, TWIN}, "the other has not been asked since, so nothing speaks against it"
     said(pools, twin=9)
-    assert pools.sharing(FAST, CLASSES) == {FAST}
-
-
-def test_a_class_that_comes_back_under_its_name_begins_anew() -> None:
-    pools = share_a_pool(Pools())
-    pools.forget(TWIN)
     assert pools.sharing(FAST, CLASSES) == {FAST}
 
 
@@ -153,13 +131,6 @@ def test_a_larger_largest_volume_is_growth_too() -> None:
         assert heard.growth == ([({FAST}, 1000, 0)] if told else [])
 
 
-def test_what_is_promised_is_not_worth_asking_for_in_the_moment_in_which_most_of_it_is_created() -> None:
-    heard = Heard({"a": Promise(FAST, 5)})
-    heard.space.promise_changed(FAST)
-    heard.space.changed(FAST, placed=True)
-    assert heard.urgent == [False, True]
-
-
 def test_a_volume_that_went_makes_room_for_who_waits_at_once() -> None:
     heard = Heard({"a": Promise(FAST, 1)})
     heard.space.freed(FAST, 4, placed=True)
@@ -175,16 +146,6 @@ def test_what_cannot_be_taken_holds_nothing() -> None:
     assert heard.space.promised(FAST, CapacityAnswer(60, maximum=40)) == 3
     assert heard.space.promised(FAST, CapacityAnswer(60, maximum=-1)) == 53, "a negative largest volume is none"
     assert heard.space.promised(FAST, CapacityAnswer(-1)) == 0
-
-
-@given(st.lists(st.integers(1, 60), max_size=8), st.integers(0, 100))
-def test_no_more_is_held_than_can_be_taken_and_all_of_it_where_it_fits(sizes: list[int], free: int) -> None:
-    found = held([Promise(FAST, size) for size in sizes], free)
-    takable = {0}
-    for size in sizes:
-        takable |= {taken + size for taken in takable if taken + size <= free}
-    assert found in takable
-    assert found == sum(sizes) or sum(sizes) > free
 
 
 def test_a_namespace_holds_half_while_others_wait() -> None:

@@ -24,7 +24,6 @@ from sidecar.ownership.rules import (
     Wait,
     after_conflict,
     decide,
-    step_back,
 )
 from sidecar.ownership.waiting import Want
 from tests.harness import samples
@@ -260,11 +259,6 @@ def test_the_second_does_not_bid_while_it_cannot_hear_of_a_winner() -> None:
     assert isinstance(watch_down, Wait) and "watch of claims is down" in watch_down.why
 
 
-def test_the_first_waits_for_nothing() -> None:
-    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
-    assert decide(view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), local_delay=9.0, watch_down=True)) == Measure()
-
-
 def test_N16_a_version_that_was_beaten_once_is_not_bid_for_again() -> None:
     wait = after_conflict(view(race=DUE))
     assert wait.race.beaten == "7"
@@ -272,19 +266,6 @@ def test_N16_a_version_that_was_beaten_once_is_not_bid_for_again() -> None:
     assert isinstance(again, Wait) and again.race is not None and again.until > wait.until
     changed = samples.claim(meta={"resourceVersion": "8"})
     assert decide(view(now=wait.until, race=wait.race, claim=changed)) == Measure()
-
-
-def test_a_turn_drawn_before_the_contenders_were_known_is_drawn_again_by_the_order() -> None:
-    """A claim that comes while a node starts must not wait for the end of a delay as long as those of the race by chance."""
-    blind = decide(view(placement=RANKED))
-    assert isinstance(blind, Wait) and blind.until >= 115.0 and blind.race.blind
-    unchanged = decide(view(placement=RANKED, now=101.0, race=blind.race))
-    assert isinstance(unchanged, Wait) and unchanged.race == blind.race
-    second = decide(replace(behind(), now=102.0, race=blind.race))
-    assert isinstance(second, Wait) and 102.4 <= second.until < 102.5 and not second.race.blind
-    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
-    first = view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), race=replace(blind.race, told=True))
-    assert decide(first) == Measure()
 
 
 THREE = Roster.of(["foo", "bar", "baz"], {})
@@ -306,20 +287,6 @@ def test_who_has_had_a_claim_comes_after_all_others_whoever_had_it_since() -> No
     note = f"1 {first} {second}"
     assert due(tried(note, third)) == 100.0, "it is next, and waits for nobody"
     assert 123.0 < due(tried(note, first)) < due(tried(note, second)) < 130.0
-
-
-def test_a_new_round_begins_with_a_pause_and_then_all_others_follow_at_once() -> None:
-    first, second, third = IN_ORDER
-    assert due(tried(f"1 {second} {third} {first}", first)) > 120.0
-    begun = f"2 {first}"
-    assert [due(tried(begun, node)) < 101.0 for node in (second, third)] == [True, True]
-    assert due(tried(begun, first)) > 140.0
-
-
-def test_who_steps_back_keeps_to_the_note_and_without_one_lets_the_others_go_first() -> None:
-    first = IN_ORDER[0]
-    assert step_back(tried(f"3 {first}", first)).bid_at > 180.0
-    assert 103.0 < step_back(tried("", first)).bid_at < 106.0
 
 
 def test_a_node_that_cannot_fill_a_volume_from_the_snapshot_does_not_bid_and_looks_again_ever_more_seldom() -> None:

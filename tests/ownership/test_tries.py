@@ -23,22 +23,9 @@ def test_each_node_has_one_try_in_a_round_and_a_second_try_begins_the_next() -> 
         assert noted(tries.text) == tries
 
 
-def test_rounds_are_spaced_and_the_pause_ends_growing() -> None:
-    assert [Tries(number).pause for number in (1, 2, 3, 4, 5, 6, 9999)] == [20, 40, 80, 160, 300, 300, 300]
-
-
-def test_the_first_tries_of_a_round_follow_at_once_and_the_others_every_two_seconds() -> None:
-    assert Tries(1, tuple("abcdefg")).spacing == 0.0
-    assert Tries(1, tuple("abcdefgh")).spacing == 2.0
-
-
 @pytest.mark.parametrize("text", ["", " ", "x a", "-1 a", "1.5 a", "99999 a", "²"])
 def test_what_cannot_be_read_is_none(text: str) -> None:
     assert noted(text) == NONE
-
-
-def test_a_node_that_is_named_twice_counts_once() -> None:
-    assert noted("0 a b a") == Tries(1, ("a", "b"))
 
 
 def test_a_note_that_is_too_long_forgets_who_tried_first() -> None:

@@ -19,12 +19,3 @@ def test_it_finds_what_a_walk_over_all_finds(steps: list[tuple[int, Want | None]
     found = list(waiting.fitting(classes, lambda size: size <= free))
     assert sorted(found) == sorted(uid for uid, want in plain.items() if want.class_name in classes and want.size <= free)
     assert waiting.namespaces() == {want.namespace for want in plain.values()}
-
-
-def test_nothing_stays_of_what_waits_no_more() -> None:
-    waiting = Waiting()
-    for number in range(10):
-        waiting.change(str(number), None, Want("a", "x", number % 3))
-    for number in range(10):
-        waiting.change(str(number), Want("a", "x", number % 3), None)
-    assert (waiting._uids, waiting._sizes, waiting._namespaces) == ({}, {}, {})
