@@ -1,7 +1,7 @@
 """What is done about a decision on a class."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import pytest
@@ -85,13 +85,6 @@ class Bench:
         return float(next(line.split()[1] for line in page.splitlines() if line.startswith(f"{name} ")))
 
 
-def test_C2_nothing_published_yet() -> None:
-    bench = Bench()
-    assert bench.look() == 110.0
-    assert bench.kube.asked[0][:2] == ("create", "csistoragecapacities")
-    assert (bench.gauge("desired_goal"), bench.gauge("desired_current"), bench.gauge("obsolete")) == (1, 0, 0)
-
-
 def collected(bench: Bench, seconds: float) -> list[str]:
     """The garbage collector deletes each object whose owner is gone. Returns the owners of those that were made."""
     owners: list[str] = []
@@ -129,13 +122,6 @@ def test_an_object_that_never_shows_up_is_created_again_ever_less_often() -> Non
     assert bench.look() == bench.now + 300.0
 
 
-def test_C5_a_changed_figure_is_replaced() -> None:
-    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)])).see(record())
-    bench.look()
-    (body,) = bench.kube.wrote("replace")
-    assert (body["metadata"]["name"], body["capacity"]) == ("csisc-1", "7")
-
-
 def test_C7_an_object_of_a_vanished_class_is_deleted_and_counted_until_then() -> None:
     bench = Bench().see(record())
     bench.classes.apply(Change("fake-class", None, None))
@@ -166,18 +152,6 @@ def test_writes_that_fail_are_tried_again_at_least_at_every_poll() -> None:
 WRONG = record("csisc-0", node_topology={samples.KEY: "bar"})
 
 
-def test_C7_one_that_may_not_be_deleted_is_told_again_at_the_next_poll() -> None:
-    bench = Bench(kube=ScriptedKube(failures={"delete": [Forbidden("no")] * 2})).see(WRONG, record())
-    at = []
-    for _ in range(6):
-        before = len(bench.kube.wrote("delete"))
-        until = bench.look()
-        at += [bench.now] if len(bench.kube.wrote("delete")) > before else []
-        bench.now = until or 0.0
-    assert at == [100.0, 161.0, 222.0]
-    assert bench.driver.count("capacity") == 3
-
-
 def played(bench: Bench, seconds: float, verb: str) -> list[float]:
     """When the verb was asked for, from now on."""
     at, end = [], bench.now + seconds
@@ -205,33 +179,12 @@ def test_what_may_not_be_written_is_tried_ever_less_often_and_told_once(caplog: 
         assert bench.number("csi_node_sidecar_capacities_forbidden") == 1
 
 
-def test_an_end_of_a_refusal_or_another_one_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = [Forbidden("no"), Forbidden("no"), Forbidden("nor so")]
-    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), ScriptedKube(failures={"replace": list(refusals)})).see(record())
-    caplog.set_level("INFO")
-    assert played(bench, 60.0, "replace") == [0.0, 1.0, 3.0, 7.0]
-    bench.kube.failures["replace"] = list(refusals)
-    bench.now = 1000.0
-    played(bench, 2.0, "replace")
-    forbidden, allowed = "Publishing capacity is forbidden: tried again ever less often", "Publishing capacity is allowed again"
-    assert caplog.messages == [forbidden, forbidden, allowed, forbidden]
-
-
 def test_a_write_that_is_forbidden_keeps_no_other_from_being_made() -> None:
     """The object of another place may not be deleted; the right one is renewed all the same."""
     kube = ScriptedKube(failures={"delete": [Forbidden("no")] * 100})
     bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(7)]), kube).see(WRONG, record())
     assert len(played(bench, 3600.0, "delete")) < 22
     assert len(kube.wrote("replace")) >= 50
-
-
-RESERVING = replace(PUBLISHER, reserve_pending=True)
-
-
-def test_what_is_promised_is_published_as_taken() -> None:
-    bench = Bench(ScriptedDriver(capacities=[CapacityAnswer(10)]), promises={"a": Promise("fake-class", 3)}, publisher=RESERVING)
-    bench.see(record()).look()
-    assert bench.kube.wrote("replace")[0]["capacity"] == "7"
 
 
 def test_changes_that_come_thick_and_fast_are_one_look_a_second() -> None:

@@ -1,12 +1,11 @@
 """What a node leaves behind is deleted by another one, once it is sure that the node is gone."""
 
 import asyncio
-from collections import Counter
 from typing import Any
 
 import pytest
 
-from sidecar.capacity.gone_nodes import DAY, HOUR, MOST_AT_ONCE, MOST_OF_ONE, Suspects, left_by, pause, share_of
+from sidecar.capacity.gone_nodes import DAY, HOUR, MOST_OF_ONE, left_by, pause, share_of
 from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.kube.api import Page
 from sidecar.kube.errors import Conflict, Forbidden, Gone, NotFound, Unauthorized, Unavailable
@@ -90,13 +89,6 @@ def test_a_segment_that_another_node_is_in_keeps_them() -> None:
     assert look(kube) == []
 
 
-def test_a_node_deletes_what_it_published_under_another_name() -> None:
-    """The scheduler would go on by the figure of then, for as long as there is nothing else of that name."""
-    kube = cluster(published("b", "old-name"))
-    kube.labelled = ("old-name",)  # type: ignore[attr-defined]
-    assert look(kube) == ["b"]
-
-
 def test_what_does_not_say_whose_it_is_stays() -> None:
     for obj in [
         published("b", "gone", selector=None),
@@ -114,55 +106,6 @@ def test_a_dry_run_deletes_nothing() -> None:
     assert look(cluster(published("b", "gone")), dry_run=True) == []
 
 
-def test_what_somebody_was_quicker_with_is_no_failure() -> None:
-    for error in [Conflict("changed", status=409), NotFound("gone", status=404)]:
-        kube = cluster(published("b", "gone"), published("c", "gone"))
-        kube.failures["delete"] = [error]
-        assert look(kube) == ["b", "c"]
-
-
-def test_of_many_only_a_few_are_asked_about_at_once_and_each_has_its_turn() -> None:
-    """Those that stay suspect, such as nodes that were given another name, must not take all places."""
-    many = [f"n{number}" for number in range(MOST_AT_ONCE * 5)]
-    suspects, asked = Suspects(), []
-    for _ in range(5):
-        few = suspects.due(many, there=())
-        assert len(few) == MOST_AT_ONCE
-        for node in few:
-            suspects.asks(node)
-        asked += few
-    assert sorted(asked) == sorted(many)
-    assert suspects.due(many, there=()) == tuple(asked[:MOST_AT_ONCE])
-
-
-def questions(api: ScriptedKube, looks: int) -> int:
-    looking = room(api)
-    for _ in range(looks):
-        asyncio.run(looking.look())
-    return sum(verb == "get" and name == "gone" for verb, _, name, _ in api.asked)
-
-
-def test_objects_that_do_not_say_whose_they_are_and_hide_one_that_does_are_not_asked_about_for_ever() -> None:
-    """One page of what bears the mark is read."""
-    unplaced = [published(f"a{number}", "gone", selector=None) for number in range(MOST_OF_ONE)]
-    assert questions(Selecting(cluster(*unplaced, published("b", "gone")).objects), 40) == 6
-
-
-def test_who_stays_is_noted_with_the_answer_and_questions_grow_rare() -> None:
-    """Of a Node without CSINode, and of a name that a node had before; what a node that goes later has left is deleted in the next look."""
-    old = published("b", "old-name"), published("c", "no-driver")
-    api = Selecting(cluster(*old, nodes=("n2", "no-driver"), csi_nodes=("n1", "n2")).objects)
-    api.labelled = ("old-name",)
-    looking = room(api)
-    for _ in range(40):
-        asyncio.run(looking.look())
-    asked = Counter(name for verb, _, name, _ in api.asked if verb == "get")
-    assert asked == {"no-driver": 6, "old-name": 6 * 3}
-    api.objects["csistoragecapacities", "e"] = published("e", "gone")
-    asyncio.run(looking.look())
-    assert deleted(api) == ["e"]
-
-
 def test_a_topology_that_no_node_can_be_asked_for_keeps_its_object() -> None:
     for topology in [
         {KEY: "a,b!=c"},
@@ -175,10 +118,6 @@ def test_a_topology_that_no_node_can_be_asked_for_keeps_its_object() -> None:
         obj = published("b", "gone", selector={"matchLabels": topology})
         assert left_by(CapacityRecord.of(obj)) == ""
         assert look(cluster(obj)) == []
-
-
-def test_a_label_without_a_value_is_a_label() -> None:
-    assert left_by(CapacityRecord.of(published("b", "gone", selector={"matchLabels": {KEY: ""}}))) == "gone"
 
 
 def test_a_404_that_is_not_the_api_server_s_own_proves_nothing() -> None:
@@ -231,12 +170,6 @@ def test_what_fails_between_proof_and_deletion_ends_the_look() -> None:
                 assert len(deleted(api)) == wanted
 
 
-def test_the_mark_names_the_node_unless_it_is_a_hash() -> None:
-    assert names.manager_node(names.capacity_manager("n1")) == "n1"
-    assert names.manager_node(names.capacity_manager("x" * 50)) == ""
-    assert names.manager_node("") == names.manager_node("external-provisioner-") == ""
-
-
 def test_all_nodes_together_look_once_an_hour_and_every_second_hour_while_nothing_changes() -> None:
     for nodes in [1, 10, 1000]:
         assert nodes * HOUR / pause(nodes) == pytest.approx(1.0)
@@ -262,27 +195,6 @@ async def _for_ever(kube: ScriptedKube, monkeypatch: pytest.MonkeyPatch, looks: 
     return slept
 
 
-def seven(*, of_each: int = 1) -> ScriptedKube:
-    """Seven nodes that are there, with so many objects each."""
-    there = tuple(f"n{number}" for number in range(1, 8))
-    return cluster(*(published(f"{node}-{count}", node) for node in there for count in range(of_each)), nodes=there, csi_nodes=there)
-
-
-@pytest.mark.parametrize("of_each", [1, 4])
-def test_it_looks_again_and_again_and_comes_no_sooner_to_a_server_that_is_away(of_each: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kube = seven(of_each=of_each)
-    kube.failures["list"] = [None, Unavailable("away"), None, None]
-    share = share_of("n1")
-    assert asyncio.run(_for_ever(kube, monkeypatch, 4)) == [(0.25 + share) * HOUR, share * 7 * HOUR, 14 * HOUR, 14 * HOUR, 14 * HOUR]
-
-
-def test_a_look_that_tells_news_brings_the_next_one_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
-    kube = seven()
-    kube.objects["csistoragecapacities", "b"] = published("b", "no-driver")
-    kube.objects["nodes", "no-driver"] = {"metadata": {"name": "no-driver"}}
-    assert asyncio.run(_for_ever(kube, monkeypatch, 4))[2:] == [8 * HOUR, 16 * HOUR, 16 * HOUR]
-
-
 @pytest.mark.parametrize("while_counting", [True, False])
 def test_without_the_right_it_says_so_once_and_goes_on_rarely(
     while_counting: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -293,15 +205,6 @@ def test_without_the_right_it_says_so_once_and_goes_on_rarely(
     assert len(slept) == 51
     assert slept[-1] == DAY
     assert [record.getMessage()[:50] for record in caplog.records] == ["Capacity objects of nodes that are gone are hardly"]
-
-
-@pytest.mark.parametrize("verb", ["list", "get", "delete"])
-def test_when_the_right_is_granted_the_work_is_taken_up_again(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    api = Selecting(cluster(published("a", "n1"), published("b", "gone")).objects, {verb: [FORBIDDEN] * 3})
-    slept = asyncio.run(_for_ever(api, monkeypatch, 8))
-    assert len(deleted(api)) > (3 if verb == "delete" else 0)
-    assert max(slept) == 8 * HOUR
-    assert slept[-1] <= 4 * HOUR
 
 
 def test_of_one_node_only_some_objects_are_deleted_at_once() -> None:

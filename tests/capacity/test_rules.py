@@ -142,13 +142,6 @@ def test_a_figure_that_was_not_renewed_for_long_is_withdrawn_where_that_is_wante
     assert isinstance(failing(300.0, told, leaving=frozenset({told.uid})), Retry), "once is enough"
 
 
-def test_a_mark_of_an_earlier_process_counts_and_one_from_the_future_does_not() -> None:
-    assert isinstance(failing(0.0, record(annotations=MARKED)), Withdraw)
-    ahead = {"csi-node-sidecar.io/stale-since": "2027-01-01T00:00:00Z"}
-    assert isinstance(failing(299.0, record(annotations=ahead)), Retry)
-    assert isinstance(failing(300.0, record(annotations=ahead)), Withdraw)
-
-
 def test_a_clock_that_jumps_neither_hastens_the_withdrawal_nor_puts_it_off() -> None:
     """From the first failure on it is counted by a clock that does not jump."""
     for jump in [-86_400.0, 86_400.0]:
@@ -157,11 +150,6 @@ def test_a_clock_that_jumps_neither_hastens_the_withdrawal_nor_puts_it_off() -> 
         own_mark = record(annotations={"csi-node-sidecar.io/stale-since": "2025-12-31T23:55:01Z"})
         assert isinstance(failing(298.0, own_mark, wall=NOW + jump, failing_since=NOW - 299.0), Retry)
         assert isinstance(failing(300.0, own_mark, wall=NOW + jump, failing_since=NOW - 299.0), Withdraw)
-
-
-def test_short_failures_are_not_worth_a_write() -> None:
-    assert isinstance(failing(59.0, record()), Retry)
-    assert isinstance(failing(60.0, record()), Update)
 
 
 def test_a_put_returns_what_others_have_put_there() -> None:
