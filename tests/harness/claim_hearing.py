@@ -9,14 +9,14 @@ from hack.sim.clock import run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.claim_policy import BINDINGS, POLICIES, written
 from hack.sim.cluster.inprocess import Call
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi, Page, Resource
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.selected import Selected
 from sidecar.kube.store import Store, by_uid
 from sidecar.local.claim_hearing_io import ClaimHearing
-from sidecar.local.claim_labels import UNLABELLED, WAITING
+from sidecar.local.claim_labels import UNLABELLED
 from sidecar.model import names
 from sidecar.model.objects import Claim, Json, claim_provisioner, selected_node
 from tests.harness import samples
@@ -27,51 +27,27 @@ NODE = "n1"
 EPOCH = 1_767_225_600.0
 
 
-class Api(InProcessApi):
-    """Counts the lists of claims that wait."""
-
-    waiting_lists = 0
-
-    async def list_page(self, resource: Resource, *, label_selector: str = "", **more: Any) -> Page:
-        self.waiting_lists += label_selector == WAITING
-        return await super().list_page(resource, label_selector=label_selector, **more)
-
-
 class Scene:
     """A cluster with its policy, and a node that keeps unbound claims that are open or its own."""
 
-    def __init__(
-        self,
-        *,
-        node: str = NODE,
-        shards: tuple[str, ...] = names.SHARDS,
-        contenders: int | None = None,
-        bids: bool = True,
-        clock_ahead: float = 0.0,
-    ) -> None:
+    def __init__(self, *, node: str = NODE) -> None:
         clock = asyncio.get_running_loop().time
-        self.clock = clock
         self.cluster = Cluster(clock=lambda: EPOCH + clock(), rng=random.Random(3).random)
         self.people = InProcessApi(self.cluster)
-        self.lists: list[float] = []
         self.failing: ApiError | None = None
         self.events: list[tuple[str, str]] = []
-        self.api = Api(self.cluster, before=self._asked, watch_for=lambda: 300.0)
-        api = cast(KubeApi, self.api)
-        self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock() + clock_ahead, rng=random.Random(1).random)
+        api = cast(KubeApi, InProcessApi(self.cluster, before=self._asked, watch_for=lambda: 300.0))
+        self.tools = tools(api, clock=clock, wall=lambda: EPOCH + clock(), rng=random.Random(1).random)
         self.tools.recorder.record = self._told  # type: ignore[method-assign, assignment]
-        self.shards = shards
-        self.may_be_left = True
-        self.contenders = contenders
         self.hearing = ClaimHearing(
             self.tools,
             node=node,
             driver=samples.DRIVER,
             is_ours=lambda name: name == "ours",
-            shards=lambda: self.shards,
-            contenders=lambda: self.contenders,
-            bids=bids,
-            may_be_left=lambda: self.may_be_left,
+            shards=lambda: names.SHARDS,
+            contenders=lambda: None,
+            bids=True,
+            may_be_left=lambda: True,
         )
         self.store: Store[Claim] = Store()
         more: dict[str, Any] = {"project": self._project, "key_of": by_uid, "clock": clock, "rng": random.Random(2).random}
@@ -101,10 +77,8 @@ class Scene:
         )
 
     async def _asked(self, call: Call) -> None:
-        if call.verb == "list":
-            self.lists.append(self.clock())
-            if self.failing is not None:
-                raise self.failing
+        if call.verb == "list" and self.failing is not None:
+            raise self.failing
 
     def _told(self, ref: Any, type_: str, reason: str, message: str, *, once: str = "") -> None:
         self.events.append((reason, ref.name))
@@ -120,15 +94,8 @@ class Scene:
 
     @property
     def by_label(self) -> bool:
-        return self._metric("claims_by_label") == 1.0
-
-    @property
-    def times_away(self) -> float:
-        return self._metric("claim_policy_away_total")
-
-    def _metric(self, name: str) -> float:
         lines = self.tools.metrics.render()[0].decode().splitlines()
-        return next(float(line.split()[1]) for line in lines if line.startswith(f"csi_node_sidecar_{name} "))
+        return next(float(line.split()[1]) == 1.0 for line in lines if line.startswith("csi_node_sidecar_claims_by_label "))
 
     async def policy(self, *, on: bool) -> None:
         for resource, body in zip((POLICIES, BINDINGS), written(), strict=True):

@@ -9,8 +9,7 @@ from sidecar.kube.errors import Unavailable
 from sidecar.local.claim_labels import EVERYTHING, UNLABELLED
 from sidecar.model import names
 from tests.harness import samples
-from tests.harness.claim_hearing import NODE, Scene, hears, play
-from tests.harness.virtual import Story
+from tests.harness.claim_hearing import NODE, Scene, hears
 
 
 @hears()
@@ -29,40 +28,6 @@ async def test_a_node_hears_its_own_claims_and_open_ones_and_no_others(scene: Sc
     await asyncio.sleep(7200.0)
     assert scene.by_label
     assert scene.events == []
-
-
-@hears(shards=())
-async def test_open_claims_that_nobody_takes_are_heard_by_others_until_somebody_does(scene: Scene) -> None:
-    await scene.immediate("open")
-    await scene.make("foreign", class_name="theirs")
-    await scene.note("foreign", provisioner="another-driver")
-    await asyncio.sleep(450.0)
-    assert scene.held == {"before", "open"}
-    assert len(scene.claims.selectors[0].split("open.")) == 2, "its shard and no other"
-    await scene.note("open", node="n2")
-    await asyncio.sleep(1.0)
-    assert scene.held == {"before"}
-    await asyncio.sleep(900.0)
-    assert "open." not in scene.claims.selectors[0]
-
-
-@hears(shards=())
-async def test_open_claims_are_looked_for_only_while_some_may_be_left(scene: Scene) -> None:
-    scene.may_be_left = False
-    await scene.immediate("open")
-    before = len(scene.lists)
-    await asyncio.sleep(570.0)
-    assert scene.held == {"before"} and len(scene.lists) - before <= 1, "of claims that wait"
-    scene.may_be_left = True
-    await asyncio.sleep(60.0)
-    assert scene.held == {"before", "open"}, "as soon as at the start"
-
-
-@hears(shards=(), bids=False)
-async def test_a_node_that_bids_for_nothing_looks_for_nothing(scene: Scene) -> None:
-    await scene.immediate("open")
-    await asyncio.sleep(3600.0)
-    assert scene.held == {"before"}
 
 
 @hears(policy=False)
@@ -87,7 +52,7 @@ async def test_when_the_policy_goes_new_claims_are_heard_at_once_and_all_claims_
     assert scene.events == [(names.CLAIM_LABEL_WRONG, "new")]
 
 
-@hears(contenders=100)
+@hears()
 async def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_list_of_all(scene: Scene) -> None:
     await scene.late("hidden", "n2")
     await scene.policy(on=False)
@@ -96,21 +61,6 @@ async def test_a_claim_of_this_node_with_the_label_of_another_is_found_by_the_li
     assert scene.held == {"before"}
     await asyncio.sleep(1800.0)
     assert scene.held >= {"before", "hidden"}
-
-
-def test_claims_that_wait_are_listed_less_often_where_that_shows_very_many_to_all_nodes() -> None:
-    """A tenant may make thousands of late claims that no pod ever uses, and each node listed them every ten minutes."""
-    for waiting, contenders, most, least in ((300, 10, 24, 15), (20, 1000, 24, 15), (300, 1000, 4, 2)):
-
-        async def story(scene: Scene, waiting: int = waiting, most: int = most, least: int = least) -> None:
-            for number in range(waiting):
-                await scene.make(f"waits-{number}")
-            await asyncio.sleep(1500.0)
-            lists = scene.api.waiting_lists
-            await asyncio.sleep(3 * 3600.0)
-            assert least <= scene.api.waiting_lists - lists <= most
-
-        play(story, contenders=contenders, bids=False)
 
 
 @hears()
@@ -133,82 +83,15 @@ async def test_when_the_policy_works_again_and_all_labels_are_right_claims_are_h
     assert set(scene.claims.selectors) >= {UNLABELLED}
 
 
-def test_a_node_whose_clock_is_wrong_hears_by_label_again_when_the_policy_works() -> None:
-    """By a clock that was ahead no claim was ever made since a label was wrong."""
-
-    async def story(scene: Scene) -> None:
-        await scene.policy(on=False)
-        await scene.late("shows-it", "n2")
-        await asyncio.sleep(60.0)
-        assert not scene.by_label
-        await scene.policy(on=True)
-        await scene.people.patch(CLAIMS, "shows-it", {}, content_type=MERGE_PATCH, namespace="default")
-        for number in range(60):
-            await scene.make(f"proof-{number}")
-            await asyncio.sleep(60.0)
-        assert scene.by_label and scene.times_away == 1
-
-    for days in (-1, 400):
-        play(story, clock_ahead=days * 86400.0)
+async def made_unlabelled(scene: Scene) -> None:
+    await scene.policy(on=False)
+    await scene.late("old", NODE)
 
 
-@hears(policy=False)
-async def test_a_claim_that_never_gets_a_label_keeps_nobody_at_all_claims_and_is_worked_on(scene: Scene) -> None:
-    """As one that nobody may write. It is older than the policy, and says nothing of it."""
-    assert not scene.by_label
-    await scene.policy(on=True)
-    await asyncio.sleep(3600.0)
-    assert not scene.by_label, "nothing has shown that the policy works"
-    await scene.make("proof")
-    await asyncio.sleep(400.0)
-    assert scene.by_label
-    await asyncio.sleep(7200.0)
-    assert scene.by_label
-    assert scene.held == {"before"}
-    assert len(scene.events) == 1
-
-
-def old_and_new(*, policy: bool) -> Story:
-    async def prepare(scene: Scene) -> None:
-        await scene.policy(on=False)
-        await scene.late("old", NODE)
-        if policy:
-            await scene.policy(on=True)
-            await asyncio.sleep(2.0)
-            await scene.late("new", "n2")
-
-    return prepare
-
-
-@hears(prepare=old_and_new(policy=True))
-async def test_a_node_that_starts_lists_all_claims_once_for_one_without_a_label_that_is_old(scene: Scene) -> None:
-    await asyncio.sleep(300.0)
-    assert scene.by_label and scene.held == {"before", "old"}
-    assert scene.times_away == 0 and scene.events == []
-
-
-@hears(prepare=old_and_new(policy=False))
+@hears(prepare=made_unlabelled)
 async def test_a_node_that_starts_while_the_policy_is_away_hears_all_claims_soon(scene: Scene) -> None:
     assert not scene.by_label
     assert scene.events == [(names.CLAIM_LABEL_WRONG, "old")]
-
-
-@hears()
-async def test_a_wrong_label_that_nobody_can_put_right_keeps_nobody_at_all_claims_and_its_claim_is_worked_on(scene: Scene) -> None:
-    await scene.late("moved", "n2")
-    await scene.policy(on=False)
-    await scene.note("moved", node=NODE)
-    await scene.late("shows-it", "n2")
-    await asyncio.sleep(60.0)
-    assert not scene.by_label
-    await scene.policy(on=True)
-    await scene.make("proof")
-    await asyncio.sleep(400.0)
-    assert scene.by_label
-    await asyncio.sleep(60.0)
-    assert scene.held == {"before", "moved"}
-    await asyncio.sleep(7200.0)
-    assert scene.by_label and scene.held == {"before", "moved"}
 
 
 async def _by_a_policy_that_was_away(scene: Scene, mislabel: Callable[[], Awaitable[None]]) -> None:
@@ -221,24 +104,6 @@ async def _by_a_policy_that_was_away(scene: Scene, mislabel: Callable[[], Awaita
     await scene.make("proof")
     await asyncio.sleep(400.0)
     assert scene.by_label
-
-
-@hears()
-async def test_claims_that_have_their_volume_hide_none_that_wait_for_one(scene: Scene) -> None:
-    """Each list has them first, with labels that were never put right, and no more than a hundred were looked at."""
-    bound = [f"a-{number:03}" for number in range(120)]
-    for name in (*bound, "moved"):
-        await scene.late(name, "n2")
-
-    async def mislabel() -> None:
-        for name in (*bound, "moved"):
-            await scene.note(name, node=NODE)
-        for name in bound:
-            await scene.people.patch(CLAIMS, name, {"spec": {"volumeName": "v"}}, content_type=MERGE_PATCH, namespace="default")
-
-    await _by_a_policy_that_was_away(scene, mislabel)
-    await asyncio.sleep(60.0)
-    assert scene.held == {"before", "moved"}
 
 
 @hears()

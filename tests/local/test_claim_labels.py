@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sidecar.local.claim_labels import EVERYTHING, Flaw, Trust, Written, heard_claims, is_right, why_wrong, written
+from sidecar.local.claim_labels import EVERYTHING, Flaw, Trust, Written, heard_claims, is_right, why_wrong
 from sidecar.model import names
 from sidecar.model.objects import Json
 from sidecar.model.selectors import parse_selector
@@ -123,18 +123,6 @@ def test_what_is_later_in_version_or_in_birth_is_after():
         assert one.is_after(other) is is_after
 
 
-def test_of_several_the_latest_counts_if_any_does():
-    for flaws in [[missing(5, "t1"), missing(3, "t2")], [missing(3, "t2"), missing(5, "t1")]]:
-        latest = flaws[1].latest(flaws[0].latest(None))
-        assert latest.written == at(5, "t2")
-
-
-def test_that_a_claim_is_being_deleted_is_a_write_that_no_policy_sees():
-    meta = {"resourceVersion": "7", "creationTimestamp": "t1"}
-    assert written({"metadata": meta}) == at(7, "t1")
-    assert written({"metadata": meta | {"deletionTimestamp": "t2"}}) == at(0, "t1")
-
-
 def test_only_what_has_no_label_at_all_is_heard_by_all():
     for label, is_missing in [(None, True), ("", False), ("waiting", False)]:
         assert Flaw.of("x", claim(label)).is_missing is is_missing
@@ -160,31 +148,3 @@ def test_after_proof_and_quiet_all_claims_are_looked_through():
 
 def test_a_look_that_finds_nothing_wrong_ends_it():
     assert not proven().looked("", 400.0).is_away
-
-
-def test_looks_that_find_something_become_rarer_and_never_end():
-    trust, at_, pauses = proven(), 5.0, []
-    for number in range(8):
-        due = trust.look_at()
-        assert due is not None
-        pauses.append(due - at_)
-        at_ = due
-        trust = trust.looked("later", at_)
-        assert trust.look_at() is None, "what was found is later than the proof"
-        trust = proven(trust, 200 + number)
-    assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (300.0, 1800.0)
-
-
-def test_what_is_wrong_again_and_again_has_all_heard_for_longer_each_time():
-    trust, now, pauses = Trust(), 0.0, []
-    for number in range(8):
-        trust = proven(trust.flawed("again", now), number)
-        due = trust.look_at()
-        assert due is not None
-        pauses.append(due - now)
-        trust, now = trust.looked("", due), due + 60.0
-    assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (300.0, 1800.0)
-    much_later = proven(trust.flawed("once", now + 7200.0), 99)
-    assert much_later.look_at() == now + 7500.0

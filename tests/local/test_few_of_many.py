@@ -27,9 +27,3 @@ def test_each_of_many_is_chosen_sooner_or_later() -> None:
 def test_a_group_with_many_leaves_their_share_to_those_with_few() -> None:
     for seed in range(20):
         assert set(chosen(10, seed, loud=1000, b=1, c=2)) >= {"b-0", "c-0", "c-1"}
-
-
-def test_each_of_many_groups_has_its_turn() -> None:
-    groups = {f"g{number}": 30 for number in range(40)}
-    rounds = [chosen(10, seed, **groups) for seed in range(100)]
-    assert {item.split("-")[0] for one in rounds for item in one} == {*groups}

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -24,13 +24,13 @@ A_PAGE = 500
 class Scene:
     """Claims as a list has them, page by page, in the order in which they are made."""
 
-    def __init__(self, *, contenders: int | None = None) -> None:
+    def __init__(self) -> None:
         clock = asyncio.get_running_loop().time
         self.claims: dict[str, Json] = {}
         self.lists = 0
         self.failing = False
         its = tools(cast(KubeApi, self), clock=clock, wall=clock, rng=random.Random(1).random)
-        self.left = LeftClaims(its, driver=samples.DRIVER, contenders=lambda: contenders)
+        self.left = LeftClaims(its, driver=samples.DRIVER, contenders=lambda: None)
 
     async def list_page(self, resource: Resource, *, label_selector: str, continue_token: str, begin: Callable[[], Take]) -> Page:
         self.lists += 1
@@ -61,19 +61,19 @@ class Scene:
         return heard
 
 
-def play(story: Story, *, contenders: int | None = None) -> None:
+def play(story: Story) -> None:
     async def main() -> None:
-        await story(Scene(contenders=contenders))
+        await story(Scene())
 
     run_virtual(main())
 
 
-def looks(**options: Any) -> Callable[[Story], Callable[[], None]]:
+def looks(story: Story) -> Callable[[], None]:
     """A test of such a scene."""
-    return lambda story: staged(lambda each: play(each, **options), story)
+    return staged(play, story)
 
 
-@looks()
+@looks
 async def test_a_shard_is_heard_while_something_is_left_in_it(scene: Scene) -> None:
     assert await scene.heard_within(1) == set()
     scene.make("left", "open.07")
@@ -82,17 +82,7 @@ async def test_a_shard_is_heard_while_something_is_left_in_it(scene: Scene) -> N
     assert await scene.heard_within(1) == set()
 
 
-@looks()
-async def test_what_has_just_been_opened_is_not_left(scene: Scene) -> None:
-    scene.make("late", "open.07")
-    looking = asyncio.ensure_future(scene.left.look(OTHERS))
-    await asyncio.sleep(1.0)
-    scene.make("new", "open.08")
-    await looking
-    assert scene.left.heard == {"open.07"}
-
-
-@looks()
+@looks
 async def test_claims_that_nobody_takes_hide_no_others(scene: Scene) -> None:
     """More than a page of them, which come first in every list: as of a tenant, or of a driver that is gone."""
     for driver in (samples.DRIVER, "another-driver"):
@@ -103,19 +93,7 @@ async def test_claims_that_nobody_takes_hide_no_others(scene: Scene) -> None:
             assert "open.07" in await scene.heard_within(60)
 
 
-@looks()
-async def test_a_shard_in_which_nothing_is_left_is_given_up_soon_whatever_else_is_open(scene: Scene) -> None:
-    scene.make_many(3 * A_PAGE, names.SHARDS, driver="another-driver")
-    scene.make("z-left", "open.07")
-    while scene.left.heard != {"open.07"}:
-        await scene.left.look(OTHERS)
-    del scene.claims["z-left"]
-    for _ in range(3):
-        await scene.left.look(OTHERS)
-    assert scene.left.heard == set()
-
-
-@looks()
+@looks
 async def test_a_node_hears_of_few_shards_that_are_not_its_own_and_of_each_in_its_turn(scene: Scene) -> None:
     scene.make_many(A_PAGE - 100, names.SHARDS)
     heard: set[str] = set()
@@ -126,26 +104,7 @@ async def test_a_node_hears_of_few_shards_that_are_not_its_own_and_of_each_in_it
     assert heard == set(names.SHARDS)
 
 
-@looks()
-async def test_what_can_be_taken_by_nobody_is_looked_for_ever_more_seldom(scene: Scene) -> None:
-    scene.make_many(A_PAGE - 100, names.SHARDS)
-    pauses = []
-    for _ in range(10):
-        pauses.append(scene.left.pause())
-        await scene.left.look(OTHERS)
-    assert pauses[0] <= 30.0
-    assert all(150.0 <= pause <= 450.0 for pause in pauses[7:])
-    scene.make("new", "open.07")
-    await scene.left.look(OTHERS)
-    assert scene.left.pause() >= 150.0, "its shard was left before"
-
-
-@looks(contenders=100)
-async def test_of_all_nodes_one_looks_about_every_second(scene: Scene) -> None:
-    assert 50.0 <= scene.left.pause() <= 150.0
-
-
-@looks()
+@looks
 async def test_a_list_that_fails_changes_nothing(scene: Scene) -> None:
     scene.make("left", "open.07")
     await scene.left.look(OTHERS)
