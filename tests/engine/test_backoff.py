@@ -22,6 +22,8 @@ def test_what_would_not_back_off_is_refused():
     for start, cap in [(0.0, 1.0), (-1.0, 1.0), (1.0, 0.0), (math.nan, 1.0), (1.0, math.nan)]:
         with pytest.raises(ValueError, match="would not back off"):
             Backoff(start=start, cap=cap)
+    with pytest.raises(ValueError, match="negative"):
+        Backoff(start=1.0, cap=2.0).delay(-1)
 
 
 @given(st.floats(0.001, 1e6), st.floats(0.001, 1e6), st.integers(0, 5_000))
@@ -61,8 +63,3 @@ def test_on_a_beat_nothing_comes_later_and_nothing_much_sooner(now: float, delay
 def test_those_with_such_a_delay_have_few_moments_together():
     moments = {on_a_beat(now, now + 300.0) for now in range(10_000, 10_300)}
     assert len(moments) <= 6
-
-
-def test_a_negative_attempt_is_a_mistake():
-    with pytest.raises(ValueError, match="negative"):
-        Backoff(start=1.0, cap=2.0).delay(-1)
