@@ -72,34 +72,12 @@ def test_drain_D9_a_claim_put_on_a_closed_node_is_handed_back_once_for_each_clos
     assert f"{WHY}, but it was already handed back once for this closing and came back" in provisioned(room)
 
 
-def test_drain_D9_the_next_closing_is_another() -> None:
-    room = late(pod_json())
-    settle(room)
-    room.standing = OPEN
-    put_here(room)
-    room.standing = replace(CLOSED, since="2026-02-02T00:00:00Z")
-    settle(room)
-    assert handed_back(room) and on_server(room)[HANDED_BACK] == "foo@2026-02-02T00:00:00Z"
-
-
 def test_drain_D9_a_pod_that_tolerates_the_cordon_would_only_come_back() -> None:
     agent = pod_json("agent", **tolerating(CORDON))
     room = late(pod_json("another", claim="another"), agent)
     assert settle(room) is None
     assert f"{WHY}, but pod fake-ns/agent tolerates the cordon" in provisioned(room)
     assert [asked[:2] for asked in room.kube.asked if asked[0] == "list"] == [("list", "pods")]
-
-
-def test_drain_D9_a_daemon_sets_ephemeral_claim_is_served_on_a_cordoned_node() -> None:
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": "uid-of-agent", "controller": True}
-    claim = samples.claim_json(meta={"name": "agent-data", "ownerReferences": [owner]})
-    volumes = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]
-    room = room_for(claim, standing=CLOSED).add("pods", pod_json("agent", **tolerating(CORDON)) | {"spec": {"volumes": volumes}})
-    settle(room)
-    assert room.driver.count("create") == 0, "without the toleration it would be handed back"
-    room = room_for(claim, standing=CLOSED).add("pods", pod_json("agent") | {"spec": {"volumes": volumes, **tolerating(CORDON)}})
-    settle(room)
-    assert "pod fake-ns/agent tolerates the cordon" in provisioned(room)
 
 
 def test_drain_D9_tolerating_the_cordon_alone_is_not_enough_on_an_evacuated_node() -> None:
