@@ -268,6 +268,19 @@ def test_N16_a_version_that_was_beaten_once_is_not_bid_for_again() -> None:
     assert decide(view(now=wait.until, race=wait.race, claim=changed)) == Measure()
 
 
+def test_a_turn_drawn_before_the_contenders_were_known_is_drawn_again_by_the_order() -> None:
+    """A claim that comes while a node starts must not wait for the end of a delay as long as those of the race by chance."""
+    blind = decide(view(placement=RANKED))
+    assert isinstance(blind, Wait) and blind.until >= 115.0 and blind.race.blind
+    unchanged = decide(view(placement=RANKED, now=101.0, race=blind.race))
+    assert isinstance(unchanged, Wait) and unchanged.race == blind.race
+    second = decide(replace(behind(), now=102.0, race=blind.race))
+    assert isinstance(second, Wait) and 102.4 <= second.until < 102.5 and not second.race.blind
+    uid = next(f"uid-{number}" for number in range(99) if TWO.order(f"uid-{number}", 100)[0] == "foo")
+    first = view(placement=RANKED, roster=TWO, claim=samples.claim(meta={"uid": uid}), race=replace(blind.race, told=True))
+    assert decide(first) == Measure()
+
+
 THREE = Roster.of(["foo", "bar", "baz"], {})
 IN_ORDER = THREE.order("testid", 100)
 
