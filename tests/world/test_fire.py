@@ -1,5 +1,6 @@
-"""`hack/fire`: what it tells of a world that does not come to its end."""
+"""`hack/fire`: what it tells of a world that does not come to its end, and what it has found when it is interrupted."""
 
+import signal
 from types import ModuleType
 from typing import Any
 
@@ -20,15 +21,43 @@ def _breaks(plan: Any) -> None:
 
 def test_a_world_that_breaks_is_told_with_its_seed(fire: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "play", _breaks)
-    result = fire.play_one(fire.Order("claims", 7, 0, ()))
-    assert (result.seed, result.violations) == (7, ["the world itself broke: KeyError('n0')"])
+    order = fire.Order("claims", 7, 0, ())
+    result = fire.play_one(order)
+    assert (result.seed, result.violations) == (7, ("the world itself broke: KeyError('n0')",))
     totals = fire.Totals()
     totals.add(result)
     said = fire.summary(totals, seconds=1.0, replay="hack/fire --seed")
     assert "violations: the world itself broke in 1" in said and "hack/fire --seed 7    # the world itself broke" in said
-
-
-def test_with_its_seed_alone_all_of_it_is_told(fire: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(world, "play", _breaks)
     with pytest.raises(ExceptionGroup):
-        fire.play_one(fire.Order("claims", 7, 0, ()), transcript=True)
+        fire.play_one(order, transcript=True)
+
+
+def test_what_was_found_is_told_also_when_it_is_interrupted(
+    fire: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After a night nobody wants to have waited for nothing."""
+
+    class Ended(BaseException):
+        pass
+
+    def ended(status: int) -> None:
+        raise Ended
+
+    def result(order: Any) -> Any:
+        if order.seed == 2:
+            signal.raise_signal(signal.SIGINT)
+        return fire.Result(order.seed, ("losses",), 5, frozenset({"lost"}), ("on purpose",) * order.seed)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    monkeypatch.setattr(fire, "play_one", result)
+    monkeypatch.setattr(fire.os, "_exit", ended)
+    arguments = fire.argparse.Namespace(worlds="node-loss", seeds=10, start=0, jobs=1, claims=0, without=[])
+    try:
+        with pytest.raises(Ended):
+            fire.fire(arguments)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    told = capfd.readouterr().out
+    assert told.startswith("2 worlds with 10 events") and "interrupted: 10 were asked for" in told.splitlines()[0]
+    assert "  hack/fire --worlds node-loss --seed 1 " in told

@@ -6,16 +6,15 @@ go on with a call that nobody waits for. A request that has not left by then nev
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from hack.sim.driver.calls import Reception
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.world.life import Life
-from hack.sim.world.manners import Manners
 from hack.sim.world.network import Broken, Latency, Network, Stream
-from hack.sim.world.request_log import RequestLog
+from hack.sim.world.requests import RequestLog
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
@@ -144,7 +143,7 @@ class NodeKube:
     async def _set_out(self, what: str) -> None:
         self._life.check()
         up = self._network.up(self._node)
-        self._request_log.asked(self._node, what, up=up)
+        self._request_log.asked(self._node, what)
         if not up:
             await asyncio.sleep(0.001)
             self._life.check()
@@ -160,7 +159,7 @@ class NodeKube:
         """Sent, done, answered: the process may die, or the network lose the request, between any two of these moments."""
         self._life.cross(f"before {what}")
         await self._set_out(what)
-        self._request_log.rates.wrote(self._node, self._life.number)
+        self._request_log.wrote(self._node, self._life.number)
         on_the_wire = asyncio.create_task(self._land(what, ask))
         self._network.sent[what] += 1
         on_the_wire.add_done_callback(lambda done: self._arrived(what, done))
@@ -199,8 +198,6 @@ class Folder:
 
     def __init__(self) -> None:
         self.begun: dict[str, CreationRecord] = {}
-        self.forged: list[CreationRecord] = []
-        """In a file that somebody else has left there."""
         self.signs: dict[str, float] = {}
         """By key of a creation: when its process was last seen."""
         self.full = False
@@ -259,14 +256,11 @@ class NodeJournal:
             for key, begun in self._folder.begun.items()
             if key not in self._own
         ]
-        forged, self._folder.forged = self._folder.forged, []
-        for record in forged:
-            self._folder.begun.setdefault(record.key, record)
-        self._own |= {begun.key for begun in (*left, *forged)}
+        self._own |= {begun.key for begun in left}
         self._folder.begun |= {begun.key: begun for begun in left}
         if not self._folder.full:
             signs.update(dict.fromkeys(self._own, now))
-        return [*left, *forged]
+        return left
 
     def settled(self) -> list[str]:
         return []
@@ -345,11 +339,8 @@ class NodeDriver:
         timeout: float,
         tell: Tell,
         link: Link | None = None,
-        manners: Manners | None = None,
-        on_asked: Callable[[str, str], None] = lambda method, name: None,
         on_call: Callable[[str, str], None] = lambda method, name: None,
         on_done: Callable[[str, str], None] = lambda method, name: None,
-        on_death: Callable[[str, str], None] = lambda method, name: None,
     ) -> None:
         self._driver = driver
         self._reception = reception
@@ -358,60 +349,28 @@ class NodeDriver:
         self._timeout = timeout
         self._tell = tell
         self._link = link or Link()
-        self._manners = manners or Manners()
-        self._on_asked = on_asked
         self._on_call = on_call
         self._on_done = on_done
-        self._on_death = on_death
 
     @property
     def info(self) -> DriverInfo:
         return self._driver.info
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
-        def create() -> CreatedVolume:
-            self._survive("CreateVolume", request.name)
-            self._manners.before(request, secrets)
-            self._manners.denies(request, self._driver)
-            if self._manners.puts_off(request, self._driver):
-                asyncio.get_running_loop().call_later(self._manners.lateness, self._succeed_late, request)
-                raise DriverError(Code.DEADLINE_EXCEEDED, "it takes too long")
-            return self._manners.instead(request, self._driver) or self._driver.create(request)
-
-        return self._manners.after(await self._change("CreateVolume", request.name, create))
-
-    def _succeed_late(self, request: CreateRequest) -> None:
-        self._manners.put_off[request.name] = False
-        with suppress(DriverError):  # there may be no room by now
-            made = self._driver.create(request)
-            self._on_asked("CreateVolume", request.name)
-            self._tell(f"CreateVolume {request.name}: it has gone on, and succeeds")
-            self._manners.made_late(made.volume_id)
+        return await self._change("CreateVolume", request.name, lambda: self._driver.create(request))
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
-        def delete() -> None:
-            self._survive("DeleteVolume", volume_id)
-            self._driver.delete(volume_id)
-
-        await self._change("DeleteVolume", volume_id, delete)
+        await self._change("DeleteVolume", volume_id, lambda: self._driver.delete(volume_id))
 
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
-        return await self._call("GetCapacity", "", lambda: self._manners.tells(self._driver.get_capacity(query)))
+        return await self._call("GetCapacity", "", lambda: self._driver.get_capacity(query))
 
     async def list_volumes(self) -> Mapping[str, bool]:
         page, _ = await self._call("ListVolumes", "", self._driver.list_volumes)
         return {volume.volume_id: {*volume.topologies} == {self._driver.info.segment} for volume in page}
 
-    def _survive(self, method: str, name: str) -> None:
-        """A driver that dies of a call answers none that is under way."""
-        if self._manners.kills(method, name):
-            self._tell(f"{method} {name}: the driver dies of it")
-            self._on_death(method, name)
-            raise Lost(Code.UNAVAILABLE, f"{method}: the connection broke")
-
     async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
         self._life.cross(f"before {method} {name}")
-        self._on_asked(method, name)
         try:
             answer = await self._call(method, name, lambda: self._act(method, name, act))
         except DriverError as error:

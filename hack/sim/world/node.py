@@ -1,26 +1,20 @@
 """A node of a world. Its driver and its state live as long as the world; its sidecar is killed and started again."""
 
 import asyncio
-import math
 import random
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, Protocol
 
-from hack.sim.driver.calls import Call, Reception, Record
+from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Fault, Faults
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube, NodeLastServed
 from hack.sim.world.life import Killed, Life
-from hack.sim.world.manners import Manners
 from hack.sim.world.network import Network
 from hack.sim.world.plan import Plan
-from hack.sim.world.plan_hostile import DOUBLES
-from hack.sim.world.plan_rolls import PLACEMENTS, RANKED, Program
-from hack.sim.world.request_log import RequestLog
+from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
-from hack.sim.world.upstream import Upstream
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
@@ -44,7 +38,6 @@ SPARE_POOL: Final = "spare"
 
 CALL_TIMEOUT: Final = 10.0
 SHUTDOWN_TIMEOUT: Final = 25.0
-_RESTART: Final = 1.0
 _ARGS: Final = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--kube-api-qps=-1", "--kube-api-capacity-qps=-1")
 
 
@@ -72,14 +65,6 @@ class Around(Protocol):
 
 
 @frozen
-class Start:
-    """When one life of the sidecar began, and which program it runs."""
-
-    at: float
-    program: Program
-
-
-@frozen
 class End:
     """How one life of the sidecar ended."""
 
@@ -88,26 +73,13 @@ class End:
     how: str
 
 
-@frozen
-class Death:
-    """How a driver died of a call."""
-
-    at: float
-    call: str
-    caller: Program = Program.OURS
-
-
 class Node:
     """Runs one life of the sidecar after the other, with a pause in between, as a kubelet would."""
 
     def __init__(self, world: Around, name: str, *, driver: LocalDriver | None = None) -> None:
         """`driver`: disks that were there before, under another name of this node."""
         self.name = name
-        self.former_names: tuple[str, ...] = ()
-        self.starts: list[Start] = []
         self.ends: list[End] = []
-        self.deaths: list[Death] = []
-        """Of its driver."""
         self._world = world
         self._dice = random.Random(f"node {world.plan.seed} {name}")
         pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
@@ -119,22 +91,14 @@ class Node:
         self.reception = Reception(record=Record(now=world.clock))
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
         self._drawn = self.reception.faults
-        self.manners = Manners()
         self.leaks_told: list[str] = []
         """What people were told of volumes that may be left behind, by all lives."""
-        self.flags: tuple[str, ...] = ()
-        """Further flags of its next sidecar."""
         self.placement: tuple[str, ...] = ()
-        """Flags of its next sidecar, too."""
-        self.scope: tuple[str, ...] = ()
-        """And these."""
-        self.program = Program.OURS
-        """What its next life runs."""
-        self.joins_at = 0.0
-        self.last_hands: dict[str, Program] = {}
-        """By name of a volume: which program was the last to ask the driver for it, or had the driver make it."""
+        """Further flags of its next sidecar."""
         self.clock_offset = 0.0
         """By how much its wall clock is wrong."""
+        self.dies_at_eviction = ""
+        """`before` or `after` its next eviction is carried out, its sidecar dies."""
         self.sidecar: Sidecar | None = None
         """The sidecar that runs now."""
         self.tools: Instruments | None = None
@@ -147,35 +111,10 @@ class Node:
         self._may_live = asyncio.Event()
         self._may_live.set()
 
-    def last_creation(self, name: str) -> Call | None:
-        """The last call for that volume's creation, as the driver saw it."""
-        calls = [call for call in self.reception.record.calls if (call.method, call.name) == ("CreateVolume", name)]
-        return calls[-1] if calls else None
-
-    @property
-    def all_names(self) -> tuple[str, ...]:
-        return (self.name, *self.former_names)
-
     @property
     def alive(self) -> bool:
         """A process of the sidecar runs, be it only one that waits for its driver."""
         return self._life is not None and self._life.alive
-
-    @property
-    def only_ours(self) -> bool:
-        """Upstream never ran on it."""
-        return all(start.program is Program.OURS for start in self.starts)
-
-    @property
-    def runs(self) -> Program:
-        """What its present life runs, or ran if it is over."""
-        return self.starts[-1].program if self.starts else self.program
-
-    def ran_upstream(self, begun: float, ended: float) -> bool:
-        """Whether a life in that time was one of upstream's."""
-        ends = [*(start.at for start in self.starts[1:]), math.inf]
-        lives = zip(self.starts, ends, strict=True) if self.starts else ()
-        return any(start.program is Program.UPSTREAM and start.at <= ended and end >= begun for start, end in lives)
 
     # --- what may happen to it -------------------------------------------------------------------------------------------
 
@@ -190,10 +129,8 @@ class Node:
             self._condemn(self._life)
 
     def stop(self) -> None:
-        """SIGTERM. Upstream has no handler for it."""
-        if self.runs is Program.UPSTREAM and self._life is not None:
-            self._life.kill("SIGTERM")
-        elif self._over is not None and not self._over.done() and self._life is not None and self._life.alive:
+        """SIGTERM."""
+        if self._over is not None and not self._over.done() and self._life is not None and self._life.alive:
             self._over.set_result("stopped")
 
     def lay_down(self) -> None:
@@ -205,28 +142,14 @@ class Node:
         self._may_live.set()
 
     def driver_away(self) -> None:
-        """Upstream ends when its connection is lost."""
         self.link.go_down()
-        if self.runs is Program.UPSTREAM and self._life is not None:
-            self._life.kill("the driver is away")
 
     def driver_back(self) -> None:
         """The driver is reachable again; the process is told as its real link would tell it."""
         if not self.link.up:
             self.link.come_back()
-            self._world.request_log.started(self.name)
             if self.sidecar is not None:
                 self.sidecar.wake_all()
-
-    def behave(self, way: str) -> None:
-        """Sets the driver's manners. Upstream stores another claim's volume and deletes it again, and nothing could be told from that."""
-        self.manners.way = "" if way == DOUBLES and self.runs is Program.UPSTREAM else way
-
-    def _driver_died(self, method: str, name: str) -> None:
-        """Its kubelet starts it again, which is told as its real link would tell it."""
-        self.deaths.append(Death(self._world.clock(), f"{method} {name}", self.runs))
-        self.driver_away()
-        asyncio.get_running_loop().call_later(_RESTART, self.driver_back)
 
     def strike(self, fault: Fault | None) -> None:
         """The driver has this fault and no other; with None it has the drawn ones again."""
@@ -236,33 +159,24 @@ class Node:
         """From now on nothing goes wrong on this node any more."""
         self.strike(None)
         self._doom = 0
+        self.dies_at_eviction = ""
         if self._life is not None:
             self._life.pardon()
         self.reception.faults.set([])
         self.folder.full = False
-        self.manners.way = ""
         self.driver_back()
 
     # --- its lives ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        if self.joins_at:
-            await asyncio.sleep(self.joins_at)
         while True:
             await self._may_live.wait()
             self.lives += 1
-            self.starts.append(Start(self._world.clock(), self.program))
-            self._world.transcript.tell(self.name, f"starts, life {self.lives}{self._unusual()}")
-            self._world.request_log.started(self.name)
+            self._world.transcript.tell(self.name, f"starts, life {self.lives}")
             how = await self._live()
             self.ends.append(End(self._world.clock(), self.lives, how))
             self._world.transcript.tell(self.name, how)
             await asyncio.sleep(self._dice.uniform(0.5, 10.0))
-
-    def _unusual(self) -> str:
-        if self.runs is Program.UPSTREAM:
-            return ", upstream"
-        return f", {RANKED}" if self.placement == PLACEMENTS[RANKED] else ""
 
     async def _live(self) -> str:
         self._over = over = asyncio.get_running_loop().create_future()
@@ -297,29 +211,11 @@ class Node:
             world.api, world.network, life, node=self.name, tell=world.transcript.voice(self.name), request_log=world.request_log
         )
         config, tools = self._config(), self._instruments(life)
-        if self.runs is Program.UPSTREAM:
-            await self._upstream(life, kube, config, tools)
-            return
         async with before_the_driver(config, kube, tools, lambda: NodeLastServed(self.folder, life)) as meet:
             await self.link.ready()
             await meet(DRIVER)
             self.tools, self.sidecar = tools, self._assemble(life, kube, config, tools)
             await self.sidecar.run()
-
-    async def _upstream(self, life: Life, kube: KubeApi, config: Config, tools: Instruments) -> None:
-        self.tools = None
-        self.behave(self.manners.way)
-        await self.link.ready()
-        await Upstream(
-            kube,
-            self._door(life),
-            node=self.name,
-            namespace=NAMESPACE,
-            volume_name=lambda uid: names.volume_name(config.volume_name_prefix, uid, config.volume_name_uuid_length),
-            clock=tools.clock,
-            wall=tools.wall,
-            chance=tools.rng,
-        ).run()
 
     async def _drain(self, life: Life) -> None:
         """Stops as on SIGTERM: calls in flight may end. The process may be killed meanwhile."""
@@ -341,9 +237,7 @@ class Node:
             self._over.set_result(f"killed: {why}")
 
     def _config(self) -> Config:
-        parsed = parse(
-            [*_ARGS, *self._world.plan.args, *self.placement, *self.scope, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE}
-        )
+        parsed = parse([*_ARGS, *self._world.plan.args, *self.placement], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
         assert isinstance(parsed, Parsed), parsed
         return parsed.config
 
@@ -365,28 +259,16 @@ class Node:
             timeout=CALL_TIMEOUT,
             tell=world.transcript.voice(self.name),
             link=self.link,
-            manners=self.manners,
-            on_asked=partial(self._asked, self.runs),
-            on_call=partial(self._called, self.runs, life.number),
+            on_call=lambda method, name: world.request_log.called(self.name, life.number, method, name),
             on_done=lambda method, name: world.acted(self.name, method, name),
-            on_death=self._driver_died,
         )
-
-    def _called(self, whose: Program, life: int, method: str, name: str) -> None:
-        """How often upstream calls its driver is not judged."""
-        if whose is Program.OURS:
-            self._world.request_log.rates.called(self.name, life, method, name)
-
-    def _asked(self, whose: Program, method: str, name: str) -> None:
-        if method == "CreateVolume":
-            self.last_hands[name] = whose
 
     def _assemble(self, life: Life, kube: KubeApi, config: Config, tools: Instruments) -> Sidecar:
         driver = self._door(life)
         recorder = _Overheard(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
         recorder.leaks = self.leaks_told
         doors = Doors(kube, kube, driver, NodeJournal(self.folder, life))
-        return Sidecar(config, doors, tools, recorder=recorder, listeners=self._world.plan.listeners)
+        return Sidecar(config, doors, tools, recorder=recorder)
 
 
 class _Overheard(EventRecorder):

@@ -1,50 +1,71 @@
-"""Plays a world: nodes with the real rooms, their drivers and one API server in virtual time, with trouble drawn from a seed.
+"""Plays a world: nodes with the real rooms, their drivers, one API server and the rest of a cluster in virtual time, with trouble by seed.
 
-    report = play(plan_of(seed=7))
+    report = play(plan_of(7, "drains"))
 
-The plan says what happens when. After its last event the network is reliable again, the world comes to rest, and the invariants are
-checked on what is left: the API server's objects and the drivers' own state. Known gaps have names and are reported apart from
-violations, so that a new leak cannot hide among them.
+The plan says what happens when. The referee watches all the while. After the last event all is well again, the world comes to rest,
+and what is left is judged. Everybody lives in every world; its theme says who has something to do.
 """
 
 import asyncio
+import contextvars
 import gc
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Cluster, InProcessApi
-from hack.sim.stand_ins import Binder, Scheduler, StandInBase
-from hack.sim.world import foreign_objects, hourly_look, invariants, plan
-from hack.sim.world.label_events import BY_LABEL
+from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster.kinds.kind import Kind
+from hack.sim.cluster.kinds.table import CSI_DRIVERS, STATEFUL_SETS, TABLE
+from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
+from hack.sim.world import rest, strangers
+from hack.sim.world.actions import carry_out, operate, placement
+from hack.sim.world.drains_plan import UNHEEDED, slack_of
+from hack.sim.world.effects import SENDER, Effects
+from hack.sim.world.guards import Guards
 from hack.sim.world.life import Killed
 from hack.sim.world.network import Network, Weather
-from hack.sim.world.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
-from hack.sim.world.plan import Plan, PlannedEvent, plan_of
-from hack.sim.world.plan_actions import carry_out, class_, secret
-from hack.sim.world.plan_rolls import PLACEMENTS, Program
-from hack.sim.world.referee import Referee
-from hack.sim.world.request_log import RequestLog
+from hack.sim.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
+from hack.sim.world.people import Drain
+from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
+from hack.sim.world.replicas import Replicas
+from hack.sim.world.requests import RequestLog
+from hack.sim.world.claims import Claims
 from hack.sim.world.transcript import Transcript
-from hack.sim.world.wanderings import Wanderings
+from hack.sim.world.truth import Truth
+from hack.sim.world.verdicts import Eyes, Verdicts
 from sidecar.frozen import frozen
-from sidecar.kube.api import CLASSES as CLASS_RESOURCE
-from sidecar.kube.api import CSI_DRIVERS, CSI_NODES, NAMESPACES, NODES, SECRETS, KubeApi
-from sidecar.kube.errors import AlreadyExists, NotFound
+from sidecar.kube.api import CLASSES, CSI_NODES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, KubeApi
+from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
+from sidecar.model import names
+from sidecar.model.objects import IMMEDIATE, Json
+from sidecar.model.objects import LATE as LATE_BINDING
 
-_LATER: Final = 60.0
-
-__all__ = ["Finding", "Plan", "PlannedEvent", "Report", "World", "plan_of", "play"]
+_CONTENTS: Final = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
+_CLASSES: Final = {
+    LATE: ("Delete", LATE_BINDING, {}),
+    LATE_TOO: ("Delete", LATE_BINDING, {}),
+    IMMEDIATE_CLASS: ("Delete", IMMEDIATE, {}),
+    LAX: ("Delete", LATE_BINDING, {names.DRAIN_POLICY: "AllowIdle"}),
+    FIRM: ("Delete", LATE_BINDING, {names.DRAIN_POLICY: "Block"}),
+    KEPT: ("Retain", LATE_BINDING, {}),
+}
+"""Reclaim policy, binding mode and annotations."""
+_OF_CLAIMS: Final = (LATE, LATE_TOO, IMMEDIATE_CLASS)
+_SAMPLE: Final = 2.0
+_COLLECTION: Final = 5.0
+_DEFAULT_TOLERATION: Final = 300.0
+_TO_NOTE: Final = 60.0
+"""Seconds, beside late watches, in which a sidecar that sees the API server takes off what it has noted."""
 
 
 @frozen
 class Finding:
-    """A violation of an invariant."""
+    """A sentence of the referee that does not hold."""
 
     kind: str
     what: str
@@ -62,8 +83,6 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     """Events by what they were."""
     transcript: str = ""
-    worlds: str = ""
-    """The kind of worlds, as `hack/fire` calls it; empty: the usual one."""
 
     @property
     def ok(self) -> bool:
@@ -73,18 +92,34 @@ class Report:
     def kinds(self) -> set[str]:
         return {finding.kind for finding in self.violations}
 
-    @property
-    def replay(self) -> str:
-        kind = f"--worlds {self.worlds} " if self.worlds else ""
-        return f"hack/fire {kind}--seed {self.plan.seed}"
-
     def __str__(self) -> str:
         """The text of a failed assertion: how to play this world again, and what is wrong in it."""
-        return "\n".join((self.replay, *map(str, self.violations)))
+        theme = "" if self.plan.theme == "claims" else f"--worlds {self.plan.theme} "
+        return "\n".join((f"hack/fire {theme}--seed {self.plan.seed}", *map(str, self.violations)))
+
+
+@dataclass(slots=True)
+class Lost:
+    """A machine that is gone, with its disks."""
+
+    node: Node
+    uid: str
+    """Of its last Node."""
+    given_up: bool
+    """Somebody has said that its disks do not come back: before it went, or since."""
+
+
+@dataclass(slots=True)
+class Announcement:
+    """Of one Node, by its uid: whether somebody says that it goes."""
+
+    stands: bool = False
+    ended: float = float("-inf")
+    eyes: Eyes = field(default_factory=Eyes)
 
 
 def play(plan: Plan, *, before: Callable[["World"], None] = lambda _: None) -> Report:
-    """Plays one world from its start to its judgement. `before` may break something on purpose."""
+    """Plays one world from its start to its judgement. `before` may change something in it."""
 
     async def story() -> Report:
         world = World(plan)
@@ -104,58 +139,95 @@ class World:
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         self.transcript = Transcript(self.clock)
         self.report = Report(plan)
-        self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random(f"server {plan.seed}").random)
-        self.api: KubeApi = InProcessApi(self.cluster)
+        self.dice = random.Random(f"world {plan.seed}")
+        self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random, kinds=(*TABLE, _CONTENTS))
+        self.api: KubeApi = InProcessApi(self.cluster, before=self._before, after=self._after)
         self.network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
-        self.foreign = foreign_objects.Foreign(self.api, self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
-        for name, placement in plan.placements:
-            self.nodes[name].placement = PLACEMENTS[placement]
-        for name in plan.by_label:
-            self.nodes[name].scope = BY_LABEL
-        for name in plan.upstream:
-            self.nodes[name].program = Program.UPSTREAM
-        for name, at in plan.joins:
-            self.nodes[name].joins_at = at
-        self.departed: dict[str, Node] = {}
-        """Nodes that are not there any more."""
-        self._lives: dict[str, asyncio.Task[None]] = {}
-        self.referee = Referee(self.api, {name: node.driver for name, node in self.nodes.items()}, self.found)
-        self.wanderings = Wanderings(self.clock)
-        self.referee.on_taken = self.wanderings.taken
+        for name, how in plan.placements:
+            self.nodes[name].placement = placement(how)
+        self.lost: dict[str, Lost] = {}
+        self.silent: set[str] = set()
+        """Nodes whose kubelets do nothing."""
+        self.drains: dict[str, Drain] = {}
+        """By node: who drains it, or has drained it."""
+        self.delays: dict[str, float] = {}
+        """By workload: how long it takes to make a pod again."""
+        self.starts: dict[str, float] = {}
+        """By set: for how many seconds its pods run before they are ready."""
+        self.kinds: dict[str, str] = {}
+        """By set: what becomes of its volumes."""
+        self.wanted: dict[str, list[tuple[float, int]]] = {}
+        """By set: until when it wanted how many replicas."""
+        self.evacuated: dict[str, bool] = {}
+        """By node: somebody asks for it to be emptied."""
+        self.undone_at: dict[str, float] = {}
+        self.came_back: dict[str, set[str]] = {}
+        """By node: uids of pods that were put there during an undo that its sidecar may not have seen. It takes them for pods that whatever
+        keeps pods off the node does not keep off."""
+        self.at_effects: list[str] = []
+        """At the next effects on what another machine has left its sender dies `before` or `after` it is carried out, or the machine is
+        `back`."""
         self.retained: set[str] = set()
         """Handles of volumes whose data somebody has kept."""
-        self.left_at_rest: Mapping[str, str] = {}
-        """Capacity objects of nodes that have no sidecar then, with the names of these nodes."""
+        self.errors = 0.0
+        """Share of a sidecar's requests that the API server answers with an error."""
+        self.strays = plan.weather.straying > 0.0 or plan.weather.lost_answers > 0.0
+        self.heeds_tenants = UNHEEDED not in plan.args
+        self.slack = slack_of(plan)
+        self.late = 61.0 if self.strays else 0.5 + 3.0 * (plan.weather.read.p99 + plan.weather.write.p99)
+        """Seconds between the last look and the moment at which a request arrives."""
+        self._announced: dict[str, Announcement] = {}
+        self._was_given_up: set[str] = set()
+        """Names of machines that are back. What a process there had noted stands until one there takes it off."""
+        self._made: dict[tuple[str, str], float] = {}
+        """By kind and name: when it was created, or bound."""
         self._spawned: dict[str, asyncio.Task[None]] = {}
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        drivers = lambda: {name: node.driver for name, node in self.nodes.items()}  # noqa: E731
+        self.verdicts = Verdicts(self)
+        self.truth = Truth(self.cluster, drivers, clock=self.clock, noted=self.verdicts.saw_acknowledged, heeded=self.heeds_tenants)
+        self.replicas = Replicas(self)
+        self.effects = Effects(self)
+        self.claims = Claims(self)
 
     async def play(self) -> Report:
         async with asyncio.TaskGroup() as group:
             await self._furnish()
-            tasks = [group.create_task(each) for each in self._bystanders()]
-            self._lives |= {name: group.create_task(node.run()) for name, node in self.nodes.items()}
-            await self._play_events()
-            await self._come_to_rest()
-            await invariants.judge(self)
-            for task in (*tasks, *self._lives.values(), *self._spawned.values()):
+            tasks = [group.create_task(each) for each in (self._stand_ins(), self._operate(), self._sample(), self._collect())]
+            for name in self.nodes:
+                self._begin(name)
+            for item in self.plan.events:
+                await asyncio.sleep(max(item.at - self.clock(), 0.0))
+                self.report.counts[item.what] += 1
+                self.transcript.tell("world", str(item))
+                await carry_out(self, item)
+            await rest.come_to_rest(self)
+            for kind, what in rest.findings(self):
+                self.found(kind, what)
+            for task in (*tasks, *self._spawned.values(), *self._lives.values()):
                 task.cancel()
         self.report.transcript = str(self.transcript)
         return self.report
 
     # --- for nodes, actions and the referee -------------------------------------------------------------------------------------
 
+    def wall(self) -> float:
+        return EPOCH + self.clock()
+
     def found(self, kind: str, what: str) -> None:
-        """Records a violation."""
+        """Records that a sentence does not hold."""
         self.report.violations.append(Finding(kind, what))
         self.transcript.tell("VIOLATION", f"{kind}: {what}")
 
     def acted(self, node: str, method: str, name: str) -> None:
-        if method == "CreateVolume":
-            self.referee.created(name)
-            self.referee.acts(self.nodes[node].all_names if node in self.nodes else self.departed[node].all_names, name)
+        """The driver of that node has done that."""
+        if method == "CreateVolume" and node in self.nodes:
+            self.claims.created(node, name)
         if method == "DeleteVolume":
-            self.referee.deleted(name)
+            self.claims.deleted(name)
+            self.effects.driver_deleted(node, name)
 
     def spawn(self, name: str, doing: Coroutine[Any, Any, None]) -> None:
         """Starts a task that runs beside the plan. A name has at most one task."""
@@ -166,86 +238,230 @@ class World:
         if task := self._spawned.pop(name, None):
             task.cancel()
 
-    def take_down(self, node: str) -> None:
-        """Cuts the node off from the API server."""
-        self.network.take_down(node)
-        self.request_log.went_down(node)
+    def node(self, name: str) -> Node:
+        if name not in self.nodes:
+            raise NotFound(f"node {name} is gone")
+        return self.nodes[name]
 
     def bring_up(self, node: str) -> None:
-        self.network.bring_up(node)
-        self.request_log.came_up(node)
+        if node not in self.silent:
+            self.network.bring_up(node)
 
-    async def admit(self, node: Node) -> None:
-        """A machine that was not there before, or not under this name."""
-        await self._register(node.name)
-        self.nodes[node.name] = node
-        self.referee.drivers[node.name] = node.driver
-        self._lives[node.name] = asyncio.create_task(node.run())
+    def sees(self, node: str) -> bool:
+        """The sidecar runs and reaches the API server. What it may not read it must not answer."""
+        return self.nodes[node].sidecar is not None and self.network.up(node)
 
-    async def dismiss(self, name: str, *, stays_listed: bool = False) -> Node:
-        """A machine that ends at once and for good, under this name. Its Node and its CSINode go too, unless nobody sees to that."""
-        life = self._lives.pop(name)
-        life.cancel()
-        await asyncio.gather(life, return_exceptions=True)
-        self.departed[name] = node = self.nodes.pop(name)
-        self.bring_up(name)  # whatever cut it off
-        del self.referee.drivers[name]
-        for resource in () if stays_listed else (NODES, CSI_NODES):
-            with suppress(NotFound):
-                await self.api.delete(resource, name)
-        return node
+    def place_of(self, volume: str) -> str:
+        """The node that has the data of this PersistentVolume."""
+        return next((name for name, node in self.nodes.items() if any(volume == each.name for each in node.driver.volumes())), "")
 
-    # --- from start to judgement --------------------------------------------------------------------------------
+    def is_new(self, resource: object, name: str) -> bool:
+        """It was created, or bound, while a request may have been on its way."""
+        return self.clock() - self._made.get((str(resource), name), float("-inf")) <= self.late
+
+    def asked(self, node: str, wanted: bool) -> None:
+        """Somebody asks for it to be emptied, or does not any more. To be called right before the Node is changed."""
+        self.effects.sample()  # a request that is on its way now was sent while the node was still to be emptied
+        if not wanted:
+            self.undone_at[node] = self.clock()
+        elif self.clock() - self.undone_at.get(node, 0.0) > rest.SEEN + self.slack:
+            self.came_back.pop(node, None)
+        self.evacuated[node] = wanted
+
+    # --- what happens to nodes ------------------------------------------------------------------------------------------
+
+    async def tell_ready(self, node: str, status: str) -> None:
+        condition = {"type": "Ready", "status": status, "lastTransitionTime": self.cluster.now()}
+        found = self.cluster.store.find(NODES, node)
+        others = [item for item in ((found or {}).get("status") or {}).get("conditions") or () if item["type"] != "Ready"]
+        patch = {"status": {"conditions": [*others, condition]}}
+        await self.api.patch(NODES, node, patch, content_type=MERGE_PATCH, subresource="status")
+
+    async def evict_by_taint(self, node: str) -> None:
+        """Who does not tolerate for ever that the node is unreachable is told to end; nobody there hears it."""
+        await asyncio.sleep(_DEFAULT_TOLERATION)
+        for pod in await self._pods(node):
+            tolerations = [item for item in pod["spec"].get("tolerations") or () if "unreachable" in (item.get("key") or "unreachable")]
+            if not any("tolerationSeconds" not in item and item.get("effect") in (None, "", "NoExecute") for item in tolerations):
+                await self.api.delete(PODS, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
+
+    async def switch_off(self, node: str) -> None:
+        """For good: its disks are gone, and so is its Node."""
+        self.transcript.tell("world", f"{node} is switched off for good")
+        await self._end(node)
+        for resource in (NODES, CSI_NODES):
+            await self.api.delete(resource, node)
+        for meta in [pod["metadata"] for pod in await self._pods(node)]:
+            await self.api.delete(PODS, meta["name"], namespace=meta["namespace"], grace_period_seconds=0)
+        self.cluster.collect_garbage()
+        self.nodes.pop(node)
+        self.drains.pop(node, None)
+
+    async def lose(self, name: str, pause: float, *, first: str = "Node") -> None:
+        """Its Node and its CSINode go, one of them first; two nodes stay."""
+        if name not in self.nodes or len(self.nodes) <= 2:
+            self.transcript.tell("world", f"{name} stays")
+            return
+        self.give_up(f"start {name}")
+        await self._end(name)
+        stored = self.cluster.store.find(NODES, name)
+        uid = stored["metadata"]["uid"] if stored else ""
+        self._look_at_words()
+        said = self._announced.get(uid, Announcement())
+        # What it had noted, and somebody has taken back when it could not see that any more, still stands on its volumes.
+        seen = said.eyes.had_a_chance(said.ended, self.clock(), seconds=_TO_NOTE + self.slack)
+        given_up = said.stands or (not seen and (said.ended > float("-inf") or name in self._was_given_up))
+        self.silent.add(name)
+        self.lost[name] = Lost(self.nodes.pop(name), uid, given_up)
+        self.transcript.tell("world", f"{name} is lost, {'given up' if given_up else 'and nobody has given it up'}")
+
+        async def forget() -> None:
+            for resource in (CSI_NODES, NODES) if first == "CSINode" else (NODES, CSI_NODES):
+                with suppress(NotFound):
+                    await self.api.delete(resource, name)
+                await asyncio.sleep(pause)
+
+        self.spawn(f"lose {name}", forget())
+
+    def come_back(self, name: str) -> None:
+        """The machine registers again with its disks: another Node under the same name."""
+        lost = self.lost.get(name)
+        if lost is None or self.cluster.store.find(NODES, name) is not None:
+            self.transcript.tell("world", f"{name} does not come back")
+            return
+        self.give_up(f"lose {name}")
+        del self.lost[name]
+        self._was_given_up = self._was_given_up | {name} if lost.given_up else self._was_given_up - {name}
+        self.silent.discard(name)
+        node = self.nodes[name] = Node(self, name, driver=lost.node.driver)
+        node.folder = lost.node.folder
+        uid = self.cluster.create(NODES, _node(name)).obj["metadata"]["uid"]
+        self._made[str(NODES), name] = self.clock()
+        if self.cluster.store.find(CSI_NODES, name) is None:
+            body = csi_node(name)
+            body["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": names.NODE, "name": name, "uid": uid}]
+            self.cluster.create(CSI_NODES, body)
+        self.transcript.tell("world", f"{name} is back")
+
+        async def start() -> None:
+            await self._is_ready(name)
+            self._begin(name)
+
+        self.spawn(f"start {name}", start())
+
+    async def _end(self, node: str) -> None:
+        if life := self._lives.pop(node, None):  # one that has just come back may not have begun yet
+            life.cancel()
+            await asyncio.gather(life, return_exceptions=True)
+
+    async def _pods(self, node: str) -> list[Json]:
+        return (await self.api.list_page(PODS, field_selector=f"spec.nodeName={node}", limit=0)).items
+
+    def _begin(self, node: str) -> None:
+        """All that the node's process does, and what it leaves on its way when it dies, says that it comes from there."""
+        context = contextvars.copy_context()
+        context.run(SENDER.set, node)
+        self._lives[node] = asyncio.create_task(self.nodes[node].run(), context=context)
+
+    async def _is_ready(self, name: str) -> None:
+        await self.tell_ready(name, "True")
+        await self.api.patch(NODES, name, {"spec": {"taints": None}}, content_type=MERGE_PATCH)
+
+    # --- the rest of the cluster ------------------------------------------------------------------------------------------
 
     async def _furnish(self) -> None:
-        try:
-            await self.api.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
-        except AlreadyExists:
-            pass  # the server has made it itself
         await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
-        for name in plan.CLASSES:
-            await self.api.create(CLASS_RESOURCE, class_(name))
+        for name, (reclaim, mode, notes) in _CLASSES.items():
+            if (name in _OF_CLAIMS) == (self.plan.theme == "claims") or name == LATE:
+                meta = {"name": name, "annotations": notes}
+                body = {"metadata": meta, "provisioner": DRIVER, "reclaimPolicy": reclaim, "volumeBindingMode": mode}
+                await self.api.create(CLASSES, body)
         for name in self.nodes:
-            await self._register(name)
-        await self.api.create(SECRETS, secret(), namespace=NAMESPACE)
-        await foreign_objects.settle(self.api)
+            await self.api.create(NODES, _node(name))
+            await self.api.create(CSI_NODES, csi_node(name))
+            await self._is_ready(name)
+        await strangers.settle(self.api)
 
-    async def _register(self, name: str) -> None:
-        labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
-        await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
-        await self.api.create(CSI_NODES, csi_node(name))
-
-    def _bystanders(self) -> list[Coroutine[Any, Any, None]]:
-        """The rest of the control plane, and the referee."""
+    async def _stand_ins(self) -> None:
         base = StandInBase(self.api, clock=self.clock, rng=random.Random(f"eyes {self.plan.seed}"))
-        Binder(base), Scheduler(base)  # the base keeps them
-        return [base.run(), self.referee.watch_claims(), self.referee.watch_volumes()]
+        start = lambda pod: self.starts.get((pod["metadata"].get("labels") or {}).get("app", ""), 0.0)  # noqa: E731
+        Binder(base), Scheduler(base), Kubelet(base, silent=self.silent, start=start), Guards(base), Disruptions(base)
+        StatefulSets(base, delay=lambda key: self.delays.get(key, 1.0)), EphemeralClaims(base), PodGarbageCollector(base)
+        await base.run()
 
-    async def _play_events(self) -> None:
-        for item in self.plan.events:
-            await asyncio.sleep(max(item.at - self.clock(), 0.0))
-            self.report.counts[item.what] += 1
-            self.transcript.tell("world", str(item))
-            await carry_out(self, item)
+    async def _operate(self) -> None:
+        dice = random.Random(f"operator {self.plan.seed}")
+        while True:
+            await asyncio.sleep(dice.uniform(3.0, 20.0))
+            await operate(self)
 
-    async def _come_to_rest(self) -> None:
-        """Ends all trouble (network, drivers, kills, missing classes) and lets time pass."""
-        self.transcript.tell("world", "comes to rest")
-        self.network.weather = Weather()
-        for name, node in self.nodes.items():
-            self.bring_up(name)
-            self.network.local_delay(name, 0.0)
-            node.spare()
-        for name in plan.CLASSES:
-            await carry_out(self, PlannedEvent(self.clock(), "class back", name))
-        await asyncio.sleep(self.plan.settle)
-        self.transcript.tell("world", "should be at rest")
-        self.left_at_rest = await hourly_look.left_behind(self.api, self.nodes)
-        self.request_log.begin_rest()
-        await invariants.nothing_held_back(self)
-        await asyncio.sleep(min(self.plan.rest, _LATER))
-        await invariants.nothing_held_back(self)
-        await asyncio.sleep(max(self.plan.rest - _LATER, 0.0))
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(_SAMPLE)
+            self._look_at_words()
+            self.effects.sample()
+            self.verdicts.sample()
+
+    def _look_at_words(self) -> None:
+        """Who says now that his node goes."""
+        for node in self.cluster.store.all_of(NODES):
+            name, said = node["metadata"]["name"], self._announced.setdefault(node["metadata"]["uid"], Announcement())
+            stands = any(item["key"] == names.EVACUATE_TAINT for item in (node.get("spec") or {}).get("taints") or ())
+            if said.stands and not stands:
+                said.ended = self.clock()
+            said.stands = stands
+            if name in self.nodes:
+                said.eyes.sample(self.clock(), life=self.nodes[name].lives, sees=self.sees(name))
+
+    async def _collect(self) -> None:
+        """The garbage collector."""
+        before = -1
+        while True:
+            await asyncio.sleep(_COLLECTION)
+            if self.cluster.revision != before:
+                self.cluster.collect_garbage()
+                before = self.cluster.revision
+
+    # --- requests -------------------------------------------------------------------------------------------------------------
+
+    async def _before(self, call: Call) -> None:
+        if not (sender := SENDER.get()):
+            return
+        if call.verb == "get" and call.resource == NODES:
+            self.effects.node_read(sender, call.name)
+        if call.verb == "list" and call.resource == STATEFUL_SETS and "back" in self.at_effects and self.lost:
+            self.at_effects.remove("back")
+            self.come_back(self.dice.choice(sorted(self.lost)))
+        if self.errors and self.dice.random() < self.errors and call.verb != "watch":
+            raise self._error_of(call)
+
+    def _error_of(self, call: Call) -> ApiError:
+        broken = Unavailable("internal error", status=500)
+        if call.verb == "list":
+            return self.dice.choice((Gone("too old", status=410), broken))
+        if call.verb in ("patch", "delete", "update", "replace"):
+            return self.dice.choice((Conflict("changed", status=409), broken))
+        return broken
+
+    async def _after(self, call: Call) -> None:
+        """The change has happened, and nobody has acted on it yet."""
+        if call.verb in ("get", "list", "watch"):
+            return
+        if call.verb == "create" and call.subresource in ("", "binding"):
+            self._made[str(call.resource), call.name] = self.clock()
+        if call.subresource == "binding":
+            pod = self.cluster.store.find(PODS, call.name, call.namespace)
+            node = (pod or {}).get("spec", {}).get("nodeName", "")
+            if pod and self.evacuated.get(node) is False:
+                self.came_back.setdefault(node, set()).add(pod["metadata"]["uid"])
+        if call.resource in (PODS, STATEFUL_SETS):
+            self.replicas.look()
+        self.claims.heard(call)
+        self.verdicts.heard(call)
+
+
+def _node(name: str) -> Json:
+    return {"metadata": {"name": name, "labels": {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}}}
 
 
 class _ErrorsTo(logging.Handler):

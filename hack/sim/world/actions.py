@@ -1,0 +1,456 @@
+"""Carries out the events of a plan: what users, owners, operators, the weather and accidents do to a world. The table is at the end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from hack.sim.driver.state import LocalVolume
+from hack.sim.world import people
+from hack.sim.world.claims_plan import HUGE, NOWHERE, RANKED, SELF_SELECTED, WITHOUT_CLASS
+from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY
+from hack.sim.world.people import Drain, acknowledge, merge
+from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
+from hack.sim.world.sets_plan import EPHEMERAL, EVACUATE, GIVEN_UP, HOLDER, LOST_SET, SET, UNDONE, WORDS
+from sidecar.csi.api import CreateRequest
+from sidecar.kube.api import BUDGETS, CLAIMS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from sidecar.model import names
+from sidecar.model.objects import Json
+from sidecar.provisioning.creations.creation_record import CreationRecord
+
+if TYPE_CHECKING:
+    from hack.sim.world.world import World
+
+REPLICAS: Final = 3
+_DATA: Final = "data"
+_GIB: Final = 2**30
+_LARGE: Final = 60_000
+_PATIENCE: Final = 1.0
+_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+
+async def carry_out(world: "World", item: PlannedEvent) -> None:
+    try:
+        if (doing := _TABLE[item.what](world, item)) is not None:
+            await doing
+    except (NotFound, AlreadyExists):
+        world.transcript.tell("world", f"{item.what} {item.whom}: too late")
+
+
+# --- users: claims and pods -----------------------------------------------------------------------------------------------
+
+
+async def _make(world: "World", item: PlannedEvent) -> None:
+    """Creates the claim, and for late binding the pod that uses it."""
+    await _make_one(world, CLAIMS, claim_of(item.whom, item.detail, size=f"{item.number:.0f}Gi"))
+    if item.detail != IMMEDIATE_CLASS:
+        await _make_one(world, PODS, {"metadata": {"name": item.whom}, "spec": pod_spec(item.whom)})
+
+
+async def _make_one(world: "World", resource: Resource, body: Json) -> None:
+    """Waits while an object of the same name is still being deleted, as controllers do."""
+    while True:
+        try:
+            await world.api.create(resource, body, namespace=NAMESPACE)
+            return
+        except AlreadyExists:
+            await asyncio.sleep(_PATIENCE)
+
+
+async def _delete(world: "World", item: PlannedEvent) -> None:
+    world.give_up(item.whom)
+    for resource in (PODS, CLAIMS):
+        with suppress(NotFound):  # an Immediate claim has no pod, and a claim may be deleted twice
+            await world.api.delete(resource, item.whom, namespace=NAMESPACE, grace_period_seconds=0)
+
+
+async def _odd_claim(world: "World", item: PlannedEvent) -> None:
+    """Of a tenant who writes what he likes."""
+    kind, _, node = item.detail.partition("/")
+    class_ = {WITHOUT_CLASS: "there-is-none", SELF_SELECTED: LATE, NOWHERE: LATE}.get(kind, IMMEDIATE_CLASS)
+    notes = {
+        HUGE: {"note": "x" * _LARGE},
+        WITHOUT_CLASS: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: node},
+        SELF_SELECTED: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: node},
+        NOWHERE: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: "no-such-node"},
+    }[kind]
+    await world.api.create(CLAIMS, claim_of(item.whom, class_, notes, size=f"{item.number:.0f}Gi"), namespace=NAMESPACE)
+
+
+async def _self_selected(world: "World", item: PlannedEvent) -> None:
+    """A claim that can never be made, whose owner says that this node is to make it."""
+    body = claim_of(item.whom, LATE, {names.SELECTED_NODE: item.detail})
+    body["spec"]["selector"] = {"matchLabels": {"no": "such"}}
+    await world.api.create(CLAIMS, body, namespace=NAMESPACE)
+
+
+async def _volume_deleted(world: "World", item: PlannedEvent) -> None:
+    for volume in (await world.api.list_page(VOLUMES, limit=0)).items:
+        if (volume["spec"].get("claimRef") or {}).get("name") == item.whom:
+            await world.api.delete(VOLUMES, volume["metadata"]["name"])
+
+
+async def _retained(world: "World", item: PlannedEvent) -> None:
+    """The sidecar dies right after it has stored a volume, before it has written that down; and while it is away, somebody keeps the data
+    of the volume and deletes its objects.
+
+    Not where the PersistentVolume is on its way a second time: it would come back and say Delete, as nobody but its user could contradict.
+    """
+    node = world.node(item.whom)
+    ours = {volume.id: volume for volume in node.driver.volumes()}
+    bound = [
+        volume
+        for volume in (await world.api.list_page(VOLUMES, limit=0)).items
+        if volume["spec"]["csi"]["volumeHandle"] in ours
+        and volume["status"].get("phase") == "Bound"
+        and not world.network.sent[f"create {VOLUMES} {volume['metadata']['name']}"]
+    ]
+    node.lay_down()
+    if not bound:
+        return
+    chosen = bound[int(item.number) % len(bound)]
+    made, claim = ours[chosen["spec"]["csi"]["volumeHandle"]], chosen["spec"]["claimRef"]
+    request = CreateRequest(made.name, made.bytes, made.capabilities, made.parameters, requisite=(node.driver.info.segment,))
+    node.folder.begun[claim["uid"]] = CreationRecord(claim["uid"], NAMESPACE, claim["name"], chosen["spec"]["storageClassName"], request)
+    node.folder.signs[claim["uid"]] = world.clock()
+    world.retained.add(made.id)
+    name = chosen["metadata"]["name"]
+    await merge(world, VOLUMES, name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
+    await _delete(world, PlannedEvent(item.at, "delete", claim["name"]))
+    with suppress(NotFound):
+        await world.api.delete(VOLUMES, name)
+        await merge(world, VOLUMES, name, {"metadata": {"finalizers": None}})
+
+
+# --- owners: workloads and what they say ----------------------------------------------------------------------------------
+
+
+async def _app(world: "World", item: PlannedEvent) -> None:
+    """One replica, with a claim of its own."""
+    class_, _, word = item.detail.partition(" ")
+    key, _, text = word.partition("=")
+    await world.api.create(CLAIMS, claim_of(item.whom, class_, {key: text} if key else {}), namespace=NAMESPACE)
+    await _run(world, item, pod_spec(item.whom))
+
+
+async def _run(world: "World", item: PlannedEvent, pod: Json) -> None:
+    world.delays[f"{NAMESPACE}/{item.whom}"] = item.number
+    await world.api.create(STATEFUL_SETS, set_of(item.whom, pod), namespace=NAMESPACE)
+
+
+async def _set(world: "World", item: PlannedEvent) -> None:
+    """Three replicas, with a budget."""
+    managed, kind, budget = item.detail.split()
+    world.starts[item.whom], world.kinds[item.whom] = item.number, kind
+    spec = claim_of("", LATE)["spec"]
+    template = {"metadata": {"name": _DATA, "annotations": {names.DRAIN_POLICY: WORDS[kind]} if kind in WORDS else {}}, "spec": spec}
+    pod: Json = {"containers": [{"name": "main", "image": "none"}]}
+    if kind == EPHEMERAL:
+        pod["volumes"] = [{"name": _DATA, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
+    body = set_of(item.whom, pod, replicas=REPLICAS)
+    body["spec"] |= {"podManagementPolicy": managed, "volumeClaimTemplates": [] if kind == EPHEMERAL else [template]}
+    await _create_set(world, body)
+    field, _, text = budget.partition("=")
+    if text:
+        value = int(text) if text.isdigit() else text
+        wanted = {"selector": {"matchLabels": {"app": item.whom}}, field: value}
+        await world.api.create(BUDGETS, {"metadata": {"name": item.whom}, "spec": wanted}, namespace=NAMESPACE)
+
+
+async def _lost_set(world: "World", item: PlannedEvent) -> None:
+    """Replicas whose claims are made again."""
+    template = {"metadata": {"name": _DATA}, "spec": claim_of("", item.detail)["spec"]}
+    body = set_of(item.whom, {"containers": [{"name": "main", "image": "none"}]}, replicas=int(item.number))
+    body["spec"] |= {"podManagementPolicy": "Parallel", "volumeClaimTemplates": [template]}
+    await _create_set(world, body)
+    world.delays[f"{NAMESPACE}/{item.whom}"] = 1.0
+
+
+async def _create_set(world: "World", body: Json) -> None:
+    world.delays[f"{NAMESPACE}/{body['metadata']['name']}"] = 0.0
+    await world.api.create(STATEFUL_SETS, body, namespace=NAMESPACE)
+
+
+async def _scale(world: "World", item: PlannedEvent) -> None:
+    workload = await world.api.get(STATEFUL_SETS, item.whom, namespace=NAMESPACE)
+    world.wanted.setdefault(item.whom, []).append((world.clock(), workload["spec"]["replicas"]))
+    await merge(world, STATEFUL_SETS, item.whom, {"spec": {"replicas": int(item.number)}})
+
+
+async def _app_deleted(world: "World", item: PlannedEvent) -> None:
+    await world.api.delete(STATEFUL_SETS, item.whom, namespace=NAMESPACE)
+    await world.api.delete(CLAIMS, item.whom, namespace=NAMESPACE)
+
+
+async def _word(world: "World", item: PlannedEvent) -> None:
+    key, _, text = item.detail.partition("=")
+    notes: Json = dict.fromkeys((names.DRAIN_POLICY, names.DRAIN_POLICY_RETIRE, names.DRAIN_POLICY_REBOOT))
+    await merge(world, CLAIMS, item.whom, {"metadata": {"annotations": notes | ({key: text} if key else {})}})
+
+
+async def _needed(world: "World", item: PlannedEvent) -> None:
+    """Of those that had been given up only."""
+    kind = world.kinds.get(item.whom)
+    if kind in WORDS:
+        notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block" if item.what == "needed" else WORDS[kind]}}}
+        for ordinal in range(REPLICAS):
+            with suppress(NotFound):  # it is being made anew
+                await merge(world, CLAIMS, f"{_DATA}-{item.whom}-{ordinal}", notes)
+
+
+async def _ack(world: "World", item: PlannedEvent) -> None:
+    claim = await world.api.get(CLAIMS, item.whom, namespace=NAMESPACE)
+    if volume := claim["spec"].get("volumeName"):
+        await acknowledge(world, VOLUMES, volume)
+
+
+async def set_ready(world: "World", name: str, *, ready: bool) -> None:
+    """Only of a pod that runs. One that is made anew begins anew."""
+    pod = await world.api.get(PODS, name, namespace=NAMESPACE)
+    conditions = pod["status"].get("conditions") or ()
+    if pod["status"].get("phase") != "Running" or not any(each["type"] == "Ready" for each in conditions):
+        return
+    others = [each for each in conditions if each["type"] != "Ready"]
+    patch = {"status": {"conditions": [*others, {"type": "Ready", "status": "True" if ready else "False"}]}}
+    await world.api.patch(PODS, name, patch, content_type=MERGE_PATCH, namespace=NAMESPACE, subresource="status")
+
+
+async def _new_revision(world: "World", item: PlannedEvent) -> None:
+    notes = {"example.com/revision": f"{world.clock():.0f}"}
+    await merge(world, STATEFUL_SETS, item.whom, {"spec": {"template": {"metadata": {"annotations": notes}}}})
+
+
+async def operate(world: "World") -> None:
+    """The owners of what is given up: they delete the claim of each pod that waits for a node that is emptied, as the README says."""
+    for pod in world.cluster.store.all_of(PODS):
+        if world.kinds.get((pod["metadata"].get("labels") or {}).get("app", "")) != GIVEN_UP or pod["spec"].get("nodeName"):
+            continue
+        claim = world.cluster.store.find(CLAIMS, f"{_DATA}-{pod['metadata']['name']}", NAMESPACE)
+        if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != WORDS[GIVEN_UP]:
+            continue
+        node = world.place_of(claim["spec"].get("volumeName", ""))
+        if world.evacuated.get(node):
+            world.transcript.tell("operator", f"deletes {claim['metadata']['name']}, whose data is on {node}")
+            with suppress(ApiError):  # gone meanwhile
+                await world.api.delete(CLAIMS, claim["metadata"]["name"], namespace=NAMESPACE, uid=claim["metadata"]["uid"])
+
+
+async def _shared_volume(world: "World", item: PlannedEvent) -> None:
+    """Made by hand, and two nodes reach it."""
+    nodes = item.detail.split()
+    for node in nodes:
+        driver = world.node(node).driver
+        driver._state.volumes[item.whom] = LocalVolume(item.whom, item.whom, POOL, _GIB, driver._state.serial + 1)
+    body = claim_of(item.whom, "", {"pv.kubernetes.io/bind-completed": "yes"})
+    body["spec"]["volumeName"] = item.whom
+    meta = (await world.api.create(CLAIMS, body, namespace=NAMESPACE))["metadata"]
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Retain",
+        "csi": {"driver": DRIVER, "volumeHandle": item.whom},
+        "claimRef": {"kind": names.CLAIM, "apiVersion": "v1", **{key: meta[key] for key in ("namespace", "name", "uid")}},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": nodes}]}]}},
+    }
+    await world.api.create(VOLUMES, {"metadata": {"name": item.whom}, "spec": spec})
+    await world.api.patch(VOLUMES, item.whom, {"status": {"phase": "Bound"}}, content_type=MERGE_PATCH, subresource="status")
+    await _run(world, item, pod_spec(item.whom))
+
+
+async def _snapshot(world: "World", item: PlannedEvent) -> None:
+    """Of a volume that is gone, by a snapshotter that does not say on which node it is."""
+    world.truth.snapshots[item.whom] = item.detail
+    spec = {"driver": DRIVER, "deletionPolicy": "Retain", "source": {"volumeHandle": "gone"}, "volumeSnapshotRef": {}}
+    await world.api.create(SNAPSHOT_CONTENTS, {"metadata": {"name": item.whom}, "spec": spec})
+
+
+async def _driver_pod(world: "World", item: PlannedEvent) -> None:
+    """It runs on no node of this world, and needs none."""
+    body = {"metadata": {"name": item.whom}, "spec": {"containers": [{"name": "main", "image": "none"}], "schedulerName": "other"}}
+    await world.api.create(PODS, body, namespace=NAMESPACE)
+
+
+async def _owned_by_pod(world: "World", item: PlannedEvent) -> None:
+    pod = await world.api.get(PODS, item.detail, namespace=NAMESPACE)
+    owner = {"apiVersion": "v1", "kind": names.POD, "name": item.detail, "uid": pod["metadata"]["uid"], "controller": True}
+    await merge(world, CLAIMS, item.whom, {"metadata": {"ownerReferences": [owner]}})
+
+
+# --- operators and accidents: nodes ---------------------------------------------------------------------------------------
+
+
+def _drain(world: "World", item: PlannedEvent) -> None:
+    if item.whom in world.nodes and item.whom not in world.drains:
+        order = world.drains[item.whom] = Drain(item.whom, reboots=item.what == "drain for reboot", announces=item.detail)
+        world.spawn(f"drain {item.whom}", people.drain(world, order))
+
+
+async def _evacuation(world: "World", item: PlannedEvent) -> None:
+    name = world.node(_holder(world) if item.whom == HOLDER else item.whom).name
+    world.asked(name, item.what == EVACUATE)
+    taint = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
+    await merge(world, NODES, name, {"spec": {"taints": [taint] if item.what == EVACUATE else None}})
+
+
+def _holder(world: "World") -> str:
+    """Whose sidecar looks after gone nodes."""
+    lease = world.cluster.store.find(LEASES, names.node_loss(DRIVER), NAMESPACE)
+    owners = (lease or {}).get("metadata", {}).get("ownerReferences") or ()
+    return next((owner["name"] for owner in owners if owner["name"] in world.nodes), "")
+
+
+async def _silent(world: "World", item: PlannedEvent) -> None:
+    world.silent.add(world.node(item.whom).name)
+    world.network.take_down(item.whom)
+    taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    await merge(world, NODES, item.whom, {"spec": {"taints": taints}})
+    await world.tell_ready(item.whom, "Unknown")
+    world.spawn(f"taints of {item.whom}", world.evict_by_taint(item.whom))
+
+
+async def _answers(world: "World", item: PlannedEvent) -> None:
+    world.silent.discard(item.whom)
+    world.give_up(f"taints of {item.whom}")
+    world.bring_up(world.node(item.whom).name)
+    await merge(world, NODES, item.whom, {"spec": {"taints": None}})
+    await world.tell_ready(item.whom, "True")
+
+
+async def _kubelet_works(world: "World", item: PlannedEvent) -> None:
+    world.silent.discard(item.whom)
+    await world.tell_ready(item.whom, "True")
+
+
+async def _acknowledge_loss(world: "World", name: str) -> None:
+    """A person waits for the report on the node that is gone, and says that its disks are lost."""
+    for _ in range(60):
+        lost = world.lost.get(name)
+        report = world.cluster.store.find(DRAIN_REPORTS, names.drain_report(name, DRIVER))
+        gone = ((report or {}).get("status") or {}).get("gone") or {}
+        if report and lost and gone and gone.get("evidence") != "Unproven" and report["status"].get("nodeUID") == lost.uid:
+            lost.given_up = True
+            patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: "a person"}, "uid": report["metadata"]["uid"]}}
+            with suppress(NotFound, Conflict):
+                await world.api.patch(DRAIN_REPORTS, report["metadata"]["name"], patch, content_type=MERGE_PATCH)
+                world.transcript.tell("world", f"the loss of {name} is acknowledged")
+            return
+        await asyncio.sleep(30.0)
+
+
+async def _note_taken(world: "World", item: PlannedEvent) -> None:
+    """Somebody edits what is noted on a volume."""
+    volumes = sorted(volume["metadata"]["name"] for volume in world.cluster.store.all_of(VOLUMES))
+    if volumes:
+        notes = dict.fromkeys((names.LIES_ON, names.LEAVING), None if item.detail == "none" else "a machine")
+        await merge(world, VOLUMES, world.dice.choice(volumes), {"metadata": {"annotations": notes}})
+
+
+def _compact(world: "World", item: PlannedEvent) -> None:
+    world.cluster.compact()
+    for name in world.nodes:
+        world.network.break_connections(name)
+
+
+def _placement(world: "World", item: PlannedEvent) -> None:
+    world.node(item.whom).placement = placement(item.detail)
+    world.node(item.whom).stop()
+
+
+def placement(name: str) -> tuple[str, ...]:
+    return ("--node-deployment-placement=ranked",) if name == RANKED else ()
+
+
+def _for_all(do: Callable[[str], None], world: "World") -> None:
+    for name in world.nodes:
+        do(name)
+
+
+def _set_field(obj: object, field: str, value: object) -> None:
+    setattr(obj, field, value)
+
+
+_TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None]]] = {
+    "claim": lambda world, item: world.spawn(item.whom, _make(world, item)),
+    "delete": _delete,
+    "odd claim": _odd_claim,
+    "odd claim gone": _delete,
+    "self-selected claim": _self_selected,
+    "volume deleted": _volume_deleted,
+    "retained": _retained,
+    "app": _app,
+    "app deleted": _app_deleted,
+    SET: _set,
+    LOST_SET: _lost_set,
+    "scale": _scale,
+    "set scaled": _scale,
+    "word": _word,
+    "needed": _needed,
+    "given up": _needed,
+    "ack": _ack,
+    "replica ready": lambda world, item: set_ready(world, f"{item.whom}-{item.number:.0f}", ready=True),
+    "replica not ready": lambda world, item: set_ready(world, f"{item.whom}-{item.number:.0f}", ready=False),
+    "pod deleted": lambda world, item: world.api.delete(PODS, f"{item.whom}-{item.number:.0f}", namespace=NAMESPACE),
+    "new revision": _new_revision,
+    "shared volume": _shared_volume,
+    "snapshot": _snapshot,
+    "driver pod": _driver_pod,
+    "owned by pod": _owned_by_pod,
+    "drain for good": _drain,
+    "drain for reboot": _drain,
+    EVACUATE: _evacuation,
+    UNDONE: _evacuation,
+    "kill": lambda world, item: world.node(item.whom).kill(),
+    "doom": lambda world, item: world.node(item.whom).doom(int(item.number)),
+    "stop": lambda world, item: world.node(item.whom).stop(),
+    "sidecar dies": lambda world, item: world.node(item.whom).lay_down(),
+    "sidecar lives": lambda world, item: world.node(item.whom).get_up(),
+    "placement": _placement,
+    "driver away": lambda world, item: world.node(item.whom).link.go_down(),
+    "driver back": lambda world, item: world.node(item.whom).driver_back(),
+    "disk full": lambda world, item: _set_field(world.node(item.whom).folder, "full", True),
+    "disk free": lambda world, item: _set_field(world.node(item.whom).folder, "full", False),
+    "clock jumps": lambda world, item: _set_field(world.node(item.whom), "clock_offset", item.number),
+    "outage": lambda world, item: _for_all(world.network.take_down, world),
+    "recovery": lambda world, item: _for_all(world.bring_up, world),
+    "partition": lambda world, item: world.network.take_down(item.whom),
+    "healed": lambda world, item: world.bring_up(item.whom),
+    "compact": _compact,
+    "cut": lambda world, item: world.network.break_connections(item.whom),
+    "lag": lambda world, item: world.network.local_delay(item.whom, item.number),
+    "lag over": lambda world, item: world.network.local_delay(item.whom, 0.0),
+    "forbid": lambda world, item: world.network.forbid(item.whom, item.detail),
+    "allow": lambda world, item: world.network.allow(item.whom),
+    "errors": lambda world, item: _set_field(world, "errors", item.number),
+    "node silent": _silent,
+    "node answers": _answers,
+    "kubelet hangs": lambda world, item: world.silent.add(item.whom),
+    "kubelet works": _kubelet_works,
+    "node lost": lambda world, item: world.lose(_holder(world) if item.whom == HOLDER else item.whom, item.number, first=item.detail),
+    "node back": lambda world, item: world.come_back(item.whom),
+    "dies at its eviction": lambda world, item: _set_field(world.node(item.whom), "dies_at_eviction", item.detail),
+    "dies at an effect": lambda world, item: world.at_effects.append(item.detail),
+    "loss acknowledged": lambda world, item: world.spawn(f"ack {item.whom}", _acknowledge_loss(world, item.whom)),
+    "note taken": _note_taken,
+    "nothing": lambda world, item: None,
+}
+
+
+# --- objects --------------------------------------------------------------------------------------------------------------
+
+
+def claim_of(name: str, class_: str, notes: Json | None = None, *, size: str = "1Gi") -> Json:
+    spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": name, "annotations": notes or {}}, "spec": spec}
+
+
+def pod_spec(claim: str) -> Json:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    return {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
+
+
+def set_of(name: str, pod: Json, *, replicas: int = 1) -> Json:
+    labels = {"app": name}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return {"metadata": {"name": name}, "spec": spec}

@@ -1,0 +1,92 @@
+"""Holds evictions by sidecars against the other replicas: never two of a workload are away by our doing."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.world.node import NAMESPACE
+from sidecar.kube.api import PODS
+from sidecar.model.nodes import Pod
+from sidecar.model.objects import Json
+
+if TYPE_CHECKING:
+    from hack.sim.world.world import World
+
+TWO_AWAY: Final = "two away"
+UNREADY: Final = "another not ready"
+_LOOKED: Final = 11.0
+"""Seconds between the look at the other replicas and the eviction: a pass ends within ten."""
+
+
+class Replicas:
+    """To be told of every change, and of every eviction by a sidecar that was carried out. A replica is known by its set and ordinal."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+        self._looked = _LOOKED + (world.late if world.strays else 0.0)
+        self._away_since: dict[tuple[str, int], float] = {}
+        """Since when it has no pod that is there, ready and stays."""
+        self._ours: dict[tuple[str, int], str] = {}
+        """Those that are away because a sidecar has evicted them: which pod."""
+
+    def look(self) -> None:
+        wanted = {}
+        for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
+            there = self.pods_of(workload)
+            for ordinal in objects.ordinals(workload):
+                wanted[workload["metadata"]["uid"], ordinal] = is_whole(there.get(ordinal))
+        for key, whole in wanted.items():
+            if not whole:
+                self._away_since.setdefault(key, self._world.clock())
+        # Whoever makes a set smaller and larger again has made it wait himself, whatever a sidecar did before.
+        for key in [key for key in self._away_since if wanted.get(key, True)]:
+            del self._away_since[key]
+            self._ours.pop(key, None)
+
+    def faults(self, pod: Json) -> Iterator[tuple[str, str]]:
+        """What is wrong with an eviction that is about to be carried out: kind and text."""
+        workload = self._workload_of(pod)
+        for ordinal in objects.ordinals(workload) if workload else ():
+            if workload is None or ordinal == objects.ordinal_of(workload, pod):
+                continue
+            name, (seconds, by_us) = f"{workload['metadata']['name']}-{ordinal}", self.away(workload["metadata"]["uid"], ordinal)
+            if by_us:
+                yield TWO_AWAY, f"{name} was evicted by a sidecar {seconds:.3f} s ago, and is not ready again"
+            elif seconds > self._looked:
+                yield UNREADY, f"{name} has not been ready for {seconds:.1f} s"
+
+    def evicted(self, pod: Json) -> None:
+        if workload := self._workload_of(pod):
+            key = workload["metadata"]["uid"], objects.ordinal_of(workload, pod)
+            self._ours[key] = pod["metadata"]["uid"]
+            self._away_since.setdefault(key, self._world.clock())
+
+    def away(self, uid: str, ordinal: int) -> tuple[float, bool]:
+        """For how many seconds a replica of that set has been away, and whether a sidecar has evicted it."""
+        self.look()
+        since = self._away_since.get((uid, ordinal))
+        return (0.0, False) if since is None else (self._world.clock() - since, (uid, ordinal) in self._ours)
+
+    def not_whole(self, *, by_us: bool = False) -> Iterator[str]:
+        """Replicas that are away now; or only those that a sidecar has evicted."""
+        self.look()
+        for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
+            for ordinal in objects.ordinals(workload):
+                if (workload["metadata"]["uid"], ordinal) in (self._ours if by_us else self._away_since):
+                    yield f"{workload['metadata']['name']}-{ordinal}"
+
+    def pods_of(self, workload: Json) -> dict[int, Json]:
+        """By ordinal."""
+        uid = workload["metadata"]["uid"]
+        pods = (pod for pod in self._world.cluster.store.all_of(PODS) if pod["metadata"]["namespace"] == NAMESPACE)
+        owned = (pod for pod in pods if uid in {ref["uid"] for ref in pod["metadata"].get("ownerReferences") or ()})
+        return {objects.ordinal_of(workload, pod): pod for pod in owned}
+
+    def _workload_of(self, pod: Json) -> Json | None:
+        owners = {ref["uid"] for ref in pod["metadata"].get("ownerReferences") or ()}
+        return next((item for item in self._world.cluster.store.all_of(STATEFUL_SETS) if item["metadata"]["uid"] in owners), None)
+
+
+def is_whole(pod: Json | None) -> bool:
+    return pod is not None and Pod.of(pod).ready and not pod["metadata"].get("deletionTimestamp")

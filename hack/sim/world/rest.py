@@ -1,0 +1,422 @@
+"""How a world comes to rest, by its theme, and what must be so then: nothing leaked, doubled, lost or left, and no wait for ever."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from hack.sim.cluster.kinds.table import STATEFUL_SETS
+from hack.sim.stand_ins import claims_of
+from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.world import people, strangers
+from hack.sim.world.actions import REPLICAS, carry_out, set_ready
+from hack.sim.world.claims import HOLLOW, TWO_VOLUMES
+from hack.sim.world.network import Weather
+from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY, Node
+from hack.sim.world.plan import PlannedEvent
+from hack.sim.world.replicas import is_whole
+from hack.sim.world.sets_plan import CLEANUP, EPHEMERAL, GIVEN_UP, REPROVISIONED, UNDONE
+from hack.sim.world.sets_plan import KEPT as KEPT_KIND
+from hack.sim.world.verdicts import LAG
+from sidecar.csi.api import CapacityQuery
+from sidecar.engine.health import OK, Stopped
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
+from sidecar.kube.errors import NotFound
+from sidecar.model import names
+from sidecar.model.objects import IMMEDIATE, Json
+from sidecar.model.quantity import parse_bytes
+from sidecar.provisioning.effects.reporting import NOT_LISTED
+
+if TYPE_CHECKING:
+    from hack.sim.world.world import World
+
+LEAKED: Final = "leaked"
+LEFT_OVER: Final = "left over"
+STUCK: Final = "stuck"
+LOST: Final = "lost"
+DESTROYED: Final = "data that somebody kept was deleted"
+CAPACITY: Final = "capacity"
+TRESPASS: Final = "trespass"
+RESTLESS: Final = "never rests"
+HURRIED: Final = "asked too often for one claim"
+UNWELL: Final = "unwell"
+NEVER_YES: Final = "never yes"
+HELD: Final = "held for ever"
+NOT_GIVEN_UP: Final = "not given up"
+"""A fault of these worlds and not of the product."""
+LEFT_BEHIND: Final = "left behind"
+NOT_WHOLE: Final = "not whole"
+NOT_EMPTIED: Final = "not emptied"
+NOT_CLEARED: Final = "not cleared"
+
+SEEN: Final = LAG
+_LINGERS: Final = 60.0
+_LAST_DRAINS: Final = 300.0
+_TO_STOP: Final = 60.0
+_TAKEN_BACK: Final = 300.0
+"""Seconds after an evacuation was taken back within which the replicas that waited for one another are ready."""
+# Per node and minute at rest. Watches end and are opened again: one for each of five kinds every five minutes.
+_READS_AT_REST: Final = 5.0
+_WRITES_AT_REST: Final = 0.5
+Findings = Iterator[tuple[str, str]]
+
+
+async def come_to_rest(world: "World") -> None:
+    await _RESTS[world.plan.theme](world)
+
+
+def findings(world: "World") -> Findings:
+    """Each sentence, on the same picture of the world."""
+    yield from _of_volumes(world)
+    yield from _of_strangers(world)
+    yield from ((HURRIED, what) for what in world.request_log.too_many())
+    yield from ((LEFT_BEHIND, what) for what in _left_behind(world))
+    yield from _OF_THEME[world.plan.theme](world)
+
+
+async def _heal(world: "World") -> None:
+    """Ends all trouble."""
+    world.transcript.tell("world", "comes to rest")
+    world.network.weather = Weather()
+    world.errors = 0.0
+    world.at_effects.clear()
+    world.silent.clear()
+    world.silent.update(world.lost)
+    for name, node in world.nodes.items():
+        world.network.allow(name)
+        world.network.local_delay(name, 0.0)
+        world.bring_up(name)
+        node.spare()
+        node.get_up()
+        await world.tell_ready(name, "True")
+
+
+# --- volumes, in every theme --------------------------------------------------------------------------------------------------
+
+
+def _of_volumes(world: "World") -> Findings:
+    """Every volume of a driver has its PersistentVolume, or people are told of it; every PersistentVolume has its volume, and its claim."""
+    store, held = world.cluster.store, [(node, volume) for node in world.nodes.values() for volume in node.driver.volumes()]
+    volumes = [item for item in store.all_of(VOLUMES) if not strangers.is_one(item)]
+    handles = Counter(item["spec"]["csi"]["volumeHandle"] for item in volumes)
+    by_hand = {item["spec"]["csi"]["volumeHandle"] for item in volumes if names.PROVISIONED_BY not in (item["metadata"].get("annotations") or {})}
+    for node, volume in held:
+        if volume.id not in handles and volume.id not in world.retained and not _is_told(node, volume.name):
+            yield LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume"
+    yield from ((DESTROYED, f"volume {handle} is gone") for handle in sorted(world.retained - {volume.id for _, volume in held}))
+    # A suspect does not count: the claim has gone elsewhere, people are told of what may be left here, and only they may delete it.
+    mine = Counter(volume.name for node, volume in held if volume.id not in by_hand and not _is_told(node, volume.name))
+    yield from ((TWO_VOLUMES, f"{count} volumes are named {name}") for name, count in mine.items() if count > 1)
+    yield from ((TWO_VOLUMES, f"{count} PersistentVolumes name volume {handle}") for handle, count in handles.items() if count > 1)
+    claims = Counter((item["spec"].get("claimRef") or {}).get("uid") for item in volumes)
+    yield from ((TWO_VOLUMES, f"{count} PersistentVolumes are for claim {uid}") for uid, count in claims.items() if uid and count > 1)
+    there = {claim["metadata"]["uid"] for claim in store.all_of(CLAIMS)}
+    for item in volumes:
+        handle, name, spec = item["spec"]["csi"]["volumeHandle"], item["metadata"]["name"], item["spec"]
+        places = [node.name for node, volume in held if volume.id == handle]
+        is_here = any(f"'{node}'" in str(spec.get("nodeAffinity")) for node in world.nodes)
+        if is_here and not places:
+            yield HOLLOW, f"PersistentVolume {name} has nothing behind it"
+        elif places and "nodeAffinity" in spec and not any(f"'{place}'" in str(spec["nodeAffinity"]) for place in places):
+            yield HOLLOW, f"PersistentVolume {name} does not lead to {places[0]}, where its volume is"
+        if is_here and spec["persistentVolumeReclaimPolicy"] == "Delete" and (spec.get("claimRef") or {}).get("uid") not in there:
+            yield LEFT_OVER, f"PersistentVolume {name} is {(item.get('status') or {}).get('phase')}, and its claim is gone"
+
+
+def _is_told(node: Node, volume_name: str) -> bool:
+    """Whether people can read that the node may have that volume for nobody: in the journal, or if that has enough, in the event."""
+    in_journal = any(begun.suspect and begun.request.name == volume_name for begun in node.folder.begun.values())
+    return in_journal or any(volume_name in text and NOT_LISTED in text for text in node.leaks_told)
+
+
+def _of_strangers(world: "World") -> Findings:
+    yield from ((TRESPASS, what) for what in strangers.touched(world))
+
+
+def _left_behind(world: "World") -> Iterator[str]:
+    """Marks, notes and Leases whose reason is gone."""
+    store = world.cluster.store
+    for claim in store.all_of(CLAIMS):
+        mark, lost = _note(claim, names.REPROVISIONED_BY), _note(claim, names.LOST_WITH)
+        if mark and world.effects.unasked_for(mark.partition("/")[0]) > 0.0:
+            yield f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired"
+        if lost and not _is_lost(world, lost):
+            yield f"claim {claim['metadata']['name']} says that its data was lost with {lost}, which is not a lost machine"
+    for volume in store.all_of(VOLUMES):
+        node, _, uid = _note(volume, names.LEAVING).partition("/")
+        found = store.find(NODES, node) if node else None
+        if found and found["metadata"]["uid"] == uid and node in world.nodes and world.sees(node) and not _goes(found):
+            yield f"{volume['metadata']['name']} is said to leave with {node}, and nobody says so"
+    for lease in store.all_of(LEASES):
+        name, owners = lease["metadata"]["name"], [owner["name"] for owner in lease["metadata"].get("ownerReferences") or ()]
+        yield from (f"the Lease {name} of {owner} is there, which is gone" for owner in owners if store.find(NODES, owner) is None)
+        if name.startswith("reprovision-") and all(world.effects.unasked_for(owner) > 0.0 for owner in owners):
+            yield f"the Lease {name} of {', '.join(owners) or 'nobody'} is there, and nothing is made anew for it"
+    for report in store.all_of(DRAIN_REPORTS):
+        status = report.get("status") or {}
+        mark = f"{report['spec']['nodeName']}/{status.get('nodeUID') or ''}"
+        about = [volume for volume in store.all_of(VOLUMES) if _note(volume, names.LIES_ON) == mark or mark.endswith("/")]
+        if status.get("gone") and (store.find(NODES, report["spec"]["nodeName"]) is not None or not about):
+            yield f"the report {report['metadata']['name']} says that the node is gone, and it is there or has left nothing"
+
+
+def _goes(node: Json) -> bool:
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return _note(node, names.DRAIN_INTENT) == "retire" or any(
+        item["key"] in names.RETIRING_TAINTS or (item["key"], item.get("value")) == (names.EVACUATE_TAINT, "retire") for item in taints
+    )
+
+
+# --- claims -------------------------------------------------------------------------------------------------------------------
+
+
+async def _claims_rest(world: "World") -> None:
+    await _heal(world)
+    await asyncio.sleep(world.plan.settle)
+    world.transcript.tell("world", "should be at rest")
+    world.request_log.begin_rest()
+    await asyncio.sleep(world.plan.rest)
+
+
+def _of_claims(world: "World") -> Findings:
+    """A claim may stay unbound only if it needs more space than any node has left; nothing hangs, figures are right, and all is quiet."""
+    store, free = world.cluster.store, max(node.driver.free(POOL) for node in world.nodes.values())
+    claims = [claim for claim in store.all_of(CLAIMS) if not strangers.is_one(claim)]
+    there = {claim["metadata"]["uid"] for claim in claims}
+    for claim in claims:
+        needed = parse_bytes(claim["spec"]["resources"]["requests"]["storage"])
+        if (claim.get("status") or {}).get("phase") != "Bound" and needed <= free:
+            yield LOST, f"claim {claim['metadata']['name']} is not bound though {free} bytes are free somewhere"
+    # A PersistentVolume that somebody deletes stays until its claim has gone.
+    free_ones = [item for item in store.all_of(VOLUMES) if (item["spec"].get("claimRef") or {}).get("uid") not in there]
+    for item in (*claims, *free_ones):
+        if item["metadata"].get("deletionTimestamp"):
+            yield STUCK, f"{item['metadata']['name']} does not go"
+    for node in world.nodes.values():
+        yield from _of_capacity(world, node)
+        unsettled = [begun.request.name for begun in node.folder.begun.values() if not begun.suspect]  # suspects stay for people
+        yield from ((LEFT_BEHIND, f"{node.name} still has {name} in its journal, though all is settled") for name in unsettled)
+        rows = node.tools.health.rows() if node.sidecar is not None and node.tools is not None else ("no sidecar runs",)
+        yield from ((UNWELL, f"{node.name}: {row}") for row in rows if not isinstance(getattr(row, "state", None), OK | Stopped))
+    asked, minutes = world.request_log.resting or Counter(), len(world.nodes) * world.plan.rest / 60.0
+    reads = sum(count for (_, what), count in asked.items() if what.split()[0] in ("list", "watch"))
+    writes = asked.total() - reads
+    if reads > _READS_AT_REST * minutes or writes > _WRITES_AT_REST * minutes:
+        busiest = ", ".join(f"{node} {what} ×{count}" for (node, what), count in asked.most_common(3))
+        yield RESTLESS, f"{reads} lists and watches and {writes} other requests in {world.plan.rest:.0f} s: {busiest}"
+
+
+def _of_capacity(world: "World", node: Node) -> Findings:
+    """One object for each late-binding class, with what the driver says, and not marked stale. No claim has space promised any more."""
+    classes = [item for item in world.cluster.store.all_of(CLASSES) if item["provisioner"] == DRIVER and item["volumeBindingMode"] != IMMEDIATE]
+    wanted = []
+    for item in classes:
+        answer = node.driver.get_capacity(CapacityQuery(item.get("parameters") or {}, node.driver.info.segment))
+        wanted.append((item["metadata"]["name"], answer.available, answer.maximum or 0))
+    labels = {names.CAPACITY_DRIVER_LABEL: DRIVER, names.CAPACITY_MANAGER_LABEL: names.capacity_manager(node.name)}
+    ours = [item for item in world.cluster.store.all_of(CAPACITIES) if labels.items() <= (item["metadata"].get("labels") or {}).items()]
+    figures = ((item["storageClassName"], *(parse_bytes(item.get(key, -1)) for key in ("capacity", "maximumVolumeSize"))) for item in ours)
+    if (published := sorted(figures)) != sorted(wanted):
+        yield CAPACITY, f"{node.name} publishes {published} and should publish {sorted(wanted)}"
+    if any(item["nodeTopology"] != {"matchLabels": {TOPOLOGY_KEY: node.name}} or _note(item, names.STALE_SINCE) for item in ours):
+        yield CAPACITY, f"{node.name} publishes for somewhere else, or calls stale what its driver answers"
+
+
+# --- drains -------------------------------------------------------------------------------------------------------------------
+
+
+async def _drains_rest(world: "World") -> None:
+    """The owners give everything up. Before that the last drains have time to do harm."""
+    await asyncio.sleep(_LAST_DRAINS)
+    await _heal(world)
+    dice = random.Random(f"owners {world.plan.seed}")
+    await asyncio.sleep(_TO_STOP)
+    ways = await people.stop_work(world, dice)
+    for _ in range(2):
+        await asyncio.sleep(_TO_STOP)
+        await people.give_up(world, ways)
+    left = [what for name in world.nodes for what in world.truth.losses(world.truth.look(), name, gone=lambda _: True)]
+    if left:
+        world.found(NOT_GIVEN_UP, f"the owners have forgotten {', '.join(left)}")
+    world.transcript.tell("world", "everything is given up")
+    await asyncio.sleep(world.plan.settle)
+
+
+def _of_drains(world: "World") -> Findings:
+    for name in world.nodes:
+        node = world.cluster.store.find(NODES, name) or {}
+        said = {item["type"]: item for item in (node.get("status") or {}).get("conditions") or ()}
+        for verdict in (names.DRAIN_READY, names.RETIRE_READY):
+            condition = said.get(names.condition(DRIVER, verdict)) or {}
+            if condition.get("status") != "True":
+                why = f"{condition.get('reason')}: {condition.get('message')}"
+                yield NEVER_YES, f"{name} is {condition.get('status')} for {verdict}, and everything was given up: {why}"
+    for order in world.drains.values():
+        if not order.done:
+            yield HELD, f"{order.node} is still being drained, and everything was given up: {', '.join(order.left)}"
+
+
+# --- emptying and making anew ---------------------------------------------------------------------------------------------------
+
+
+async def _emptying_rest(world: "World") -> None:
+    """All replicas are well and wanted, and there is a node that takes pods."""
+    await asyncio.sleep(_LINGERS)
+    await _heal(world)
+    if all(world.evacuated.get(node) for node in world.nodes):
+        free = random.Random(f"free {world.plan.seed}").choice(list(world.nodes))
+        await carry_out(world, PlannedEvent(world.clock(), UNDONE, free))
+    for name in world.kinds:
+        await carry_out(world, PlannedEvent(world.clock(), "set scaled", name, REPLICAS))
+        await carry_out(world, PlannedEvent(world.clock(), "given up", name))
+        for ordinal in range(REPLICAS):
+            with suppress(NotFound):  # it is being made
+                await set_ready(world, f"{name}-{ordinal}", ready=True)
+    await asyncio.sleep(world.plan.settle)
+    for _ in world.nodes:
+        for node in (stuck := _wait_for_one_another(world)):
+            world.transcript.tell("operator", f"takes the evacuation of {node} back, for replicas wait for one another")
+            await carry_out(world, PlannedEvent(world.clock(), UNDONE, node))
+        await asyncio.sleep(_TAKEN_BACK if stuck else 0.0)
+
+
+def _wait_for_one_another(world: "World") -> set[str]:
+    """Nodes whose evacuation their owners take back, as the reasons say that are told of replicas which sidecars have evicted and now
+    hold: the data of other replicas is there, without which nothing may be deleted; or that of the replica itself, without which an
+    ordered set makes no later one."""
+    found = set()
+    for workload in world.cluster.store.all_of(STATEFUL_SETS):
+        name = workload["metadata"]["name"]
+        if world.kinds.get(name) != REPROVISIONED:
+            continue
+        there = [world.cluster.store.find(PODS, f"{name}-{ordinal}", NAMESPACE) is not None for ordinal in objects.ordinals(workload)]
+        away = {each for each in world.replicas.not_whole() if each.rpartition("-")[0] == name}
+        ours = {each for each in world.replicas.not_whole(by_us=True) if each in away}
+        waited_for = away - ours if ours else set()
+        if workload["spec"].get("podManagementPolicy") != "Parallel":
+            waited_for |= {each for each in ours if not all(there[int(each.rpartition("-")[2]) :])}
+        for each in waited_for:
+            claim = world.cluster.store.find(CLAIMS, f"data-{each}", NAMESPACE)
+            found.add(world.place_of(claim["spec"].get("volumeName", "")) if claim else "")
+    return {node for node in found if world.evacuated.get(node)}
+
+
+def _of_emptying(world: "World") -> Findings:
+    ours, away = set(world.replicas.not_whole(by_us=True)), list(world.replicas.not_whole())
+    # What somebody else has sent away from its data is not made anew: nobody knows why he did.
+    excused = {KEPT_KIND: set(away), REPROVISIONED: set(away) - ours}
+    for name in (each for each in away if each not in excused.get(world.kinds[each.rpartition("-")[0]], ())):
+        yield NOT_WHOLE, f"{name} is still away, and everything has been well for {world.plan.settle:.0f} s"
+    for node in world.cluster.store.all_of(NODES):
+        state = (node["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
+        if world.evacuated.get(node["metadata"]["name"]) and state == "InProgress":
+            for pod in world.cluster.store.all_of(PODS):
+                if pod["spec"].get("nodeName") == node["metadata"]["name"] and _may_leave(world, pod):
+                    yield NOT_EMPTIED, f"{pod['metadata']['name']} is still on {node['metadata']['name']}, and nothing keeps it there"
+
+
+def _may_leave(world: "World", pod: Json) -> bool:
+    """Its budget lets somebody go, and it did not come back when nobody saw why; one is made anew only where all replicas are apart."""
+    name = (pod["metadata"].get("labels") or {}).get("app", "")
+    if world.kinds.get(name, KEPT_KIND) not in (EPHEMERAL, GIVEN_UP, REPROVISIONED):
+        return False
+    if world.kinds[name] == REPROVISIONED:
+        pods = [each for each in world.cluster.store.all_of(PODS) if (each["metadata"].get("labels") or {}).get("app") == name]
+        apart = len({each["spec"].get("nodeName") for each in pods}) == len(pods)
+        if not apart or any(each.rpartition("-")[0] == name for each in world.replicas.not_whole()):
+            return False
+    made = next(item.detail for item in world.plan.events if item.whom == name)
+    return not made.endswith("maxUnavailable=0") and pod["metadata"]["uid"] not in world.came_back.get(pod["spec"]["nodeName"], ())
+
+
+# --- lost nodes -----------------------------------------------------------------------------------------------------------------
+
+
+async def _node_loss_rest(world: "World") -> None:
+    await asyncio.sleep(_LINGERS)
+    await _heal(world)
+    for name in world.nodes:
+        await world.api.patch(NODES, name, {"spec": {"taints": None}}, content_type=MERGE_PATCH)
+    await asyncio.sleep(world.plan.settle)
+
+
+def _of_node_loss(world: "World") -> Findings:
+    """All that may go is gone, and replicas run unless what they wait for is on a machine that is lost. Capacity objects of gone nodes are
+    not awaited: sidecars look for them every few hours."""
+    store = world.cluster.store
+    for volume in store.all_of(VOLUMES):
+        if not _may_be_cleared(world, volume):
+            continue
+        name, ref, mark = volume["metadata"]["name"], volume["spec"].get("claimRef") or {}, _note(volume, names.LIES_ON)
+        claim = store.find(CLAIMS, ref.get("name", ""), ref.get("namespace", ""))
+        is_its = claim is not None and (claim["metadata"]["uid"], claim["spec"].get("volumeName")) == (ref.get("uid"), name)
+        if claim is not None and is_its and world.effects.is_made_again(claim) and not _is_used(world, claim):
+            yield NOT_CLEARED, f"claim {claim['metadata']['name']} is there, whose volume {name} is lost with {mark}"
+        if (volume["spec"]["persistentVolumeReclaimPolicy"], volume["status"].get("phase")) == ("Delete", "Released"):
+            yield NOT_CLEARED, f"{name} is there, which is lost with {mark}"
+    for workload in store.all_of(STATEFUL_SETS):
+        for ordinal in objects.ordinals(workload):
+            name = f"{workload['metadata']['name']}-{ordinal}"
+            pod = store.find(PODS, name, NAMESPACE)
+            if is_whole(pod):
+                continue
+            wanted = [claim for claim in store.all_of(CLAIMS) if pod is not None and _full(claim) in claims_of(pod)]
+            if not any(world.effects.machine_of(world.effects.volume_of(claim)) in world.lost for claim in wanted):
+                yield NOT_WHOLE, f"{name} does not run, and no volume of it is on a machine that is lost"
+
+
+def _may_be_cleared(world: "World", volume: Json) -> bool:
+    """Its machine is lost, it says so itself, and somebody has said that its disks do not come back. It goes by what is stored, for a note
+    that somebody has taken keeps everything; and machines of one name have their turn one after the other."""
+    mark, store = _note(volume, names.LIES_ON), world.cluster.store
+    if CLEANUP not in world.plan.args or not _is_lost(world, mark):
+        return False
+    node, _, uid = mark.partition("/")
+    report = store.find(DRAIN_REPORTS, names.drain_report(node, DRIVER))
+    about = ((report or {}).get("status") or {}).get("nodeUID") or ""
+    if all(_note(each, names.LEAVING) == mark for each in _of_mark(world, mark)):
+        first = f"{node}/{about}"
+        of_first = _of_mark(world, first)
+        if first == mark or any(_note(each, names.LEAVING) != first for each in of_first):
+            return True
+        return all((each["status"].get("phase"), each["spec"]["persistentVolumeReclaimPolicy"]) == ("Released", "Retain") for each in of_first)
+    return report is not None and bool(_note(report, names.ACKNOWLEDGED)) and about == uid
+
+
+def _of_mark(world: "World", mark: str) -> list[Json]:
+    return [each for each in world.cluster.store.all_of(VOLUMES) if _note(each, names.LIES_ON) == mark]
+
+
+def _is_lost(world: "World", mark: str) -> bool:
+    node, _, uid = mark.partition("/")
+    return node in world.lost and world.cluster.store.find(NODES, node) is None and bool(uid)
+
+
+def _is_used(world: "World", claim: Json) -> bool:
+    return any(pod["spec"].get("nodeName") and _full(claim) in claims_of(pod) for pod in world.cluster.store.all_of(PODS))
+
+
+def _full(claim: Json) -> str:
+    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
+
+
+def _note(obj: Json, key: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(key) or "")
+
+
+_RESTS: Final[dict[str, Callable[["World"], Awaitable[None]]]] = {
+    "claims": _claims_rest,
+    "drains": _drains_rest,
+    "emptying": _emptying_rest,
+    "reprovision": _emptying_rest,
+    "node-loss": _node_loss_rest,
+}
+_OF_THEME: Final[dict[str, Callable[["World"], Findings]]] = {
+    "claims": _of_claims,
+    "drains": _of_drains,
+    "emptying": _of_emptying,
+    "reprovision": _of_emptying,
+    "node-loss": _of_node_loss,
+}
