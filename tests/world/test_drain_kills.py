@@ -10,7 +10,7 @@ from tests.harness.drain.simulated import ARGS, EVACUATE, STATE, all_of, change,
 from tests.harness.seeds import ALL_SEEDS
 
 BOUNDARIES = range(1, 22, 1 if ALL_SEEDS else 4)
-"""By day each fourth one. Beginning, ending and undoing it have 15 to 20 each; a death that is set for later falls into the quiet time after it."""
+"""By day each fourth. Beginning, ending and undoing it have 15 to 20 each; a later death falls into the quiet time after it."""
 SURE = 10
 
 

@@ -1,4 +1,4 @@
-"""Stories of drains: a drain waits until what is on the node was given up, and what the sidecar could not see it does not take for granted."""
+"""Stories of drains: a drain waits until what is on the node was given up, and nothing unseen is taken for granted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Stories of nodes that are emptied: each eviction hits the judged pod, while somebody asks, and never two replicas are away by our doing."""
+"""Nodes are emptied: each eviction hits the judged pod, while somebody asks, and never two replicas are away by our doing."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,8 @@ from hack.sim.world.network import Latency, Weather
 from hack.sim.world.plan import KEPT, Plan, PlannedEvent
 from hack.sim.world.sets_plan import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE
 from hack.sim.world.world import World
-from sidecar.kube.api import MERGE_PATCH, NODES as KUBE_NODES, VOLUMES, Resource
+from sidecar.kube.api import MERGE_PATCH, VOLUMES, Resource
+from sidecar.kube.api import NODES as KUBE_NODES
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from tests.harness.placing import place

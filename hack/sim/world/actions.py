@@ -6,10 +6,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from hack.sim.cluster.kinds.table import STATEFUL_SETS
-from hack.sim.driver.state import LocalVolume
 from hack.sim.world import people
 from hack.sim.world.claims_plan import HUGE, NOWHERE, RANKED, SELF_SELECTED, WITHOUT_CLASS
-from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY
+from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.people import Drain, acknowledge, merge
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
 from hack.sim.world.sets_plan import EPHEMERAL, EVACUATE, GIVEN_UP, HOLDER, LOST_SET, SET, UNDONE, WORDS
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 REPLICAS: Final = 3
 _DATA: Final = "data"
-_GIB: Final = 2**30
 _LARGE: Final = 60_000
 _PATIENCE: Final = 1.0
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -237,45 +235,11 @@ async def operate(world: "World") -> None:
                 await world.api.delete(CLAIMS, claim["metadata"]["name"], namespace=NAMESPACE, uid=claim["metadata"]["uid"])
 
 
-async def _shared_volume(world: "World", item: PlannedEvent) -> None:
-    """Made by hand, and two nodes reach it."""
-    nodes = item.detail.split()
-    for node in nodes:
-        driver = world.node(node).driver
-        driver._state.volumes[item.whom] = LocalVolume(item.whom, item.whom, POOL, _GIB, driver._state.serial + 1)
-    body = claim_of(item.whom, "", {"pv.kubernetes.io/bind-completed": "yes"})
-    body["spec"]["volumeName"] = item.whom
-    meta = (await world.api.create(CLAIMS, body, namespace=NAMESPACE))["metadata"]
-    spec = {
-        "capacity": {"storage": "1Gi"},
-        "accessModes": ["ReadWriteOnce"],
-        "persistentVolumeReclaimPolicy": "Retain",
-        "csi": {"driver": DRIVER, "volumeHandle": item.whom},
-        "claimRef": {"kind": names.CLAIM, "apiVersion": "v1", **{key: meta[key] for key in ("namespace", "name", "uid")}},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": nodes}]}]}},
-    }
-    await world.api.create(VOLUMES, {"metadata": {"name": item.whom}, "spec": spec})
-    await world.api.patch(VOLUMES, item.whom, {"status": {"phase": "Bound"}}, content_type=MERGE_PATCH, subresource="status")
-    await _run(world, item, pod_spec(item.whom))
-
-
 async def _snapshot(world: "World", item: PlannedEvent) -> None:
     """Of a volume that is gone, by a snapshotter that does not say on which node it is."""
     world.truth.snapshots[item.whom] = item.detail
     spec = {"driver": DRIVER, "deletionPolicy": "Retain", "source": {"volumeHandle": "gone"}, "volumeSnapshotRef": {}}
     await world.api.create(SNAPSHOT_CONTENTS, {"metadata": {"name": item.whom}, "spec": spec})
-
-
-async def _driver_pod(world: "World", item: PlannedEvent) -> None:
-    """It runs on no node of this world, and needs none."""
-    body = {"metadata": {"name": item.whom}, "spec": {"containers": [{"name": "main", "image": "none"}], "schedulerName": "other"}}
-    await world.api.create(PODS, body, namespace=NAMESPACE)
-
-
-async def _owned_by_pod(world: "World", item: PlannedEvent) -> None:
-    pod = await world.api.get(PODS, item.detail, namespace=NAMESPACE)
-    owner = {"apiVersion": "v1", "kind": names.POD, "name": item.detail, "uid": pod["metadata"]["uid"], "controller": True}
-    await merge(world, CLAIMS, item.whom, {"metadata": {"ownerReferences": [owner]}})
 
 
 # --- operators and accidents: nodes ---------------------------------------------------------------------------------------
@@ -339,14 +303,6 @@ async def _acknowledge_loss(world: "World", name: str) -> None:
         await asyncio.sleep(30.0)
 
 
-async def _note_taken(world: "World", item: PlannedEvent) -> None:
-    """Somebody edits what is noted on a volume."""
-    volumes = sorted(volume["metadata"]["name"] for volume in world.cluster.store.all_of(VOLUMES))
-    if volumes:
-        notes = dict.fromkeys((names.LIES_ON, names.LEAVING), None if item.detail == "none" else "a machine")
-        await merge(world, VOLUMES, world.dice.choice(volumes), {"metadata": {"annotations": notes}})
-
-
 def _compact(world: "World", item: PlannedEvent) -> None:
     world.cluster.compact()
     for name in world.nodes:
@@ -393,10 +349,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "replica not ready": lambda world, item: set_ready(world, f"{item.whom}-{item.number:.0f}", ready=False),
     "pod deleted": lambda world, item: world.api.delete(PODS, f"{item.whom}-{item.number:.0f}", namespace=NAMESPACE),
     "new revision": _new_revision,
-    "shared volume": _shared_volume,
     "snapshot": _snapshot,
-    "driver pod": _driver_pod,
-    "owned by pod": _owned_by_pod,
     "drain for good": _drain,
     "drain for reboot": _drain,
     EVACUATE: _evacuation,
@@ -432,7 +385,6 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "dies at its eviction": lambda world, item: _set_field(world.node(item.whom), "dies_at_eviction", item.detail),
     "dies at an effect": lambda world, item: world.at_effects.append(item.detail),
     "loss acknowledged": lambda world, item: world.spawn(f"ack {item.whom}", _acknowledge_loss(world, item.whom)),
-    "note taken": _note_taken,
     "nothing": lambda world, item: None,
 }
 

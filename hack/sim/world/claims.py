@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from hack.sim.world.world import World
 
 TWO_OWNERS: Final = "two owners"
-TWO_VOLUMES: Final = "two volumes"
 HOLLOW: Final = "hollow"
 TAKEN_AWAY: Final = "taken away"
 NOT_ITS_OWN: Final = "acted on another's claim"
@@ -33,14 +32,8 @@ class Claims:
         """Handles of volumes that drivers have made."""
 
     def created(self, node: str, name: str) -> None:
-        """Its driver has made that volume, or had it already, because the node asked for it: the claim is that node's, or was. A node that
-        has lost a claim asks its driver for what it had begun, and the driver may make it only then: that it goes again is judged at rest."""
-        holders = [
-            (each, volume.id) for each, of in self._world.nodes.items() for volume in of.driver.volumes() if volume.name == name
-        ]
-        self._made.update(handle for _, handle in holders)
-        if sum(not self._has_lost(each, name) for each, _ in holders) > 1:
-            self._world.found(TWO_VOLUMES, f"{name} exists on {' and '.join(each for each, _ in holders)}")
+        """Its driver has made that volume, or had it already, because the node asked for it: the claim is that node's, or was."""
+        self._made.update(volume.id for volume in self._world.nodes[node].driver.volumes())
         owners = {owner for uid, owner in self._owned if names.is_volume_name(name, uid)}
         if owners and node not in owners:
             self._world.found(NOT_ITS_OWN, f"{node} asked for {name}, of which the owners were {sorted(owners)}")
@@ -56,18 +49,14 @@ class Claims:
                 self._world.found(TAKEN_AWAY, f"{handle} was deleted, and {volume['metadata']['name']} names it for its claim")
 
     def heard(self, call: Call) -> None:
-        found = self._world.cluster.store.find(call.resource, call.name, call.namespace) if call.resource in (CLAIMS, VOLUMES) else None  # type: ignore[arg-type]
+        resource = next((each for each in (CLAIMS, VOLUMES) if each == call.resource), None)
+        found = self._world.cluster.store.find(resource, call.name, call.namespace) if resource else None
         if found is None or strangers.is_one(found):
             return
         if call.resource == CLAIMS:
             self._look_at_claim(found)
         elif found["spec"]["csi"]["driver"] == DRIVER:
             self._look_at_volume(found)
-
-    def _has_lost(self, node: str, name: str) -> bool:
-        """Whether the claim of that volume was that node's, and is not any more."""
-        owned = (uid for uid, owner in self._owned if owner == node and names.is_volume_name(name, uid))
-        return any(self._owners.get(uid) != node for uid in owned)
 
     def _look_at_claim(self, claim: Json) -> None:
         """An owner may give a claim back, but no other node may take it over."""
@@ -81,6 +70,6 @@ class Claims:
     def _look_at_volume(self, volume: Json) -> None:
         """A PersistentVolume may outlive its volume for a while, but must not exist before it."""
         handle = volume["spec"]["csi"]["volumeHandle"]
-        if handle not in self._made and not any(held.id == handle for node in self._world.nodes.values() for held in node.driver.volumes()):
+        if handle not in self._made:
             self._world.found(HOLLOW, f"PersistentVolume {volume['metadata']['name']} names volume {handle}, which never was")
-        self._made.add(handle)  # said once
+            self._made.add(handle)  # said once

@@ -4,7 +4,7 @@ import random
 from typing import Any, Final
 
 from hack.sim.driver.faults import Fault
-from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, LATE_TOO, SHARED, TROUBLED, Draft, Theme, times
+from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, LATE_TOO, SHARED, TROUBLED, Draft, Theme, Trouble, spans
 from sidecar.csi.outcome import Code
 
 RANDOM: Final = "random"
@@ -47,11 +47,6 @@ def _placements(dice: random.Random, draft: Draft) -> None:
         at += dice.uniform(1.0, 12.0)
 
 
-def _driver_restarts(dice: random.Random, draft: Draft) -> None:
-    for _ in range(dice.randint(1, 3)):
-        draft.span(dice, "driver away", "driver back", dice.choice(draft.nodes), longest=40.0)
-
-
 def _driver_faults(dice: random.Random, draft: Draft) -> None:
     for _ in range(dice.randint(1, 6)):
         method = dice.choice(("CreateVolume", "CreateVolume", "DeleteVolume", "GetCapacity"))
@@ -85,12 +80,6 @@ def _full_pools(dice: random.Random, draft: Draft) -> None:
     draft.pool = dice.choice(("3Gi", "5Gi", "10Gi"))
 
 
-def _full_disks(dice: random.Random, draft: Draft) -> None:
-    """A journal cannot be written, so nothing may be begun until there is room."""
-    for _ in range(dice.randint(1, 2)):
-        draft.span(dice, "disk full", "disk free", dice.choice(draft.nodes), longest=40.0)
-
-
 def _hostile_tenants(dice: random.Random, draft: Draft) -> None:
     """Their claims are deleted again: nobody could say which of them must be bound."""
     for number in range(dice.randint(1, 8)):
@@ -112,26 +101,16 @@ def _kept_data(dice: random.Random, draft: Draft) -> None:
     draft.add(at + dice.uniform(310.0, 900.0), "sidecar lives", node)
 
 
-_TROUBLES: Final = {
-    "kills": SHARED["kills"],
-    "dooms": SHARED["dooms"],
-    "stops": SHARED["stops"],
-    "driver restarts": _driver_restarts,
+_ORDER: Final = ("kills", "dooms", "stops", "driver restarts", "driver faults", *tuple(SHARED)[3:])
+_OWN: Final[dict[str, Trouble]] = {
+    "driver restarts": spans("driver away", "driver back", 3, longest=40.0),
     "driver faults": _driver_faults,
-    "outages": SHARED["outages"],
-    "partitions": SHARED["partitions"],
-    "410 storms": SHARED["410 storms"],
-    "cuts": SHARED["cuts"],
-    "losses": SHARED["losses"],
-    "strays": SHARED["strays"],
-    "overload": SHARED["overload"],
-    "slow watches": SHARED["slow watches"],
-    "lags": SHARED["lags"],
     "namesakes": _namesakes,
     "full pools": _full_pools,
-    "full disks": _full_disks,
+    "full disks": spans("disk full", "disk free", 2, longest=40.0),
     "hostile tenants": _hostile_tenants,
     "direct deletions": _direct_deletions,
     "kept data": _kept_data,
 }
+_TROUBLES: Final = {kind: (SHARED | _OWN)[kind] for kind in dict.fromkeys((*_ORDER, *_OWN))}
 CLAIMS_THEME: Final = Theme("claims", "plan", (2, 5), (6, 24), 0.4, lambda dice, draft: None, _all_of_it, _TROUBLES)

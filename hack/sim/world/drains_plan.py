@@ -95,19 +95,6 @@ def _leaving(dice: random.Random, draft: Draft) -> None:
             draft.add(dice.uniform(80.0, 600.0), "app deleted", name)
 
 
-def _shared(dice: random.Random, draft: Draft) -> None:
-    """A volume that two nodes reach, and both may be drained. Often it is the only thing that holds them."""
-    pair = dice.sample(draft.nodes, 2)
-    if dice.random() < 0.5:
-        draft.events = [item for item in draft.events if item.what != "app"]
-    draft.add(dice.uniform(3.0, 30.0), "shared volume", "shared-0", dice.uniform(0.0, 5.0), detail=" ".join(pair))
-    if dice.random() < 0.7:
-        at, apart = dice.uniform(*DRAINING), dice.choice((0.0, 1.0, 20.0, 60.0))
-        draft.events = [item for item in draft.events if not item.what.startswith("drain") or item.whom not in pair]
-        draft.add(at, "drain for good", pair[0])
-        draft.add(at + apart, "drain for good", pair[1])
-
-
 def _snapshots(dice: random.Random, draft: Draft) -> None:
     for number in range(dice.randint(1, 2)):
         draft.add(dice.uniform(3.0, 200.0), "snapshot", f"snap-{number}", detail=dice.choice(draft.nodes))
@@ -144,14 +131,6 @@ def _silence(dice: random.Random, draft: Draft) -> None:
     draft.add(at + dice.choice((100.0, 500.0, 900.0)), "node answers", node)
     if dice.random() < 0.5:
         _drained_only(draft, node, at + dice.uniform(20.0, 400.0))
-
-
-def _lying_owners(dice: random.Random, draft: Draft) -> None:
-    """A claim whose owner is a pod, which made it for others; so do Spark's drivers for their executors."""
-    draft.add(1.0, "driver pod", "spark")
-    for name in draft.named("app"):
-        if dice.random() < 0.6:
-            draft.add(dice.uniform(62.0, 140.0), "owned by pod", name, detail="spark")
 
 
 def _unheeded_tenants(dice: random.Random, draft: Draft) -> None:
@@ -198,11 +177,9 @@ _TROUBLES: Final = {
     "acks": _acks,
     "new words": _new_words,
     "leaving": _leaving,
-    "shared volumes": _shared,
     "snapshots": _snapshots,
     "deaths": _deaths,
     "silence": _silence,
-    "lying owners": _lying_owners,
     "lying selections": _lying_selections,
     "refusals": _refusals,
     "dead drivers": _dead_drivers,

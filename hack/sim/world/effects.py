@@ -169,7 +169,9 @@ class Effects:
             node.kill()
         wrong = judge()
         answer = doing()
-        self._world.transcript.tell(SENDER.get(), f"has written on {found['metadata']['name']}{', which another machine had' if other else ''}")
+        self._world.transcript.tell(
+            SENDER.get(), f"has written on {found['metadata']['name']}{', which another machine had' if other else ''}"
+        )
         self._tell(found, wrong)
         if node and how == "after":
             node.kill()

@@ -133,9 +133,6 @@ async def stop_work(world: "World", dice: random.Random) -> dict[str, str]:
             await _word(world, name, {names.DRAIN_POLICY: "Ignore"} | ({names.DRAIN_POLICY_REBOOT: "Block"} if in_vain else {}))
         else:
             await merge(world, STATEFUL_SETS, name, {"spec": {"replicas": 0}})
-    for pod in await _all(world, PODS):
-        if not pod["metadata"].get("ownerReferences") and pod["spec"].get("nodeName"):
-            await _delete(world, PODS, pod["metadata"]["name"])
     return ways
 
 

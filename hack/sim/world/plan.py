@@ -6,7 +6,7 @@ once hides what one kind does alone. Here is the trouble that worlds of every th
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -90,11 +90,6 @@ class Draft:
         """Whom these events are about."""
         return [item.whom for item in self.events if item.what == what]
 
-    def span(self, dice: random.Random, begins: str, ends: str, whom: str = "", *, longest: float, number: float = 0.0) -> None:
-        start = dice.uniform(2.0, TROUBLED)
-        self.add(start, begins, whom, number)
-        self.add(start + dice.uniform(0.5, longest), ends, whom)
-
 
 Trouble = Callable[[random.Random, Draft], None]
 
@@ -123,6 +118,36 @@ def times(dice: random.Random, most: int) -> Iterator[float]:
         yield dice.uniform(1.0, TROUBLED)
 
 
+def at_times(what: str, most: int) -> Trouble:
+    """Of one node or another."""
+
+    def draw(dice: random.Random, draft: Draft) -> None:
+        for at in times(dice, most):
+            draft.add(at, what, dice.choice(draft.nodes))
+
+    return draw
+
+
+def spans(begins: str, ends: str, most: int, *, longest: float, of_all: bool = False, numbers: Sequence[float] = ()) -> Trouble:
+    """Of one node or another, or `of_all` at once."""
+
+    def draw(dice: random.Random, draft: Draft) -> None:
+        for _ in range(dice.randint(1, most)):
+            whom, number = "" if of_all else dice.choice(draft.nodes), dice.choice(numbers) if numbers else 0.0
+            start = dice.uniform(2.0, TROUBLED)
+            draft.add(start, begins, whom, number)
+            draft.add(start + dice.uniform(0.5, longest), ends, whom)
+
+    return draw
+
+
+def weather(shares: Sequence[float], *of: str) -> Trouble:
+    def draw(dice: random.Random, draft: Draft) -> None:
+        draft.weather |= dict.fromkeys(of, dice.choice(shares))
+
+    return draw
+
+
 def stretched(kind: str) -> Trouble:
     """Drains take minutes, not seconds."""
 
@@ -134,32 +159,12 @@ def stretched(kind: str) -> Trouble:
     return draw
 
 
-def _kills(dice: random.Random, draft: Draft) -> None:
-    for at in times(dice, 4):
-        draft.add(at, "kill", dice.choice(draft.nodes))
-
-
 def _dooms(dice: random.Random, draft: Draft) -> None:
     """Some sidecars die at a crossing of their first life, some of a later one, some in one life after the other."""
     for _ in range(dice.randint(1, 4)):
         node, at = dice.choice(draft.nodes), dice.choice((0.0, dice.uniform(1.0, TROUBLED)))
         for again in range(dice.choice((1, 1, 3))):
             draft.add(at + 12.0 * again, "doom", node, dice.randint(1, 30))
-
-
-def _stops(dice: random.Random, draft: Draft) -> None:
-    for at in times(dice, 3):
-        draft.add(at, "stop", dice.choice(draft.nodes))
-
-
-def _outages(dice: random.Random, draft: Draft) -> None:
-    for _ in range(dice.randint(1, 2)):
-        draft.span(dice, "outage", "recovery", longest=40.0)
-
-
-def _partitions(dice: random.Random, draft: Draft) -> None:
-    for _ in range(dice.randint(1, 3)):
-        draft.span(dice, "partition", "healed", dice.choice(draft.nodes), longest=60.0)
 
 
 def _storms(dice: random.Random, draft: Draft) -> None:
@@ -170,45 +175,22 @@ def _storms(dice: random.Random, draft: Draft) -> None:
         at += dice.uniform(0.5, 8.0)
 
 
-def _cuts(dice: random.Random, draft: Draft) -> None:
-    for at in times(dice, 5):
-        draft.add(at, "cut", dice.choice(draft.nodes))
-
-
-def _losses(dice: random.Random, draft: Draft) -> None:
-    share = dice.choice((0.02, 0.1, 0.3))
-    draft.weather |= {"lost_requests": share, "lost_answers": share}
-
-
-def _strays(dice: random.Random, draft: Draft) -> None:
-    draft.weather |= {"straying": dice.choice((0.02, 0.1, 0.3))}
-
-
-def _overload(dice: random.Random, draft: Draft) -> None:
-    draft.weather |= {"refused": dice.choice((0.05, 0.3))}
-
-
 def _slow_watches(dice: random.Random, draft: Draft) -> None:
     draft.weather |= {"watch": Latency(dice.choice((0.01, 0.1)), dice.choice((0.5, 2.0, 10.0)))}
 
 
-def _lags(dice: random.Random, draft: Draft) -> None:
-    for _ in range(dice.randint(1, 3)):
-        draft.span(dice, "lag", "lag over", dice.choice(draft.nodes), longest=60.0, number=dice.choice((2.0, 10.0, 30.0)))
-
-
 SHARED: Final[dict[str, Trouble]] = {
-    "kills": _kills,
+    "kills": at_times("kill", 4),
     "dooms": _dooms,
-    "stops": _stops,
-    "outages": _outages,
-    "partitions": _partitions,
+    "stops": at_times("stop", 3),
+    "outages": spans("outage", "recovery", 2, longest=40.0, of_all=True),
+    "partitions": spans("partition", "healed", 3, longest=60.0),
     "410 storms": _storms,
-    "cuts": _cuts,
-    "losses": _losses,
-    "strays": _strays,
-    "overload": _overload,
+    "cuts": at_times("cut", 5),
+    "losses": weather((0.02, 0.1, 0.3), "lost_requests", "lost_answers"),
+    "strays": weather((0.02, 0.1, 0.3), "straying"),
+    "overload": weather((0.05, 0.3), "refused"),
     "slow watches": _slow_watches,
-    "lags": _lags,
+    "lags": spans("lag", "lag over", 3, longest=60.0, numbers=(2.0, 10.0, 30.0)),
 }
 """Of every theme."""

@@ -1,4 +1,4 @@
-"""How often nodes ask: for one claim or volume in any minute, whatever drivers, tenants and operators do; and at rest, where nothing is due.
+"""How often nodes ask: for one claim or volume in any minute, whatever drivers, tenants and operators do; and at rest.
 
 For whom a process asks, the task says in which it asks: a loop gives each key that it handles a task of its own. Events are written by
 another task and do not count.

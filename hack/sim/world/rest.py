@@ -12,7 +12,7 @@ from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world import people, strangers
 from hack.sim.world.actions import REPLICAS, carry_out, set_ready
-from hack.sim.world.claims import HOLLOW, TWO_VOLUMES
+from hack.sim.world.claims import HOLLOW
 from hack.sim.world.network import Weather
 from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY, Node
 from hack.sim.world.plan import PlannedEvent
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from hack.sim.world.world import World
 
 LEAKED: Final = "leaked"
+TWO_VOLUMES: Final = "two volumes"
 LEFT_OVER: Final = "left over"
 STUCK: Final = "stuck"
 LOST: Final = "lost"
@@ -101,13 +102,12 @@ def _of_volumes(world: "World") -> Findings:
     store, held = world.cluster.store, [(node, volume) for node in world.nodes.values() for volume in node.driver.volumes()]
     volumes = [item for item in store.all_of(VOLUMES) if not strangers.is_one(item)]
     handles = Counter(item["spec"]["csi"]["volumeHandle"] for item in volumes)
-    by_hand = {item["spec"]["csi"]["volumeHandle"] for item in volumes if names.PROVISIONED_BY not in (item["metadata"].get("annotations") or {})}
     for node, volume in held:
         if volume.id not in handles and volume.id not in world.retained and not _is_told(node, volume.name):
             yield LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume"
     yield from ((DESTROYED, f"volume {handle} is gone") for handle in sorted(world.retained - {volume.id for _, volume in held}))
     # A suspect does not count: the claim has gone elsewhere, people are told of what may be left here, and only they may delete it.
-    mine = Counter(volume.name for node, volume in held if volume.id not in by_hand and not _is_told(node, volume.name))
+    mine = Counter(volume.name for node, volume in held if not _is_told(node, volume.name))
     yield from ((TWO_VOLUMES, f"{count} volumes are named {name}") for name, count in mine.items() if count > 1)
     yield from ((TWO_VOLUMES, f"{count} PersistentVolumes name volume {handle}") for handle, count in handles.items() if count > 1)
     claims = Counter((item["spec"].get("claimRef") or {}).get("uid") for item in volumes)
@@ -210,7 +210,9 @@ def _of_claims(world: "World") -> Findings:
 
 def _of_capacity(world: "World", node: Node) -> Findings:
     """One object for each late-binding class, with what the driver says, and not marked stale. No claim has space promised any more."""
-    classes = [item for item in world.cluster.store.all_of(CLASSES) if item["provisioner"] == DRIVER and item["volumeBindingMode"] != IMMEDIATE]
+    classes = [
+        item for item in world.cluster.store.all_of(CLASSES) if item["provisioner"] == DRIVER and item["volumeBindingMode"] != IMMEDIATE
+    ]
     wanted = []
     for item in classes:
         answer = node.driver.get_capacity(CapacityQuery(item.get("parameters") or {}, node.driver.info.segment))
@@ -381,7 +383,9 @@ def _may_be_cleared(world: "World", volume: Json) -> bool:
         of_first = _of_mark(world, first)
         if first == mark or any(_note(each, names.LEAVING) != first for each in of_first):
             return True
-        return all((each["status"].get("phase"), each["spec"]["persistentVolumeReclaimPolicy"]) == ("Released", "Retain") for each in of_first)
+        return all(
+            (each["status"].get("phase"), each["spec"]["persistentVolumeReclaimPolicy"]) == ("Released", "Retain") for each in of_first
+        )
     return report is not None and bool(_note(report, names.ACKNOWLEDGED)) and about == uid
 
 

@@ -183,7 +183,9 @@ def _loss_people(seed: int, draft: Draft) -> None:
 def _people(dice: random.Random, draft: Draft) -> None:
     """Sets make their claims again; what is called an app has a claim that nobody makes again, which its owner may give up."""
     for number in range(draft.claims):
-        draft.add(dice.uniform(2.0, 30.0), LOST_SET, f"set-{number}", dice.randint(2, 3), detail=dice.choice((LATE, LATE, LATE, LATE, KEPT)))
+        draft.add(
+            dice.uniform(2.0, 30.0), LOST_SET, f"set-{number}", dice.randint(2, 3), detail=dice.choice((LATE, LATE, LATE, LATE, KEPT))
+        )
     for number in range(dice.randint(1, 3)):
         name = f"app-{number}"
         draft.add(dice.uniform(2.0, 30.0), "app", name, 1.0, detail=dice.choice((LATE, LATE, KEPT)))
@@ -252,12 +254,6 @@ def _deaths(dice: random.Random, draft: Draft) -> None:
         draft.add(at + dice.uniform(10.0, 1500.0), "sidecar lives", node)
 
 
-def _former_notes(dice: random.Random, draft: Draft) -> None:
-    """People and old machines leave words on volumes: notes that go, and garbage."""
-    for _ in range(dice.randint(1, 4)):
-        draft.add(dice.uniform(100.0, 600.0), "note taken", detail=dice.choice(("none", "garbage")))
-
-
 _LOSS_TROUBLES: Final = {
     **{kind: stretched(kind) for kind in SHARED},
     "deaths at effects": _deaths_at_effects,
@@ -266,6 +262,5 @@ _LOSS_TROUBLES: Final = {
     "scaled sets": _scaled_again,
     "server errors": _errors,
     "deaths": _deaths,
-    "notes taken": _former_notes,
 }
 NODE_LOSS: Final = Theme("node-loss", "node loss", (3, 4), (3, 5), 0.25, _loss_flags, _loss_people, _LOSS_TROUBLES, _CLEARED)

@@ -1,4 +1,4 @@
-"""Holds every verdict, every guard that was let go and every end of a drain against the truth, at the moment it happens.
+"""Holds every verdict, every gate that is opened and every end of a drain against the truth, at the moment it happens.
 
 A verdict may be behind by what a watch, the pace between two looks and a request take, and not by more; of what happened while a sidecar
 was dead or cut off, it knows nothing until it has looked again.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hack.sim.cluster import Call
-from hack.sim.world.node import DRIVER, NAMESPACE
+from hack.sim.world.node import DRIVER
 from hack.sim.world.truth import REBOOT, RETIRE
 from sidecar.kube.api import BUDGETS, NODES, PODS
 from sidecar.model import names, timestamps
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 SAID_YES: Final = "said yes"
 LET_GO: Final = "let go"
-NO_GATE: Final = "no gate"
 DATA_LOST: Final = "data lost"
 
 LAG: Final = 15.0
@@ -69,10 +68,6 @@ class Verdicts:
         self._dangers: dict[tuple[str, str], dict[str, float]] = {}
         """By node and intent: what would be lost, and since when."""
         self._said: dict[tuple[str, str], Json] = {}
-        self._guards: dict[str, str] = {}
-        """By full name of a guard pod: its node."""
-        self._ungated: dict[str, float] = {}
-        """By node: since when nothing holds its drainers, and something should."""
         self._told: set[tuple[str, str]] = set()
         self._seen = (-1, -1)
         self.eyes: dict[str, Eyes] = {}
@@ -88,8 +83,6 @@ class Verdicts:
         self._look()
         if call.resource == NODES and call.subresource == "status":
             self._hear(call.name)
-        if call.resource == PODS and call.subresource == "eviction":
-            self._evicted(f"{call.namespace}/{call.name}")
         if call.resource == BUDGETS and call.verb == "delete":
             self._opened(call.name)
 
@@ -104,7 +97,6 @@ class Verdicts:
             runs = node.alive and world.network.up(name) and not restricted
             self._processes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=runs)
             self._check_standing(name)
-            self._check_gate(name)
 
     def dangers(self, node: str, intent: str, *, older_than: float = 0.0) -> list[str]:
         now = self._world.clock()
@@ -139,9 +131,6 @@ class Verdicts:
         for name in world.nodes:
             self._note(name, RETIRE, world.truth.losses(scene, name, gone=self._is_let_go))
             self._note(name, REBOOT, world.truth.strandings(scene, name))
-        for meta, spec in ((pod["metadata"], pod["spec"]) for pod in scene.pods):
-            if names.GUARDED_NODE in (meta.get("labels") or {}):
-                self._guards[f"{meta['namespace']}/{meta['name']}"] = spec.get("nodeName") or ""
 
     def _note(self, node: str, intent: str, found: Iterable[str]) -> None:
         before, now = self._dangers.get((node, intent), {}), self._world.clock()
@@ -183,32 +172,14 @@ class Verdicts:
             if wrong := self.dangers(node, intent, older_than=limit):
                 self._found(SAID_YES, f"{node} is still {type_}, and {_loses(intent)} {', '.join(wrong)}")
 
-    def _check_gate(self, node: str) -> None:
-        # A snapshot of which nobody knows the place makes every node Unknown, and must not hold drains of nodes without a volume.
-        now, order = self._world.clock(), self._world.drains.get(node)
-        sees = self.eyes[node].sees_for(now, seconds=self._stand) and "--drain-gate" in self._world.plan.args
-        wrong = [what for what in self.dangers(node, RETIRE, older_than=self._stand) if what not in self._world.truth.snapshots]
-        if not wrong or not sees or (order and order.reboots) or self._world.cluster.store.find(BUDGETS, self._gate_of(node), NAMESPACE):
-            self._ungated.pop(node, None)
-        elif now - self._ungated.setdefault(node, now) > self._lag:
-            self._found(NO_GATE, f"nothing holds drainers of {node}, and with it went {', '.join(wrong)}")
-
-    def _evicted(self, pod: str) -> None:
-        node = self._guards.get(pod)
-        if node and node in self._world.drains:
-            self._let_go(node, f"the guard of {node} let a drainer go on")
-
     def _opened(self, budget: str) -> None:
         """Whoever has deleted the budget of a guard has let drainers go on. Nobody here changes gates, so none is deleted to be mended."""
         for node in self._world.nodes:
             if budget == self._gate_of(node):
-                self._let_go(node, f"the gate of {node} was opened")
-
-    def _let_go(self, node: str, what: str) -> None:
-        order = self._world.drains.get(node)
-        intent = REBOOT if order and order.reboots else RETIRE
-        if wrong := self.dangers(node, intent, older_than=self._lag):
-            self._found(LET_GO, f"{what}, and {_loses(intent)} {', '.join(wrong)}")
+                order = self._world.drains.get(node)
+                intent = REBOOT if order and order.reboots else RETIRE
+                if wrong := self.dangers(node, intent, older_than=self._lag):
+                    self._found(LET_GO, f"the gate of {node} was opened, and {_loses(intent)} {', '.join(wrong)}")
 
     # --- reading ------------------------------------------------------------------------------------------------------
 

@@ -24,17 +24,17 @@ from hack.sim.cluster.kinds.table import CSI_DRIVERS, STATEFUL_SETS, TABLE
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from hack.sim.world import rest, strangers
 from hack.sim.world.actions import carry_out, operate, placement
+from hack.sim.world.claims import Claims
 from hack.sim.world.drains_plan import UNHEEDED, slack_of
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
 from hack.sim.world.life import Killed
-from hack.sim.world.network import Network, Weather
+from hack.sim.world.network import Network
 from hack.sim.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.people import Drain
 from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
 from hack.sim.world.replicas import Replicas
 from hack.sim.world.requests import RequestLog
-from hack.sim.world.claims import Claims
 from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts

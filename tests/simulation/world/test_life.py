@@ -22,13 +22,6 @@ def test_it_dies_at_the_chosen_crossing_and_never_passes_another():
     assert cross(life, 10) == 0
 
 
-def test_crossings_are_counted_from_the_moment_of_the_doom():
-    life = Life(1)
-    cross(life, 5)
-    life.doom(1)
-    assert cross(life, 10) == 0
-
-
 def test_a_pardoned_one_lives():
     life = Life(1)
     life.doom(1)
@@ -53,7 +46,3 @@ def test_one_that_ended_by_itself_is_not_a_death_but_passes_nothing_either():
     assert not told
     with pytest.raises(Killed):
         life.cross("clean-up")
-
-
-def test_no_ordinary_handler_catches_it():
-    assert not issubclass(Killed, Exception)

@@ -61,19 +61,6 @@ def test_an_outage_breaks_what_is_open_and_only_there():
     assert net.up("n0")
 
 
-def test_a_cut_leaves_the_next_connection_alone():
-    net = network()
-    with net.stream("n0"):
-        net.break_connections("n0")
-    with net.stream("n0") as stream:
-        stream.put("heard", 0.0)
-
-        async def main() -> object:
-            return await stream.next()
-
-        assert run_virtual(main()) == "heard"
-
-
 def test_each_watch_of_a_lagging_node_lags_by_a_part_of_its_own():
     net = network(watch=Latency(0.0, 0.0))
     net.local_delay("n0", 10.0)
@@ -88,13 +75,6 @@ def test_each_watch_of_a_lagging_node_lags_by_a_part_of_its_own():
 def test_a_write_may_stray():
     assert network(straying=1.0).write_delay() > 5.0
     assert network().write_delay() < 1.0
-
-
-def test_a_share_of_requests():
-    net = network()
-    assert not any(net.falls_on(0.0) for _ in range(100))
-    assert all(net.falls_on(1.0) for _ in range(100))
-    assert 300 < sum(net.falls_on(0.4) for _ in range(1000)) < 500
 
 
 def test_a_right_is_taken_from_one_node_and_one_kind_of_object():

@@ -1,0 +1,178 @@
+"""Guards of the program that are left out, one at a time, in a copy of the tree: what should notice must notice.
+
+`hack/fire --mutate` plays them. A text that is not in its file any more is a fault of this table, and is told by the mutation's name.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_COPIED: Final = ("sidecar", "csi_proto", "hack", "tests", "deploy", "pyproject.toml")
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """`notices`: tests; or `theme:seed seed …`, of which one world must break a promise."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    notices: str
+
+
+MUTATIONS: Final = (
+    Mutation(
+        "a creation is begun without a line in the journal",
+        "provisioning/effects/creation_log.py",
+        "        why = await self.journal.begin(record)\n        if why:\n            self.end(record.uid)",
+        '        why = ""\n        if why:\n            self.end(record.uid)',
+        "tests/world/test_claims.py -k dies_while_its_driver_works",
+    ),
+    Mutation(
+        "two nodes may take one claim",
+        "ownership/selected_node_body.py",
+        "    _annotations(obj)[names.SELECTED_NODE] = node\n",
+        '    _annotations(obj)[names.SELECTED_NODE] = node\n    del obj["metadata"]["resourceVersion"]\n',
+        "claims:0 1 2 3 4 5 6 7",
+    ),
+    Mutation(
+        "a released PersistentVolume goes before the driver has deleted its volume",
+        "provisioning/volume_rules.py",
+        '    return Empty(volume, secret, f"released by {_claim_of(volume)}, reclaim policy Delete")',
+        '    return Remove(volume, f"released by {_claim_of(volume)}, reclaim policy Delete")',
+        "claims:0 1 2 3",
+    ),
+    Mutation(
+        "what says Retain is deleted too",
+        "provisioning/volume_rules.py",
+        '    if volume.reclaim_policy != "Delete":\n        return Rest(',
+        '    if volume.reclaim_policy not in ("Delete", "Retain"):\n        return Rest(',
+        "tests/provisioning/test_volume_rules.py",
+    ),
+    Mutation(
+        "the driver is asked to delete volumes of other nodes",
+        "local/volume_location.py",
+        "    made_here = _was_made_here(here, identity)\n    if affinity",
+        "    return True\n    made_here = _was_made_here(here, identity)\n    if affinity",
+        "claims:0 1",
+    ),
+    Mutation(
+        "a line left long ago is believed, whatever people did since",
+        "provisioning/creations/orphan_cleanup.py",
+        "        unproven=record.unproven,\n",
+        "        unproven=False,\n",
+        "tests/world/test_claims.py -k left_long_ago",
+    ),
+    Mutation(
+        "capacity objects of other drivers and managers are taken for ours",
+        "capacity/rules.py",
+        "(labels.get(names.CAPACITY_DRIVER_LABEL), labels.get(names.CAPACITY_MANAGER_LABEL)) == (publisher.driver, publisher.manager)",
+        "True",
+        "tests/capacity/test_rules.py",
+    ),
+    Mutation(
+        "a verdict that is not known opens the gate",
+        "drain/gate/rules.py",
+        "view.verdict is Status.TRUE and (view.draining",
+        "view.verdict is not Status.FALSE and (view.draining",
+        "tests/drain/gate/test_rules.py",
+    ),
+    Mutation(
+        "a node is ready to retire while a volume is being made on it",
+        "drain/facts/assembly.py",
+        "        in_flight=tuple(_in_flight(facts, now)),",
+        "        in_flight=(),",
+        "tests/drain/facts",
+    ),
+    Mutation(
+        "a replica is evicted while another one is away",
+        "drain/emptying/rules.py",
+        "    if found := not_ready(pod, replicas):\n",
+        "    if False and (found := not_ready(pod, replicas)):\n",
+        "tests/drain/emptying/test_rules.py",
+    ),
+    Mutation(
+        "an eviction hits whatever pod has the name by now",
+        "eviction/attempt_io.py",
+        '    only = {"uid": pod.uid} | ',
+        "    only = {} | ",
+        "tests/world/test_emptying.py -k waits_for_its_own_volume",
+    ),
+    Mutation(
+        "a claim is deleted whatever it is by now",
+        "drain/reprovision/effects_io.py",
+        ", uid=claim.uid, resource_version=claim.resource_version)",
+        ")",
+        "tests/world/test_reprovision.py -k where_nothing_happens",
+    ),
+    Mutation(
+        "a claim is deleted after its evacuation was undone",
+        "drain/reprovision/acts_io.py",
+        "        undone, decision = await asyncio.gather(self._undone(picture), self._looks.again(picture, found, facts))\n"
+        "        if undone is None and not isinstance(decision, step):\n",
+        "        undone, decision = None, None\n        if False:\n",
+        "tests/world/test_reprovision.py -k lock_is_shut_after_the_eviction",
+    ),
+    Mutation(
+        "a lost node is cleared up though nobody has said that its disks do not come back",
+        "drain/node_loss/remains.py",
+        "        case Gone(_, Evidence.NONE):\n",
+        "        case Gone(_, Evidence.NONE) if False:\n",
+        "tests/world/test_node_loss.py -k otherwise_nothing_is_touched",
+    ),
+    Mutation(
+        "the Node of a lost machine is not looked for again before its things go",
+        "drain/node_loss/cleanup_io.py",
+        "        node, asked_at = loss.machine.node, self._clock()\n        gone",
+        "        return True\n        node, asked_at = loss.machine.node, self._clock()\n        gone",
+        "tests/world/test_node_loss.py -k what_was_announced",
+    ),
+)
+
+
+def mutate(repository: Path, *, only: str = "") -> int:
+    """1 if something is not noticed."""
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
+        for name in _COPIED:
+            copy(repository / name, Path(folder) / name)
+        for mutation in (each for each in MUTATIONS if only in each.name):
+            file = Path(folder) / "sidecar" / mutation.file
+            text = file.read_text() if file.exists() else ""
+            if text.count(mutation.old) != 1:
+                missed += 1
+                print(f"NOT TRIED  {mutation.name}: its text is not in sidecar/{mutation.file} once", flush=True)
+                continue
+            file.write_text(text.replace(mutation.old, mutation.new))
+            noticed = is_noticed(mutation.notices, Path(folder))
+            file.write_text(text)
+            missed += not noticed
+            print(f"{'noticed' if noticed else 'NOT NOTICED'}  {mutation.name}: {mutation.notices}", flush=True)
+    return 1 if missed else 0
+
+
+def copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    elif source.exists():
+        shutil.copy(source, target)
+
+
+def is_noticed(notices: str, folder: Path) -> bool:
+    """A test that fails notices; one that cannot be collected does not."""
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    theme, colon, seeds = notices.partition(":")
+    if colon:
+        for seed in seeds.split():
+            command = [sys.executable, "hack/fire", "--worlds", theme, "--seed", seed]
+            if "\nVIOLATION " in subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False).stdout:
+                return True
+        return False
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *notices.split()]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode == 1
