@@ -6,8 +6,8 @@
     node, doors      one node: its driver, its sidecar's lives, and the network between them and the API server
     life, network    when a process dies; how late and how reliable requests are
     claims, verdicts, effects, replicas, requests
-                     the referee while the world runs: owners and volumes; what is said of nodes; what is evicted, deleted and touched; other
-                     replicas; how often is asked
+                     the referee while the world runs: owners and volumes; what is said of nodes; what is evicted, deleted and touched;
+                     other replicas; how often nodes ask
     rest             the referee at the end: nothing leaked, doubled, lost or left
     truth            what would really be lost with a node
     strangers        objects of others, which the sidecars must leave alone

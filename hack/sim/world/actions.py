@@ -373,8 +373,6 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "cut": lambda world, item: world.network.break_connections(item.whom),
     "lag": lambda world, item: world.network.local_delay(item.whom, item.number),
     "lag over": lambda world, item: world.network.local_delay(item.whom, 0.0),
-    "forbid": lambda world, item: world.network.forbid(item.whom, item.detail),
-    "allow": lambda world, item: world.network.allow(item.whom),
     "errors": lambda world, item: _set_field(world, "errors", item.number),
     "node silent": _silent,
     "node answers": _answers,

@@ -18,7 +18,7 @@ from hack.sim.world.requests import RequestLog
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
-from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable, Withdrawn
+from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable, Withdrawn
 from sidecar.model.objects import Json
 from sidecar.provisioning.creations.creation_record import CreationRecord
 
@@ -137,8 +137,6 @@ class NodeKube:
         await asyncio.sleep(latency.draw(self._network.rng))
         self._life.check()
         self._arrive(what)
-        if self._network.is_forbidden(self._node, what):
-            raise Forbidden(f"{what}: this account may not", status=403)
 
     async def _set_out(self, what: str) -> None:
         self._life.check()

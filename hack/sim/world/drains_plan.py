@@ -23,8 +23,6 @@ WORDS: Final = (
     f"{names.DRAIN_POLICY_RETIRE}=Ignore",
     f"{names.DRAIN_POLICY_REBOOT}=Block",
 )
-UNHEEDED: Final = "--drain-tenant-policies=example.com/trusted=yes"
-"""No namespace has that label."""
 
 
 def _flags(dice: random.Random, draft: Draft) -> None:
@@ -133,32 +131,9 @@ def _silence(dice: random.Random, draft: Draft) -> None:
         _drained_only(draft, node, at + dice.uniform(20.0, 400.0))
 
 
-def _unheeded_tenants(dice: random.Random, draft: Draft) -> None:
-    """Tenants may not hold up nodes, and say all the same that they do."""
-    draft.args.append(UNHEEDED)
-    for name in draft.named("app"):
-        if dice.random() < 0.5:
-            draft.add(
-                dice.uniform(62.0, 400.0),
-                "word",
-                name,
-                detail=dice.choice((f"{names.DRAIN_POLICY}=Block", f"{names.DRAIN_POLICY_REBOOT}=Block")),
-            )
-
-
 def _lying_selections(dice: random.Random, draft: Draft) -> None:
     for number in range(dice.randint(1, 2)):
         draft.add(dice.uniform(3.0, 600.0), "self-selected claim", f"lie-{number}", detail=dice.choice(draft.nodes))
-
-
-def _refusals(dice: random.Random, draft: Draft) -> None:
-    """A right is taken away, the sidecar starts again, and what was known is no longer seen."""
-    node, at = dice.choice(draft.nodes), dice.uniform(70.0, 300.0)
-    draft.add(at, "forbid", node, detail=dice.choice(("persistentvolumeclaims", "persistentvolumes", "pods")))
-    draft.add(at + 1.0, "kill", node)
-    draft.add(at + dice.uniform(100.0, 500.0), "allow", node)
-    if dice.random() < 0.6:
-        _second_thoughts(dice, draft, at)
 
 
 def _dead_drivers(dice: random.Random, draft: Draft) -> None:
@@ -181,8 +156,6 @@ _TROUBLES: Final = {
     "deaths": _deaths,
     "silence": _silence,
     "lying selections": _lying_selections,
-    "refusals": _refusals,
     "dead drivers": _dead_drivers,
-    "unheeded tenants": _unheeded_tenants,
 }
 DRAINS: Final = Theme("drains", "drains", (2, 3), (1, 4), 0.3, _flags, _all_of_it, _TROUBLES, _SETTLED)

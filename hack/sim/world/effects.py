@@ -228,7 +228,7 @@ class Effects:
         yield from (f"a pod on {user['spec']['nodeName']} uses it" for user in self._users(claim))
         if node is None or mark != f"{sender}/{node['metadata']['uid']}":
             yield f"its mark is {mark}"
-        policy = said(self._world.truth.look(), volume, claim, RETIRE, heeded=self._world.heeds_tenants).policy if volume else ""
+        policy = said(self._world.truth.look(), volume, claim, RETIRE).policy if volume else ""
         if policy != "Reprovision" or ALLOW not in self._world.plan.args:
             yield f"its policy is {policy}, and flags allow {'it' if ALLOW in self._world.plan.args else 'nothing'}"
         if self.unasked_for(sender) > self._world.late:

@@ -108,7 +108,6 @@ class Network:
         self.sent: Counter[str] = Counter()
         """The writes that are on their way to the server."""
         self._down: set[str] = set()
-        self._forbidden: dict[str, str] = {}
         self._lags: dict[str, float] = {}
         self._parts: dict[tuple[str, str], float] = {}
         # Dicts serve as ordered sets, so that every run walks them in the same order.
@@ -139,21 +138,6 @@ class Network:
 
     def bring_up(self, node: str) -> None:
         self._down.discard(node)
-
-    def forbid(self, node: str, resource: str) -> None:
-        """The sidecar of that node loses its rights to these objects. What it watches goes on until the connection ends."""
-        self._forbidden[node] = resource
-
-    def allow(self, node: str) -> None:
-        self._forbidden.pop(node, None)
-
-    def restricts(self, node: str) -> bool:
-        return node in self._forbidden
-
-    def is_forbidden(self, node: str, what: str) -> bool:
-        """Whether the server refuses this request of that node, such as `list pods`."""
-        resource = self._forbidden.get(node)
-        return resource is not None and resource in what.split()
 
     def local_delay(self, node: str, seconds: float) -> None:
         """Delays every watch of that node, each by its own part of up to so many seconds; 0 ends it."""

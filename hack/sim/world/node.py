@@ -18,7 +18,6 @@ from hack.sim.world.transcript import Transcript
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
-from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi
 from sidecar.kube.events.recorder import EventRecorder, ObjectRef
 from sidecar.model import names
@@ -33,8 +32,6 @@ EPOCH: Final = 1_767_225_600.0
 """The wall clock at the start of every world."""
 NAMESPACE: Final = "default"
 POOL: Final = "main"
-SPARE_POOL: Final = "spare"
-"""Nobody claims anything of it."""
 
 CALL_TIMEOUT: Final = 10.0
 SHUTDOWN_TIMEOUT: Final = 25.0
@@ -64,26 +61,17 @@ class Around(Protocol):
         """Called when the node's driver has done this."""
 
 
-@frozen
-class End:
-    """How one life of the sidecar ended."""
-
-    at: float
-    number: int
-    how: str
-
-
 class Node:
     """Runs one life of the sidecar after the other, with a pause in between, as a kubelet would."""
 
     def __init__(self, world: Around, name: str, *, driver: LocalDriver | None = None) -> None:
         """`driver`: disks that were there before, under another name of this node."""
         self.name = name
-        self.ends: list[End] = []
+        self.ends: list[str] = []
+        """How each life of the sidecar ended."""
         self._world = world
         self._dice = random.Random(f"node {world.plan.seed} {name}")
-        pools = {POOL: parse_bytes(world.plan.pool), SPARE_POOL: parse_bytes("7Gi")}
-        spec = Spec(node_id=name, name=DRIVER, pools=pools, topology={TOPOLOGY_KEY: name})
+        spec = Spec(node_id=name, name=DRIVER, pools={POOL: parse_bytes(world.plan.pool)}, topology={TOPOLOGY_KEY: name})
         self.driver = driver or LocalDriver(spec)
         self.driver.spec = spec
         self.link = Link(forsakes=lambda: self._dice.random() < 0.5)
@@ -174,7 +162,7 @@ class Node:
             self.lives += 1
             self._world.transcript.tell(self.name, f"starts, life {self.lives}")
             how = await self._live()
-            self.ends.append(End(self._world.clock(), self.lives, how))
+            self.ends.append(how)
             self._world.transcript.tell(self.name, how)
             await asyncio.sleep(self._dice.uniform(0.5, 10.0))
 

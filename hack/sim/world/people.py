@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.world.node import DRIVER, NAMESPACE
-from hack.sim.world.plan import FIRM
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
@@ -118,8 +117,7 @@ def _counts_as_gone(world: "World", node: str, pod: Json) -> bool:
 
 
 async def stop_work(world: "World", dice: random.Random) -> dict[str, str]:
-    """How each workload's owner gives its volume up. What is not ignored is no longer used. Where tenants are not heeded, an owner may say
-    at the same time that no reboot is wanted."""
+    """How each workload's owner gives its volume up. What is not ignored is no longer used."""
     ways = {}
     for workload in await _all(world, STATEFUL_SETS):
         name = workload["metadata"]["name"]
@@ -129,8 +127,7 @@ async def stop_work(world: "World", dice: random.Random) -> dict[str, str]:
             await _delete(world, STATEFUL_SETS, name)
             await _delete(world, CLAIMS, name)
         elif way == "ignore":
-            in_vain = not world.heeds_tenants and await _class_of(world, name) != FIRM
-            await _word(world, name, {names.DRAIN_POLICY: "Ignore"} | ({names.DRAIN_POLICY_REBOOT: "Block"} if in_vain else {}))
+            await _word(world, name, {names.DRAIN_POLICY: "Ignore"})
         else:
             await merge(world, STATEFUL_SETS, name, {"spec": {"replicas": 0}})
     return ways
@@ -160,11 +157,6 @@ async def acknowledge(world: "World", resource: Resource, name: str) -> None:
 
 async def merge(world: "World", resource: Resource, name: str, patch: Json) -> None:
     await world.api.patch(resource, name, patch, content_type=MERGE_PATCH, namespace=NAMESPACE if resource.namespaced else "")
-
-
-async def _class_of(world: "World", claim: str) -> str:
-    found = world.cluster.store.find(CLAIMS, claim, NAMESPACE)
-    return str(found["spec"].get("storageClassName", "")) if found else ""
 
 
 def _places(volume: Json) -> set[str]:

@@ -86,7 +86,6 @@ async def _heal(world: "World") -> None:
     world.silent.clear()
     world.silent.update(world.lost)
     for name, node in world.nodes.items():
-        world.network.allow(name)
         world.network.local_delay(name, 0.0)
         world.bring_up(name)
         node.spare()
@@ -239,7 +238,7 @@ async def _drains_rest(world: "World") -> None:
     for _ in range(2):
         await asyncio.sleep(_TO_STOP)
         await people.give_up(world, ways)
-    left = [what for name in world.nodes for what in world.truth.losses(world.truth.look(), name, gone=lambda _: True)]
+    left = [what for name in world.nodes for what in world.truth.losses(world.truth.look(), name)]
     if left:
         world.found(NOT_GIVEN_UP, f"the owners have forgotten {', '.join(left)}")
     world.transcript.tell("world", "everything is given up")

@@ -4,17 +4,20 @@ This is a second reading of the promises, and shares no rule with the product. O
 ever ran with there is nothing to lose.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster import Cluster
-from hack.sim.driver.local_driver import LocalDriver
+from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.stand_ins import claims_of
 from sidecar.frozen import frozen
-from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import Json
+
+if TYPE_CHECKING:
+    from hack.sim.world.world import World
 
 RETIRE: Final = "retire"
 REBOOT: Final = "reboot"
@@ -87,22 +90,8 @@ class Scene:
 class Truth:
     """Remembers what no object says: which volumes were written and when, and since when somebody has acknowledged what."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        drivers: Callable[[], Mapping[str, LocalDriver]],
-        *,
-        clock: Callable[[], float],
-        noted: Callable[[str, float, float], bool] = lambda node, since, used: True,
-        heeded: bool = True,
-    ) -> None:
-        """`noted`: whether anybody on that node could know of an acknowledgement since then, before the volume was used. `heeded`: tenants
-        may hold up nodes."""
-        self._noted = noted
-        self._heeded = heeded
-        self._cluster = cluster
-        self._drivers = drivers
-        self._clock = clock
+    def __init__(self, world: "World") -> None:
+        self._world = world
         self._used: dict[str, float] = {}
         """By handle: when a pod last began to run with it."""
         self.first_used: dict[str, float] = {}
@@ -114,46 +103,41 @@ class Truth:
 
     def look(self) -> Scene:
         """To be called after every change: it notes what happens to the data."""
-        scene = Scene.of(self._cluster)
+        scene = Scene.of(self._world.cluster)
         running = {pod["metadata"]["uid"]: pod for pod in scene.pods if (pod.get("status") or {}).get("phase") == "Running"}
         for uid, pod in running.items():
             for volume in filter(None, map(scene.bound_to, claims_of(pod))):
                 handle = volume["spec"]["csi"]["volumeHandle"]
                 if uid not in self._running:
-                    self._used[handle] = self._clock()
-                    self.first_used.setdefault(volume["metadata"]["name"], self._clock())
+                    self._used[handle] = self._world.clock()
+                    self.first_used.setdefault(volume["metadata"]["name"], self._world.clock())
         self._running = dict.fromkeys(running)
         for item in (*scene.volumes, *scene.contents):
             self._note_ack(item["metadata"])
         return scene
 
-    def losses(self, scene: Scene, node: str, *, gone: Callable[[str], bool]) -> Iterator[str]:
-        """What nobody gave up, and what would be lost with this node. `gone` says of another node that nothing on it counts any more."""
-        drivers = self._drivers()
-        for held in drivers[node].volumes() if node in drivers else ():
-            if held.id not in self._used:
-                continue
-            others = [name for name, driver in drivers.items() if name != node and any(item.id == held.id for item in driver.volumes())]
-            if any(name in scene.nodes and not gone(name) for name in others):
-                continue
-            for volume in scene.volumes:
-                if volume["spec"].get("csi", {}).get("volumeHandle") == held.id and not self._given_up(scene, volume, node):
-                    yield f"{volume['metadata']['name']} ({held.id})"
+    def losses(self, scene: Scene, node: str) -> Iterator[str]:
+        """What nobody gave up, and what would be lost with this node."""
+        for volume in self._held(scene, node):
+            if not self._given_up(scene, volume, node):
+                yield f"{volume['metadata']['name']} ({volume['spec']['csi']['volumeHandle']})"
         for content in scene.contents:
             if self.snapshots.get(content["metadata"]["name"]) == node and content["metadata"]["uid"] not in self._acks:
                 yield content["metadata"]["name"]
 
     def strandings(self, scene: Scene, node: str) -> Iterator[str]:
         """Volumes of this node whose policy forbids what a reboot would do to the pods that want them."""
-        drivers = self._drivers()
-        for held in drivers[node].volumes() if node in drivers else ():
-            for volume in scene.volumes:
-                if volume["spec"].get("csi", {}).get("volumeHandle") == held.id and held.id in self._used:
-                    claim = scene.claim_of(volume)
-                    wanted = claim is not None and _full(claim) in scene.wanted and not _ephemeral(scene, claim)
-                    # Where the volume names another node its pods wait already, whatever becomes of this one.
-                    if wanted and _leads_to(volume, node) and said(scene, volume, claim, REBOOT, heeded=self._heeded).policy == "Block":
-                        yield f"{volume['metadata']['name']} ({held.id})"
+        for volume in self._held(scene, node):
+            claim = scene.claim_of(volume)
+            wanted = claim is not None and _full(claim) in scene.wanted and not _ephemeral(scene, claim)
+            # Where the volume names another node its pods wait already, whatever becomes of this one.
+            if wanted and _leads_to(volume, node) and said(scene, volume, claim, REBOOT).policy == "Block":
+                yield f"{volume['metadata']['name']} ({volume['spec']['csi']['volumeHandle']})"
+
+    def _held(self, scene: Scene, node: str) -> list[Json]:
+        """The volumes on this node that were used."""
+        here = {volume.id for volume in self._world.nodes[node].driver.volumes()} & self._used.keys()
+        return [volume for volume in scene.volumes if (volume["spec"].get("csi") or {}).get("volumeHandle") in here]
 
     # --- who gave up what ---------------------------------------------------------------------------------------------
 
@@ -164,7 +148,7 @@ class Truth:
             return True  # whoever deleted the claim knew the reclaim policy
         if claim and _ephemeral(scene, claim):
             return True
-        word = said(scene, volume, claim, RETIRE, heeded=self._heeded)
+        word = said(scene, volume, claim, RETIRE)
         if word.policy == "Ignore":
             return True
         if claim and _full(claim) in scene.wanted:
@@ -174,27 +158,22 @@ class Truth:
         known, handle = self._acks.get(volume["metadata"]["uid"]), spec["csi"]["volumeHandle"]
         # A use that began after the acknowledgement voids it, if anybody could know of that.
         used = self._used.get(handle, 0.0)
-        return known is not None and (known[1] >= used or not self._noted(node, known[1], used))
+        return known is not None and (known[1] >= used or not self._world.verdicts.saw_acknowledged(node, known[1], used))
 
     def _note_ack(self, meta: Json) -> None:
         text = (meta.get("annotations") or {}).get(names.ACKNOWLEDGED, "").strip()
         if not text:
             self._acks.pop(meta["uid"], None)
         elif self._acks.get(meta["uid"], ("", 0.0))[0] != text:
-            self._acks[meta["uid"]] = text, self._clock()
+            self._acks[meta["uid"]] = text, self._world.clock()
 
 
-def said(scene: Scene, volume: Json, claim: Json | None, intent: str, *, heeded: bool = True) -> Said:
-    """PersistentVolume or claim, the stricter of the two; then the class, then the namespace, then the default.
-
-    Not `heeded`: what a claim or namespace says may give data up, and not hold the node up more than all others would.
-    """
+def said(scene: Scene, volume: Json, claim: Json | None, intent: str) -> Said:
+    """PersistentVolume or claim, the stricter of the two; then the class, then the namespace, then the default."""
     own = [word for obj in (volume, claim) if (word := _word(obj, intent))]
     class_ = scene.classes.get(volume["spec"].get("storageClassName") or "")
     namespace = scene.namespaces.get((volume["spec"].get("claimRef") or {}).get("namespace") or "")
-    of_others = _word(volume, intent) or _word(class_, intent) or Said(_DEFAULT[intent])
-    counted = max(own, key=_strictness) if own else _word(class_, intent) or _word(namespace, intent) or Said(_DEFAULT[intent])
-    return counted if heeded or _strictness(counted) <= _strictness(of_others) else of_others
+    return max(own, key=_strictness) if own else _word(class_, intent) or _word(namespace, intent) or Said(_DEFAULT[intent])
 
 
 def _strictness(word: Said) -> int:

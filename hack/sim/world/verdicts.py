@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from hack.sim.world.truth import REBOOT, RETIRE
-from sidecar.kube.api import BUDGETS, NODES, PODS
+from sidecar.kube.api import BUDGETS, NODES
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 
@@ -71,8 +71,6 @@ class Verdicts:
         self._told: set[tuple[str, str]] = set()
         self._seen = (-1, -1)
         self.eyes: dict[str, Eyes] = {}
-        self._readers: dict[str, Eyes] = {}
-        """The same for sidecars that may read everything besides."""
         self._processes: dict[str, Eyes] = {}
         """The same for processes whose driver may be dead."""
 
@@ -91,10 +89,8 @@ class Verdicts:
         now, world = self._world.clock(), self._world
         self._look()
         for name, node in world.nodes.items():
-            sees, restricted = world.sees(name), world.network.restricts(name)
-            self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=sees)
-            self._readers.setdefault(name, Eyes()).sample(now, life=node.lives, sees=sees and not restricted)
-            runs = node.alive and world.network.up(name) and not restricted
+            self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=world.sees(name))
+            runs = node.alive and world.network.up(name)
             self._processes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=runs)
             self._check_standing(name)
 
@@ -105,13 +101,13 @@ class Verdicts:
     def saw_acknowledged(self, node: str, since: float, used: float) -> bool:
         """Whether its sidecar had the time to note an acknowledgement before the new use. The use itself it need not have seen: what it
         cannot tell of a time in which it was away it must not take for granted."""
-        eyes = self._readers.get(node)
+        eyes = self.eyes.get(node)
         return eyes is not None and eyes.had_a_chance(since, used, seconds=LAG)
 
     def ended(self, node: str) -> None:
         """A drainer has done its work and is about to switch the node off for good."""
         now, eyes, truth = self._world.clock(), self.eyes.setdefault(node, Eyes()), self._world.truth
-        gone = set(truth.losses(truth.look(), node, gone=lambda other: False)) - truth.snapshots.keys()
+        gone = set(truth.losses(truth.look(), node)) - truth.snapshots.keys()
         begun = self._dangers.get((node, RETIRE), {})
         for what in sorted(gone):
             at = begun.get(what, now)
@@ -129,20 +125,12 @@ class Verdicts:
         self._seen = seen
         scene = world.truth.look()
         for name in world.nodes:
-            self._note(name, RETIRE, world.truth.losses(scene, name, gone=self._is_let_go))
+            self._note(name, RETIRE, world.truth.losses(scene, name))
             self._note(name, REBOOT, world.truth.strandings(scene, name))
 
     def _note(self, node: str, intent: str, found: Iterable[str]) -> None:
         before, now = self._dangers.get((node, intent), {}), self._world.clock()
         self._dangers[node, intent] = {what: before.get(what, now) for what in found}
-
-    def _is_let_go(self, node: str) -> bool:
-        """It is being drained for good, and no guard of ours holds that up."""
-        order, found = self._world.drains.get(node), self._world.cluster.store.find(NODES, node) or {}
-        if order is None or order.reboots or not (found.get("spec") or {}).get("unschedulable"):
-            return False
-        guards = (pod for pod in self._world.cluster.store.all_of(PODS) if names.GUARDED_NODE in (pod["metadata"].get("labels") or {}))
-        return not any(pod["spec"].get("nodeName") == node for pod in guards)
 
     # --- what is said, and what holds ------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, Po
 from hack.sim.world import rest, strangers
 from hack.sim.world.actions import carry_out, operate, placement
 from hack.sim.world.claims import Claims
-from hack.sim.world.drains_plan import UNHEEDED, slack_of
+from hack.sim.world.drains_plan import slack_of
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
 from hack.sim.world.life import Killed
@@ -174,7 +174,6 @@ class World:
         self.errors = 0.0
         """Share of a sidecar's requests that the API server answers with an error."""
         self.strays = plan.weather.straying > 0.0 or plan.weather.lost_answers > 0.0
-        self.heeds_tenants = UNHEEDED not in plan.args
         self.slack = slack_of(plan)
         self.late = 61.0 if self.strays else 0.5 + 3.0 * (plan.weather.read.p99 + plan.weather.write.p99)
         """Seconds between the last look and the moment at which a request arrives."""
@@ -185,9 +184,8 @@ class World:
         """By kind and name: when it was created, or bound."""
         self._spawned: dict[str, asyncio.Task[None]] = {}
         self._lives: dict[str, asyncio.Task[None]] = {}
-        drivers = lambda: {name: node.driver for name, node in self.nodes.items()}  # noqa: E731
         self.verdicts = Verdicts(self)
-        self.truth = Truth(self.cluster, drivers, clock=self.clock, noted=self.verdicts.saw_acknowledged, heeded=self.heeds_tenants)
+        self.truth = Truth(self)
         self.replicas = Replicas(self)
         self.effects = Effects(self)
         self.claims = Claims(self)

@@ -75,13 +75,3 @@ def test_each_watch_of_a_lagging_node_lags_by_a_part_of_its_own():
 def test_a_write_may_stray():
     assert network(straying=1.0).write_delay() > 5.0
     assert network().write_delay() < 1.0
-
-
-def test_a_right_is_taken_from_one_node_and_one_kind_of_object():
-    one = network()
-    one.forbid("n0", "pods")
-    assert one.is_forbidden("n0", "list pods")
-    assert not one.is_forbidden("n0", "list nodes")
-    assert not one.is_forbidden("n1", "list pods")
-    one.allow("n0")
-    assert not one.is_forbidden("n0", "list pods")
