@@ -39,14 +39,14 @@ MUTATIONS: Final = (
         "ownership/selected_node_body.py",
         "    _annotations(obj)[names.SELECTED_NODE] = node\n",
         '    _annotations(obj)[names.SELECTED_NODE] = node\n    del obj["metadata"]["resourceVersion"]\n',
-        "claims:0 1 2 3 4 5 6 7",
+        "tests/ownership/test_selected_node_body.py",
     ),
     Mutation(
         "a released PersistentVolume goes before the driver has deleted its volume",
         "provisioning/volume_rules.py",
         '    return Empty(volume, secret, f"released by {_claim_of(volume)}, reclaim policy Delete")',
         '    return Remove(volume, f"released by {_claim_of(volume)}, reclaim policy Delete")',
-        "claims:0 1 2 3",
+        "tests/provisioning/test_volume_rules.py",
     ),
     Mutation(
         "what says Retain is deleted too",
@@ -60,7 +60,7 @@ MUTATIONS: Final = (
         "local/volume_location.py",
         "    made_here = _was_made_here(here, identity)\n    if affinity",
         "    return True\n    made_here = _was_made_here(here, identity)\n    if affinity",
-        "claims:0 1",
+        "claims:0",
     ),
     Mutation(
         "a line left long ago is believed, whatever people did since",
@@ -88,7 +88,7 @@ MUTATIONS: Final = (
         "drain/facts/assembly.py",
         "        in_flight=tuple(_in_flight(facts, now)),",
         "        in_flight=(),",
-        "tests/drain/facts",
+        "tests/drain/facts/test_assembly.py",
     ),
     Mutation(
         "a replica is evicted while another one is away",
