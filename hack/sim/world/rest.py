@@ -15,10 +15,9 @@ from hack.sim.world.actions import REPLICAS, carry_out, set_ready
 from hack.sim.world.claims import HOLLOW
 from hack.sim.world.network import Weather
 from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY, Node
-from hack.sim.world.plan import PlannedEvent
+from hack.sim.world.plan import KEPT, PlannedEvent
 from hack.sim.world.replicas import is_whole
 from hack.sim.world.sets_plan import CLEANUP, EPHEMERAL, GIVEN_UP, REPROVISIONED, UNDONE
-from hack.sim.world.sets_plan import KEPT as KEPT_KIND
 from hack.sim.world.verdicts import LAG
 from sidecar.csi.api import CapacityQuery
 from sidecar.engine.health import OK, Stopped
@@ -307,7 +306,7 @@ def _wait_for_one_another(world: "World") -> set[str]:
 def _of_emptying(world: "World") -> Findings:
     ours, away = set(world.replicas.not_whole(by_us=True)), list(world.replicas.not_whole())
     # What somebody else has sent away from its data is not made anew: nobody knows why he did.
-    excused = {KEPT_KIND: set(away), REPROVISIONED: set(away) - ours}
+    excused = {KEPT: set(away), REPROVISIONED: set(away) - ours}
     for name in (each for each in away if each not in excused.get(world.kinds[each.rpartition("-")[0]], ())):
         yield NOT_WHOLE, f"{name} is still away, and everything has been well for {world.plan.settle:.0f} s"
     for node in world.cluster.store.all_of(NODES):
@@ -321,7 +320,7 @@ def _of_emptying(world: "World") -> Findings:
 def _may_leave(world: "World", pod: Json) -> bool:
     """Its budget lets somebody go, and it did not come back when nobody saw why; one is made anew only where all replicas are apart."""
     name = (pod["metadata"].get("labels") or {}).get("app", "")
-    if world.kinds.get(name, KEPT_KIND) not in (EPHEMERAL, GIVEN_UP, REPROVISIONED):
+    if world.kinds.get(name, KEPT) not in (EPHEMERAL, GIVEN_UP, REPROVISIONED):
         return False
     if world.kinds[name] == REPROVISIONED:
         pods = [each for each in world.cluster.store.all_of(PODS) if (each["metadata"].get("labels") or {}).get("app") == name]

@@ -142,7 +142,7 @@ class World:
         self.dice = random.Random(f"world {plan.seed}")
         self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random, kinds=(*TABLE, _CONTENTS))
         self.api: KubeApi = InProcessApi(self.cluster, before=self._before, after=self._after)
-        self.network = Network(random.Random(f"network {plan.seed}"), plan.weather)
+        self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         for name, how in plan.placements:
