@@ -112,12 +112,12 @@ MUTATIONS: Final = (
         "tests/world/test_reprovision.py -k where_nothing_happens",
     ),
     Mutation(
-        "a claim is deleted after its evacuation was undone",
+        "a claim is deleted though a lock was shut since it was looked at",
         "drain/reprovision/acts_io.py",
         "        undone, decision = await asyncio.gather(self._undone(picture), self._looks.again(picture, found, facts))\n"
         "        if undone is None and not isinstance(decision, step):\n",
         "        undone, decision = None, None\n        if False:\n",
-        "tests/world/test_reprovision.py -k lock_is_shut_after_the_eviction",
+        "tests/world/test_reprovision.py -k a_tool_acts",
     ),
     Mutation(
         "a lost node is cleared up though nobody has said that its disks do not come back",

@@ -9,8 +9,8 @@ from sidecar.model import names
 from tests.harness.drain.simulated import ARGS, EVACUATE, STATE, all_of, change, node_of, play, wait, with_pod
 from tests.harness.seeds import ALL_SEEDS
 
-BOUNDARIES = range(1, 22, 1 if ALL_SEEDS else 4)
-"""By day each fourth. Beginning, ending and undoing it have 15 to 20 each; a later death falls into the quiet time after it."""
+BOUNDARIES = range(1, 22, 1 if ALL_SEEDS else 7)
+"""By day each seventh. Beginning, ending and undoing it have 15 to 20 each; a later death falls into the quiet time after it."""
 SURE = 10
 
 

@@ -25,6 +25,7 @@ from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 from tests.harness.placing import place
+from tests.harness.seeds import ALL_SEEDS
 from tests.world.playing import NODES, QUICK, SLOW, at_request, by_itself, played
 
 EMPTIED: Final = NODES[0]
@@ -247,7 +248,7 @@ STEPS: Final = {
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", STEPS if ALL_SEEDS else ("the mark", "the deletion of the claim"))
 def test_a_node_that_is_lost_after_a_step_leaves_a_whole_set_and_no_lease(step: str) -> None:
     """The others clear up after it."""
 
