@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,11 +11,11 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
+from hack.sim.world.story import Story, do
 from sidecar.commands import uninstall
-from sidecar.commands.uninstall import Step, _take, _uninstall, steps
+from sidecar.commands.uninstall import Step, _take, _uninstall, run, steps
+from sidecar.config.errors import UsageError
 from sidecar.config.parse import Parsed, parse
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
@@ -24,7 +25,7 @@ from tests.harness.drain.simulated import ARGS, EVACUATE, Json, all_of, change, 
 
 
 def test_g7_nothing_of_ours_is_left_and_all_that_others_wrote_is() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "Evacuate", names.SCALE_DOWN_DISABLED: "true", "mine": "1"})
         before = await node_of(bench)
         await with_pod(bench, "a")
@@ -61,7 +62,7 @@ class Opened:
         """There is nothing to close."""
 
 
-async def uninstalled(bench: NotebookWorld, patch: pytest.MonkeyPatch, refused: Resource, error: ApiError) -> int:
+async def uninstalled(bench: Story, patch: pytest.MonkeyPatch, refused: Resource, error: ApiError) -> int:
     """The exit code, where lists of one kind are answered with an error."""
 
     async def before(call: Call) -> None:
@@ -84,7 +85,7 @@ KINDS = (BUDGETS, DEPLOYMENTS, LEASES, NODES, DRAIN_REPORTS, VOLUMES)
 def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
     refused: Resource, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         await with_pod(bench, "a")
         await do(bench, "until running a")
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -130,6 +131,10 @@ def test_a_node_that_changes_meanwhile_is_looked_at_again() -> None:
     assert unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 2 else None) == (True, {"mine": "1"})
 
 
+def test_what_somebody_else_has_taken_away_meanwhile_is_gone() -> None:
+    assert unmarked(lambda tries: None if tries else {"annotations": {SUMMARY: None}}) == (True, {"mine": "1"})
+
+
 def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     taken, annotations = unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 9 else None)
     assert not taken and annotations == {SUMMARY: "{}", "mine": "1"}
@@ -139,7 +144,7 @@ def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[st
 def test_without_the_kind_of_reports_there_are_none_and_nothing_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         capsys.readouterr()
         assert await uninstalled(bench, monkeypatch, DRAIN_REPORTS, NotFound("no such kind", status=404)) == 0
         assert capsys.readouterr().err == ""
@@ -151,7 +156,7 @@ def test_without_the_kind_of_reports_there_are_none_and_nothing_is_told(
 def test_what_was_misspelt_does_not_look_done(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """And what a sidecar that still runs will write again does not either."""
 
-    async def ended(bench: NotebookWorld, driver: str) -> str:
+    async def ended(bench: Story, driver: str) -> str:
         monkeypatch.setattr(uninstall, "open_doors", lambda *_, **__: opened(bench))
         line = parse(["--node-deployment", "--dry-run"], {"NODE_NAME": "-"})
         assert isinstance(line, Parsed)
@@ -159,15 +164,50 @@ def test_what_was_misspelt_does_not_look_done(monkeypatch: pytest.MonkeyPatch, c
         assert await _uninstall(line, driver) == 0
         return capsys.readouterr().out.splitlines()[-1]
 
-    async def opened(bench: NotebookWorld) -> Opened:
+    async def opened(bench: Story) -> Opened:
         return Opened(bench.you)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         await wait(bench, 10)
         assert "nothing of misspelt.example.com" in await ended(bench, "misspelt.example.com")
         assert f"A sidecar of {DRIVER} that still runs" in await ended(bench, DRIVER)
 
     play(story, args=ARGS, nodes=("n0",))
+
+
+@pytest.mark.parametrize("words", [[], ["--driver"], ["--driver="]])
+def test_without_a_driver_it_says_how_it_is_used(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="usage: csi-node-sidecar uninstall"):
+        run(words, {})
+
+
+def test_programs_read_one_document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = new_cluster()
+    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": {SUMMARY: "{}", "mine": "1"}}})
+
+    async def open_doors(*_: object, **__: object) -> Opened:
+        return Opened(InProcessApi(cluster, before=before))
+
+    async def before(call: Call) -> None:
+        if (call.verb, call.resource) == ("list", LEASES):
+            raise Forbidden("not yours", status=403)
+
+    def document(*words: str) -> Json:
+        line = parse(["--node-deployment", *words], {"NODE_NAME": "-"})
+        assert isinstance(line, Parsed)
+        assert run_virtual(_uninstall(line, DRIVER, form="json")) == 1
+        read: Json = json.loads(capsys.readouterr().out)
+        return read
+
+    monkeypatch.setattr(uninstall, "open_doors", open_doors)
+    would, did, again = document("--dry-run"), document(), document()
+    row = {"what": f"{SUMMARY} of node n0", "kind": "Node", "name": "n0"}
+    assert (would["removed"], did["removed"], again["removed"]) == (
+        [row | {"result": "would be removed"}],
+        [row | {"result": "removed"}],
+        [],
+    )
+    assert (would["dryRun"], did["dryRun"], [one["error"] for one in did["unread"]]) == (True, False, ["not yours"] * 3)
 
 
 def stored(cluster: Any, resource: Resource, name: str, *, namespace: str = "", spec: Json | None = None, **notes: str) -> None:
@@ -285,3 +325,25 @@ def test_volumes_whose_deletion_waits_for_our_finalizer_are_told(
     assert run_virtual(_uninstall(line, DRIVER)) == 0
     said = capsys.readouterr().out
     assert "1 PersistentVolumes are being deleted" in said and ": waits." in said and "release-finalizers with --terminating" in said
+
+
+def test_another_drivers_is_left_alone() -> None:
+    async def story(bench: Story) -> None:
+        await with_pod(bench, "a")
+        await do(bench, "until running a")
+        await wait(bench, 10)
+        assert [step async for step in steps(bench.you, "other.example")] == []
+        assert [step async for step in steps(bench.you, DRIVER)] != []
+        assert (await bench.you.list_page(NODES)).items
+
+    play(story, args=ARGS, nodes=("n0",))
+
+
+def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster, user = {"server": "http://127.0.0.1:9"}, {"token": "-"}
+    context = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
+    kubeconfig.write_text(json.dumps({**context, "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}]}))
+    assert run(["--driver", DRIVER, f"--kubeconfig={kubeconfig}"], {}) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "127.0.0.1:9" in line and "check --kubeconfig" in line

@@ -74,7 +74,7 @@ def gate_by_metrics(bench: Bench) -> str:
 
 
 def phase(bench: Bench, name: str) -> str:
-    return next((item["status"].get("phase", "") for item in bench.log.objects(CLAIMS) if item["metadata"]["name"] == name), "")
+    return next((item["status"].get("phase", "") for item in bench.cluster.store.all_of(CLAIMS) if item["metadata"]["name"] == name), "")
 
 
 def test_drain_D1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:

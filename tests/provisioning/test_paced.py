@@ -7,8 +7,8 @@ from typing import Any
 
 from hack.sim.cluster import Call
 from hack.sim.driver.faults import Fault
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
+from hack.sim.world.story import Story
 from sidecar.csi.outcome import Code
 from sidecar.kube.api import CAPACITIES, CLAIMS, EVENTS, MERGE_PATCH, VOLUMES, Resource
 from sidecar.model import names
@@ -38,36 +38,36 @@ def busiest_minute(times: list[float]) -> int:
     return max((last + 1 - bisect_left(times, at - 60.0, hi=last) for last, at in enumerate(times)), default=0)
 
 
-def calls(bench: NotebookWorld, node: str, *methods: str) -> list[float]:
+def calls(bench: Story, node: str, *methods: str) -> list[float]:
     return [call.at for call in bench.nodes[node].reception.record.calls if call.method in methods]
 
 
-def fail(bench: NotebookWorld, method: str, code: Code | None) -> None:
+def fail(bench: Story, method: str, code: Code | None) -> None:
     for node in bench.nodes.values():
         node.strike(Fault(method=method, fail=code, times=10**6) if code else None)
 
 
-async def claim(bench: NotebookWorld, node: str, *, class_: str = "late", size: str = "1Gi", name: str = "a") -> None:
+async def claim(bench: Story, node: str, *, class_: str = "late", size: str = "1Gi", name: str = "a") -> None:
     spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
     notes = {names.STORAGE_PROVISIONER: DRIVER, **({names.SELECTED_NODE: node} if node else {})}
     meta = {"name": name, "namespace": "default", "annotations": notes}
     await bench.you.create(CLAIMS, {"metadata": meta, "spec": spec}, namespace="default")
 
 
-async def edit(bench: NotebookWorld, name: str = "a", **meta: Any) -> None:
+async def edit(bench: Story, name: str = "a", **meta: Any) -> None:
     await bench.you.patch(CLAIMS, name, {"metadata": meta}, content_type=MERGE_PATCH, namespace="default")
 
 
-async def move(bench: NotebookWorld, node: str | None, name: str = "a") -> None:
+async def move(bench: Story, node: str | None, name: str = "a") -> None:
     await edit(bench, name, annotations={names.SELECTED_NODE: node})
 
 
-async def volume(bench: NotebookWorld) -> Json:
+async def volume(bench: Story) -> Json:
     (found,) = (await bench.you.list_page(VOLUMES)).items
     return found
 
 
-def webhook(bench: NotebookWorld, resource: Resource, change: Callable[[Json], None]) -> None:
+def webhook(bench: Story, resource: Resource, change: Callable[[Json], None]) -> None:
     """What admission makes of each write."""
     real = bench.cluster._update
 
@@ -91,7 +91,7 @@ def test_an_edit_each_second_is_no_call_each_second() -> None:
         lambda number: {"annotations": {names.STORAGE_CLASS_BETA: "late" if number % 2 else None}},
     ]
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         fail(bench, "CreateVolume", Code.INTERNAL)
         await claim(bench, "n0")
         for number in range(MINUTES * 60):
@@ -103,7 +103,7 @@ def test_an_edit_each_second_is_no_call_each_second() -> None:
 
 
 def test_who_mends_a_claim_need_not_wait_for_the_end_of_a_long_back_off() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         fail(bench, "CreateVolume", Code.INTERNAL)
         await claim(bench, "n0")
         await wait(bench, 275)
@@ -116,7 +116,7 @@ def test_who_mends_a_claim_need_not_wait_for_the_end_of_a_long_back_off() -> Non
 
 
 def test_a_claim_that_is_moved_to_and_fro_is_tried_no_more_often_than_one_that_stays() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         for code in (Code.INTERNAL, Code.RESOURCE_EXHAUSTED):
             fail(bench, "CreateVolume", code)
             await claim(bench, "n0", name=code.value.lower())
@@ -136,7 +136,7 @@ def test_an_open_claim_that_comes_and_goes_is_measured_and_written_at_a_pace() -
     for says in (None, Code.UNAVAILABLE, Code.INTERNAL):
         written = Watcher()
 
-        async def story(bench: NotebookWorld, says: Code | None = says) -> None:
+        async def story(bench: Story, says: Code | None = says) -> None:
             await bench.storage_class("immediate", IMMEDIATE)
             fail(bench, "GetCapacity" if says else "CreateVolume", says or Code.FAILED_PRECONDITION)
             await claim(bench, "", class_="immediate")
@@ -153,14 +153,14 @@ def test_an_open_claim_that_comes_and_goes_is_measured_and_written_at_a_pace() -
 def test_claims_that_come_and_go_and_can_never_be_made_hold_no_space_back() -> None:
     published: list[str] = []
 
-    async def come_and_go(bench: NotebookWorld) -> None:
+    async def come_and_go(bench: Story) -> None:
         while True:
             for node, seconds in (("n1", 0.2), ("n0", 1.0)):
                 for number in range(3):
                     await move(bench, node, f"a{number}")
                 await asyncio.sleep(seconds)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         fail(bench, "CreateVolume", Code.FAILED_PRECONDITION)
         for number in range(3):
             await claim(bench, "n0", size="30Gi", name=f"a{number}")
@@ -178,7 +178,7 @@ def test_claims_that_come_and_go_and_can_never_be_made_hold_no_space_back() -> N
 def test_a_bid_that_a_webhook_undoes_is_repeated_at_a_pace_and_told_and_holds_once_it_stays() -> None:
     written = Watcher()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         is_on = True
         await bench.storage_class("immediate", IMMEDIATE)
         webhook(bench, CLAIMS, lambda meta: (meta.get("annotations") or {}).pop(names.SELECTED_NODE, None) if is_on else None)
@@ -197,7 +197,7 @@ def test_a_bid_that_a_webhook_undoes_is_repeated_at_a_pace_and_told_and_holds_on
 # --- volumes ----------------------------------------------------------------------------------------------------------
 
 
-async def bound(bench: NotebookWorld) -> Callable[[Json], Awaitable[Any]]:
+async def bound(bench: Story) -> Callable[[Json], Awaitable[Any]]:
     """A volume, and how it is changed."""
     await claim(bench, "n0")
     await wait(bench, 3)
@@ -213,7 +213,7 @@ def test_a_volume_that_others_change_all_the_time_is_written_at_a_pace_and_in_th
     """Its reclaim policy goes to and fro, its finalizer is taken off, and a webhook takes it off."""
     written = Watcher()
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         patch, is_on = await bound(bench), False
         webhook(bench, VOLUMES, lambda meta: meta.pop("finalizers", None) if is_on else None)
         for number in range(120):
@@ -233,7 +233,7 @@ def test_a_volume_that_others_change_all_the_time_is_written_at_a_pace_and_in_th
 
 
 def test_a_volume_that_the_driver_does_not_delete_is_tried_at_a_pace_and_soon_after_somebody_mends_it() -> None:
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         patch = await bound(bench)
         fail(bench, "DeleteVolume", Code.INTERNAL)
         await bench.you.delete(CLAIMS, "a", namespace="default")

@@ -41,10 +41,6 @@ class RequestLog:
         self.resting: Counter[tuple[str, str]] | None = None
         """Requests by node and text, from the moment at which the world should be at rest."""
 
-    @property
-    def rates(self) -> "RequestLog":
-        return self
-
     def asked(self, node: str, what: str) -> None:
         """A request leaves for the API server."""
         if self.resting is not None:

@@ -39,13 +39,6 @@ _FILLER: Final = "filler"
 class Log(Transcript):
     """A transcript that pytest shows where a test fails."""
 
-    def __init__(self, clock: Callable[[], float], cluster: Cluster) -> None:
-        super().__init__(clock)
-        self._cluster = cluster
-
-    def objects(self, resource: Resource) -> list[Any]:
-        return list(self._cluster.store.all_of(resource))
-
     def tell(self, where: str, what: str) -> None:
         super().tell(where, what)
         logging.getLogger("story").info("%s", self.lines[-1])
@@ -58,7 +51,7 @@ class Story:
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         self.plan = Plan(1, ())
         self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random("server").random)
-        self.log = Log(self.clock, self.cluster)
+        self.log = Log(self.clock)
         self.transcript: Transcript = self.log
         self.api: KubeApi = InProcessApi(self.cluster)
         """Of the sidecars. A test may put its own in its place before `begin`."""

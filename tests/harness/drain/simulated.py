@@ -6,19 +6,18 @@ from typing import Any
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from hack.sim.world.plan import Plan
+from hack.sim.world.story import Story, do
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, Resource
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from sidecar.model.objects import LATE
 
 Json = dict[str, Any]
-Bench = NotebookWorld
+Bench = Story
 """A small cluster of nodes with sidecars and drivers, which a test leads."""
-Story = Callable[[Bench], Awaitable[None]]
+Plot = Callable[[Bench], Awaitable[None]]
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
 STATE, STARTED = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
@@ -34,7 +33,7 @@ async def no_time(_: Call) -> None:
 
 
 def play(
-    story: Story,
+    story: Plot,
     *,
     args: tuple[str, ...] = JUDGING,
     nodes: tuple[str, ...] = ("n0", "n1"),
@@ -45,7 +44,7 @@ def play(
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
-            bench = NotebookWorld(group)
+            bench = Story(group)
 
             async def before(call: Call) -> None:
                 if error := refuse(call):

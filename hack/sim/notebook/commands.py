@@ -1,3 +1,0 @@
-from hack.sim.world.story import do
-
-__all__ = ["do"]

@@ -1,3 +1,0 @@
-from hack.sim.world.requests import RequestLog
-
-__all__ = ["RequestLog"]
