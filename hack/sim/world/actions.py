@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.world import people
 from hack.sim.world.claims_plan import HUGE, NOWHERE, RANKED, SELF_SELECTED, WITHOUT_CLASS
 from hack.sim.world.node import DRIVER, NAMESPACE
@@ -13,7 +12,19 @@ from hack.sim.world.people import Drain, acknowledge, merge
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
 from hack.sim.world.sets_plan import EPHEMERAL, EVACUATE, GIVEN_UP, HOLDER, LOST_SET, SET, UNDONE, WORDS
 from sidecar.csi.api import CreateRequest
-from sidecar.kube.api import BUDGETS, CLAIMS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import (
+    BUDGETS,
+    CLAIMS,
+    DRAIN_REPORTS,
+    LEASES,
+    MERGE_PATCH,
+    NODES,
+    PODS,
+    SNAPSHOT_CONTENTS,
+    STATEFUL_SETS,
+    VOLUMES,
+    Resource,
+)
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json

@@ -8,14 +8,13 @@ import contextvars
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
-from hack.sim.cluster.writes.deletion import Options
+from hack.sim.cluster.deletion import Options
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world.node import DRIVER
 from hack.sim.world.sets_plan import ALLOW, CLEANUP
 from hack.sim.world.truth import RETIRE, said
-from sidecar.kube.api import CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json
 

@@ -10,9 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.world.node import DRIVER, NAMESPACE
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Resource
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json

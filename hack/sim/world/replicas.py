@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world.node import NAMESPACE
-from sidecar.kube.api import PODS
+from sidecar.kube.api import PODS, STATEFUL_SETS
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 

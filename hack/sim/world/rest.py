@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world import people, strangers
@@ -21,7 +20,7 @@ from hack.sim.world.sets_plan import CLEANUP, EPHEMERAL, GIVEN_UP, REPROVISIONED
 from hack.sim.world.verdicts import LAG
 from sidecar.csi.api import CapacityQuery
 from sidecar.engine.health import OK, Stopped
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json

@@ -13,7 +13,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.cluster.kinds.table import CSI_DRIVERS
 from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from hack.sim.world.actions import claim_of, pod_spec
 from hack.sim.world.network import Latency, Network, Weather
@@ -22,7 +21,7 @@ from hack.sim.world.plan import Plan
 from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
 from sidecar.csi.api import Capability, CreateRequest
-from sidecar.kube.api import CLAIMS, CLASSES, CSI_NODES, NODES, PODS, KubeApi, Resource
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NODES, PODS, KubeApi, Resource
 from sidecar.model.objects import IMMEDIATE, LATE
 from sidecar.model.quantity import parse_bytes
 from sidecar.wiring import Sidecar

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster import Cluster
-from hack.sim.cluster.kinds.table import STATEFUL_SETS
 from hack.sim.stand_ins import claims_of
 from sidecar.frozen import frozen
-from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import Json
 

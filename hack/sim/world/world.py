@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.cluster.kinds.kind import Kind
-from hack.sim.cluster.kinds.table import CSI_DRIVERS, STATEFUL_SETS, TABLE
+from hack.sim.cluster.kinds import TABLE, Kind
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from hack.sim.world import rest, strangers
 from hack.sim.world.actions import carry_out, operate, placement
@@ -39,7 +38,7 @@ from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
 from sidecar.frozen import frozen
-from sidecar.kube.api import CLASSES, CSI_NODES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, KubeApi
+from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
