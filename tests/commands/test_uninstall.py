@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +13,7 @@ from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER
 from hack.sim.world.story import Story, do
 from sidecar.commands import uninstall
-from sidecar.commands.uninstall import Step, _take, _uninstall, run, steps
-from sidecar.config.errors import UsageError
+from sidecar.commands.uninstall import Step, _take, _uninstall, steps
 from sidecar.config.parse import Parsed, parse
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
@@ -131,10 +129,6 @@ def test_a_node_that_changes_meanwhile_is_looked_at_again() -> None:
     assert unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 2 else None) == (True, {"mine": "1"})
 
 
-def test_what_somebody_else_has_taken_away_meanwhile_is_gone() -> None:
-    assert unmarked(lambda tries: None if tries else {"annotations": {SUMMARY: None}}) == (True, {"mine": "1"})
-
-
 def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     taken, annotations = unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 9 else None)
     assert not taken and annotations == {SUMMARY: "{}", "mine": "1"}
@@ -173,41 +167,6 @@ def test_what_was_misspelt_does_not_look_done(monkeypatch: pytest.MonkeyPatch, c
         assert f"A sidecar of {DRIVER} that still runs" in await ended(bench, DRIVER)
 
     play(story, args=ARGS, nodes=("n0",))
-
-
-@pytest.mark.parametrize("words", [[], ["--driver"], ["--driver="]])
-def test_without_a_driver_it_says_how_it_is_used(words: list[str]) -> None:
-    with pytest.raises(UsageError, match="usage: csi-node-sidecar uninstall"):
-        run(words, {})
-
-
-def test_programs_read_one_document(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    cluster = new_cluster()
-    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": {SUMMARY: "{}", "mine": "1"}}})
-
-    async def open_doors(*_: object, **__: object) -> Opened:
-        return Opened(InProcessApi(cluster, before=before))
-
-    async def before(call: Call) -> None:
-        if (call.verb, call.resource) == ("list", LEASES):
-            raise Forbidden("not yours", status=403)
-
-    def document(*words: str) -> Json:
-        line = parse(["--node-deployment", *words], {"NODE_NAME": "-"})
-        assert isinstance(line, Parsed)
-        assert run_virtual(_uninstall(line, DRIVER, form="json")) == 1
-        read: Json = json.loads(capsys.readouterr().out)
-        return read
-
-    monkeypatch.setattr(uninstall, "open_doors", open_doors)
-    would, did, again = document("--dry-run"), document(), document()
-    row = {"what": f"{SUMMARY} of node n0", "kind": "Node", "name": "n0"}
-    assert (would["removed"], did["removed"], again["removed"]) == (
-        [row | {"result": "would be removed"}],
-        [row | {"result": "removed"}],
-        [],
-    )
-    assert (would["dryRun"], did["dryRun"], [one["error"] for one in did["unread"]]) == (True, False, ["not yours"] * 3)
 
 
 def stored(cluster: Any, resource: Resource, name: str, *, namespace: str = "", spec: Json | None = None, **notes: str) -> None:
@@ -325,25 +284,3 @@ def test_volumes_whose_deletion_waits_for_our_finalizer_are_told(
     assert run_virtual(_uninstall(line, DRIVER)) == 0
     said = capsys.readouterr().out
     assert "1 PersistentVolumes are being deleted" in said and ": waits." in said and "release-finalizers with --terminating" in said
-
-
-def test_another_drivers_is_left_alone() -> None:
-    async def story(bench: Story) -> None:
-        await with_pod(bench, "a")
-        await do(bench, "until running a")
-        await wait(bench, 10)
-        assert [step async for step in steps(bench.you, "other.example")] == []
-        assert [step async for step in steps(bench.you, DRIVER)] != []
-        assert (await bench.you.list_page(NODES)).items
-
-    play(story, args=ARGS, nodes=("n0",))
-
-
-def test_an_api_server_that_does_not_answer_is_told_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kubeconfig = tmp_path / "kubeconfig"
-    cluster, user = {"server": "http://127.0.0.1:9"}, {"token": "-"}
-    context = {"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}
-    kubeconfig.write_text(json.dumps({**context, "clusters": [{"name": "c", "cluster": cluster}], "users": [{"name": "u", "user": user}]}))
-    assert run(["--driver", DRIVER, f"--kubeconfig={kubeconfig}"], {}) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "127.0.0.1:9" in line and "check --kubeconfig" in line
