@@ -321,7 +321,7 @@ def _compact(world: "World", item: PlannedEvent) -> None:
 
 
 def _placement(world: "World", item: PlannedEvent) -> None:
-    world.node(item.whom).placement = placement(item.detail)
+    world.node(item.whom).flags = placement(item.detail)
     world.node(item.whom).stop()
 
 

@@ -81,7 +81,7 @@ class Node:
         self._drawn = self.reception.faults
         self.leaks_told: list[str] = []
         """What people were told of volumes that may be left behind, by all lives."""
-        self.placement: tuple[str, ...] = ()
+        self.flags: tuple[str, ...] = ()
         """Further flags of its next sidecar."""
         self.clock_offset = 0.0
         """By how much its wall clock is wrong."""
@@ -225,7 +225,7 @@ class Node:
             self._over.set_result(f"killed: {why}")
 
     def _config(self) -> Config:
-        parsed = parse([*_ARGS, *self._world.plan.args, *self.placement], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        parsed = parse([*_ARGS, *self._world.plan.args, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
         assert isinstance(parsed, Parsed), parsed
         return parsed.config
 

@@ -145,7 +145,7 @@ class World:
         self.request_log = RequestLog(self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         for name, how in plan.placements:
-            self.nodes[name].placement = placement(how)
+            self.nodes[name].flags = placement(how)
         self.lost: dict[str, Lost] = {}
         self.silent: set[str] = set()
         """Nodes whose kubelets do nothing."""
