@@ -67,7 +67,10 @@ class OwnNode:
         """The node as it is then; None if that was refused. It is known at once: a watch that is down must not have it decided again."""
         after = await self._refusals.attempt("marks on the node", self._write(node, marks, protect=protect))
         if after is not None and after != node:
-            self._nodes.apply(Change(node.name, node, after))
+            held = self._nodes.get(node.name)
+            # The watch may have been faster than the answer, and nothing would ever bring back what it has shown since.
+            if held is not None and held.uid == after.uid and held.version < after.version:
+                self._nodes.apply(Change(node.name, held, after))
             self._written, self._believed_until = after, self._clock() + _LAG
             self.marked = True
         return after

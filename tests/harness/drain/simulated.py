@@ -39,8 +39,9 @@ def play(
     nodes: tuple[str, ...] = ("n0", "n1"),
     refuse: Callable[[Call], ApiError | None] = no_one,
     delay: Callable[[Call], Awaitable[None]] = no_time,
+    answering: Callable[[Call], Awaitable[None]] = no_time,
 ) -> None:
-    """`refuse` says which requests of sidecars are answered with an error, `delay` how long each is on its way."""
+    """`refuse` says which requests of sidecars are answered with an error, `delay` how long each is on its way, `answering` its answer."""
 
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
@@ -51,7 +52,7 @@ def play(
                     raise error
                 await delay(call)
 
-            bench.api = InProcessApi(bench.cluster, before=before)
+            bench.api = InProcessApi(bench.cluster, before=before, after=answering)
             await bench.begin(Plan(1, nodes, args=args))
             for name in nodes:
                 ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
