@@ -124,11 +124,18 @@ class Lookups:
         self.begin(anew=anew)
         placed = await self._place(node, observed=observed)
         asked = await self._ask_about(node, placed, observed=observed)
-        # No await from here on, so that pods, claims and budgets are of one moment.
+        # No await from here on, so that volumes, pods, claims and budgets are of one moment. What was asked is about the volumes that were
+        # here before: of one that has come since, whose creation may have ended too, only that is known.
+        came = self._came_since(placed)
+        self._asking.ignorance += [f"volume {name} came while this was looked at" for name in came]
         found = open_claims(placed.held, self._watched.pods.values())
         until = self._until((*found.unused, *found.kept), observed=observed)
-        self.changes_in = until if placed.mounts.complete else _ASK_ON
+        self.changes_in = until if placed.mounts.complete and not came else _ASK_ON
         return self._together(node, placed, asked, found, observed=observed)
+
+    def _came_since(self, placed: _Placed) -> list[str]:
+        before = {volume.name for volume in (*placed.held, *placed.doubtful)}
+        return [each.name for each in self._watched.volumes.values() if each.name not in before and placed.locator.holds(each)]
 
     async def _place(self, node: Node, *, observed: bool) -> _Placed:
         watched, listed = self._watched, self._watched.listed()

@@ -1,0 +1,58 @@
+"""A creation that ends while a look waits for answers: the volume is not held yet when the look begins, nor in flight when it ends."""
+
+import asyncio
+
+import pytest
+
+from hack.sim.cluster import Call
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
+from sidecar.kube.api import CLAIMS, PODS, SNAPSHOT_CONTENTS
+from tests.harness.drain.simulated import all_of, node_of, play, wait, with_pod
+
+
+async def may_be_retired(bench: NotebookWorld) -> str:
+    conditions = (await node_of(bench))["status"]["conditions"]
+    return next(str(each["status"]) for each in conditions if each["type"] == f"{DRIVER}/RetireReady")
+
+
+async def is_bound(bench: NotebookWorld, name: str) -> bool:
+    return any(claim["metadata"]["name"] == name and claim["status"].get("phase") == "Bound" for claim in await all_of(bench, CLAIMS))
+
+
+@pytest.mark.parametrize("begun", [57, 58, 59])
+def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: float) -> None:
+    """`begun`: when the creation begins, some seconds before the look that waits."""
+    benches: list[NotebookWorld] = []
+    held = 0
+
+    async def delay(call: Call) -> None:
+        """The list of snapshots, which a look asks for once a minute, is answered after the creation has ended."""
+        nonlocal held
+        if benches and (call.verb, call.resource) == ("list", SNAPSHOT_CONTENTS):
+            held += 1
+            while not await is_bound(benches[0], "new-0"):
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)
+
+    async def story(bench: NotebookWorld) -> None:
+        await with_pod(bench, "old-0")
+        await wait(bench, begun)
+        benches.append(bench)
+        await bench.you.delete(PODS, "old-0", namespace="default")
+        await do(bench, "driver n0 CreateVolume:hang=9")
+        bench.spawn(with_pod(bench, "new-0"))
+        await bench.you.delete(CLAIMS, "old-0", namespace="default")
+        await wait(bench, 1)
+        assert await may_be_retired(bench) == "False"
+        seen = []
+        for _ in range(120):
+            await wait(bench, 0.25)
+            seen.append(await may_be_retired(bench))
+        assert held, "no look waited"
+        assert await is_bound(bench, "new-0")
+        assert "True" not in seen
+        assert seen[-1] == "False"
+
+    play(story, delay=delay)
