@@ -122,20 +122,27 @@ class Lookups:
         `anew`: nor is any answer that was asked for before.
         """
         self.begin(anew=anew)
+        bound = self._bound()
         placed = await self._place(node, observed=observed)
         asked = await self._ask_about(node, placed, observed=observed)
         # No await from here on, so that volumes, pods, claims and budgets are of one moment. What was asked is about the volumes that were
         # here before: of one that has come since, whose creation may have ended too, only that is known.
-        came = self._came_since(placed)
-        self._asking.ignorance += [f"volume {name} came while this was looked at" for name in came]
+        came = self._came_since(placed, bound)
+        self._asking.ignorance += [f"volume {name} came while this was looked at" for name in sorted(came)]
         found = open_claims(placed.held, self._watched.pods.values())
         until = self._until((*found.unused, *found.kept), observed=observed)
         self.changes_in = until if placed.mounts.complete and not came else _ASK_ON
         return self._together(node, placed, asked, found, observed=observed)
 
-    def _came_since(self, placed: _Placed) -> list[str]:
+    def _bound(self) -> set[str]:
+        """Volumes that claims of this node name, seen or not."""
+        claims = self._watched.claims.by_index("node", self._settings.node)
+        return {claim.volume_name for claim in claims if claim.volume_name and claim.provisioner == self._settings.driver}
+
+    def _came_since(self, placed: _Placed, bound: set[str]) -> set[str]:
         before = {volume.name for volume in (*placed.held, *placed.doubtful)}
-        return [each.name for each in self._watched.volumes.values() if each.name not in before and placed.locator.holds(each)]
+        seen = {each.name for each in self._watched.volumes.values() if placed.locator.holds(each)}
+        return (seen | self._bound()) - before - bound
 
     async def _place(self, node: Node, *, observed: bool) -> _Placed:
         watched, listed = self._watched, self._watched.listed()
