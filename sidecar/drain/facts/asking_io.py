@@ -14,7 +14,7 @@ from sidecar.kube.errors import ApiError, Forbidden, NotFound
 
 R = TypeVar("R")
 
-LAST_GOOD: Final = 300.0
+LAST_GOOD: Final = 180.0
 """Seconds after it was asked for that an answer counts while nothing newer is to be had."""
 _AGAIN: Final = 5.0
 """Seconds until what was not answered is asked for again."""
