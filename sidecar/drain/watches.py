@@ -4,7 +4,7 @@ A process that makes no drain decisions has none of this. What follows from a ch
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from sidecar.drain.facts.watched import Watched
 from sidecar.drain.notes.controller import Notes
 from sidecar.drain.settings import Settings
 from sidecar.engine.loop import Loop
+from sidecar.engine.side_task import keep_running
 from sidecar.kube import reflector_state as reflectors
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
 from sidecar.kube.event_prefix import EventPrefix
@@ -267,6 +268,7 @@ class DrainPart:
         delete_lost: "Callable[[], DeleteByDriver] | None" = None,
     ) -> None:
         """`delete_lost`: makes what has this node's driver delete a volume of a gone maker; None where another program provisions."""
+        self._tools = tools
         judges = settings.judges
         watches = self._watches = DrainWatches(here, caches, judges=judges, state=state, clock=tools.clock, version=version)
         watched = replace(watches.watched(), begun=lambda: frozenset(under_way()))
@@ -314,15 +316,21 @@ class DrainPart:
         """Until cancelled. The driver's list of volumes is needed only to judge; only who builds gates looks after others' gates."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.loop.run(), name="drain")
-            if self._judges:
-                group.create_task(self._untracked.run(), name="untracked volumes")
-                group.create_task(self._absence.run(), name="uses that nobody watched")
-            if self._notes is not None:
-                group.create_task(self._notes.run(), name="notes on volumes")
-            if self._neighbours is not None:
-                group.create_task(self._neighbours.run(), name="gates of others")
-            if self._loss is not None:
-                group.create_task(self._loss.run(), name="nodes that are gone")
+            for name, run in self._side_tasks().items():
+                scope = self._tools.health.scope(f"drain: {name}", gates_ready=False)
+                group.create_task(keep_running(name, run, scope=scope, on_fault=self._tools.metrics.fault), name=name)
+
+    def _side_tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        found: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        if self._judges:
+            found |= {"untracked volumes": self._untracked.run, "uses that nobody watched": self._absence.run}
+        if self._notes is not None:
+            found["notes on volumes"] = self._notes.run
+        if self._neighbours is not None:
+            found["gates of others"] = self._neighbours.run
+        if self._loss is not None:
+            found["nodes that are gone"] = self._loss.run
+        return found
 
     def _make_notes(self, tools: Tools, settings: Settings, here: Here, watched: Watched) -> Notes | None:
         """None where nothing is written, and where another program provisions: there the role may only read volumes."""

@@ -144,6 +144,10 @@ class Metrics:
         """Replicas evicted or made anew that are not Ready in time, as of now."""
         self._replacements_late.set(count)
 
+    def fault(self, task: str) -> None:
+        """Something that the program can do without has failed by a fault of this program."""
+        self._faults.add((task,))
+
     def race_bid(self) -> None:
         """This node wrote itself into an Immediate claim as its owner, or tried to."""
         self._race_bids.add()
@@ -298,6 +302,7 @@ class Metrics:
         of = "From the decision to make a replica anew until it was Ready."
         self._reprovision_seconds = self._add(Durations(f"{OURS}reprovision_seconds", of, buckets=REPROVISION_BUCKETS))
         self._replacements_late = self._gauge("replacements_not_ready", "Replicas evicted or made anew that are not Ready in time.")
+        self._faults = self._counter("faults_total", "Faults of this program in what it can do without; the log has them.", "task")
         self._race_bids = self._counter("ownership_bids_total", "Bids for Immediate claims.")
         self._race_lost = self._counter("ownership_races_lost_total", "Immediate claims that another node took first.")
         self._insufficient = self._counter("insufficient_capacity_total", "Claims passed over for lack of room on this node.")

@@ -48,6 +48,7 @@ def everything():
     metrics.watch_claims_by_label(lambda: True)
     metrics.insufficient_capacity()
     metrics.driver_fault("duplicate-handle")
+    metrics.fault("notes on volumes")
     metrics.journal_damage("garbled", 2)
     metrics.stalls.stalled(0.3, 0.04)
     metrics.stalls.stood_still(0.3, 0.04)
@@ -112,6 +113,7 @@ ALL = {
     f"{OURS}ownership_races_lost_total": ("counter", set()),
     f"{OURS}insufficient_capacity_total": ("counter", set()),
     f"{OURS}driver_faults_total": ("counter", {"kind"}),
+    f"{OURS}faults_total": ("counter", {"task"}),
     f"{OURS}journal_damage_total": ("counter", {"kind"}),
     f"{OURS}loop_stall_seconds": ("histogram", set()),
     f"{OURS}loop_stall_own_seconds": ("histogram", set()),

@@ -123,8 +123,9 @@ class NodeLoss:
         if own is None:
             return
         try:
-            await self._returned.take_marks_off(Machine(own.name, own.uid))
+            refused = await self._returned.take_marks_off(Machine(own.name, own.uid))
             failures = await self._look() if await self._has_turn(own) else []
+            failures = failures if failures is None else [*refused, *failures]
         except ApiError as error:
             failures = [str(error)]
             self._failures += 1

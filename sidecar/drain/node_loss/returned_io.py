@@ -11,7 +11,7 @@ from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.things import ClaimThere
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi, find
-from sidecar.kube.errors import Conflict, NotFound
+from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Claim
 
@@ -24,8 +24,9 @@ class Returned:
     def __init__(self, kube: KubeApi, *, claims: Callable[[], Iterable[Claim]], dry_run: bool) -> None:
         self._kube, self._claims, self._dry_run = kube, claims, dry_run
 
-    async def take_marks_off(self, machine: Machine) -> None:
-        """`machine`: this one. Raises ApiError."""
+    async def take_marks_off(self, machine: Machine) -> list[str]:
+        """`machine`: this one. Returns what was refused: it must not keep this node from looking for others. Raises ApiError."""
+        refused = []
         marked = [claim for claim in self._claims() if names_former(dict(claim.notes).get(names.LOST_WITH, ""), machine)]
         for claim in marked if not self._dry_run else ():
             found = await find(self._kube, CLAIMS, claim.name, namespace=claim.namespace)
@@ -37,8 +38,12 @@ class Returned:
                 await self._kube.patch(CLAIMS, claim.name, patch, content_type=MERGE_PATCH, namespace=claim.namespace)
             except (Conflict, NotFound):
                 continue  # the next look
+            except ApiError as error:
+                refused.append(f"{names.LOST_WITH} could not be taken off claim {claim.full_name}: {error}")
+                continue
             fields = {"claim": claim.full_name, "was": there.lost_with}
             log.info("Taken off a claim that its data was lost: this node is there again", extra={"fields": fields})
+        return refused
 
 
 def names_former(mark: str, machine: Machine) -> bool:
