@@ -1,5 +1,6 @@
 """Has the driver create a claim's volume, and does what its answer calls for. What the answer means: `conclusions`."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
@@ -137,6 +138,9 @@ class Creator:
             return Done(await self._driver.create_volume(attempt.request, secrets=secrets))
         except DriverError as error:
             return of_failure(error, may_reschedule=view.here.with_topology and bool(attempt.claim.selected_node))
+        except asyncio.CancelledError:
+            self._creations.left_open(attempt.claim.uid)  # the look's deadline is over, and the driver may be at it still
+            raise
 
     async def _follow(self, uid: str, attempt: Create, conclusion: Conclusion) -> float | None:
         match conclusion:

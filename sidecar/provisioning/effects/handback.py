@@ -1,5 +1,6 @@
 """Gives a claim back, so that another node is chosen. When and why: `provisioning.rules`."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -32,6 +33,9 @@ class HandBack:
         until = self._reports.later(uid) if decision.closed else self._reports.failed(uid, claim, decision.why)
         try:
             await self._writer.write(claim, decision.edit)
+        except asyncio.CancelledError:
+            self._table.advance(uid, after_unanswered_hand_back(self._table.progress(uid), claim.resource_version))
+            raise
         except NotFound:
             pass
         except ApiError as error:

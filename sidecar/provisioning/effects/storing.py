@@ -1,5 +1,6 @@
 """Stores the PersistentVolume of a volume that exists."""
 
+import asyncio
 import logging
 from dataclasses import replace
 
@@ -44,6 +45,9 @@ class Storer:
             return self._clock()  # learnt while the driver was asked: the volume may be one that is being deleted
         try:
             await self._kube.create(VOLUMES, body)
+        except asyncio.CancelledError:
+            self._undoer.was_sent(uid)  # the look's deadline is over, and it may arrive all the same
+            raise
         except AlreadyExists:
             if problem := await self._not_ours(uid, claim, body.unpacked()):
                 return max(self._reports.failed(uid, claim, problem), self._undoer.next_turn(uid))

@@ -1,5 +1,6 @@
 """Clears up after creations that came to nothing. What may be deleted: `deletion.rules`."""
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -103,7 +104,11 @@ class Undoer:
     async def clean_up(self, uid: str, record: CreationRecord) -> float | None:
         """The claim has no use for the volume any more. What is still open is tried again with back-off, if need be by the next process."""
         fields = {"claim": record.full_name, "uid": uid, "volume": record.request.name}
-        found = await self._orphans.clear(record)
+        try:
+            found = await self._orphans.clear(record)
+        except asyncio.CancelledError:
+            self._creations.left_open(uid)  # the look's deadline is over, and the driver may be at what it was asked
+            raise
         await self._creations.count_losses(uid)
         self._space.changed(record.class_name, placed=self._here().with_topology)
         match found:

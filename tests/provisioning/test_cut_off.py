@@ -1,0 +1,112 @@
+"""A look whose deadline ends it while the driver or the API server is being asked: what was asked for may still happen."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hack.sim.clock import run_virtual
+from hack.sim.cluster import Call, InProcessApi
+from hack.sim.notebook.commands import do
+from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.node import DRIVER
+from hack.sim.world.plan import Plan
+from sidecar.csi.outcome import Code, DriverError
+from sidecar.kube.api import CLASSES, MERGE_PATCH, PODS, SECRETS, VOLUMES
+from sidecar.model.objects import LATE
+from tests.harness.drain.simulated import all_of
+
+SECRET = "csi.storage.k8s.io/provisioner-secret"
+DEADLINE = 140.0
+"""Of a look: twice a call's limit and two minutes."""
+
+
+def play(story: Any, delay: Any) -> None:
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            bench = NotebookWorld(group)
+            bench.api = InProcessApi(bench.cluster, before=delay)
+            await bench.begin(Plan(1, ("n0", "n1"), args=()))
+            await bench.you.create(SECRETS, {"metadata": {"name": "key"}, "data": {}}, namespace="default")
+            parameters = {f"{SECRET}-name": "key", f"{SECRET}-namespace": "default"}
+            body = {"metadata": {"name": "keyed"}, "provisioner": DRIVER, "volumeBindingMode": LATE, "parameters": parameters}
+            await bench.you.create(CLASSES, body)
+            await asyncio.sleep(3)
+            try:
+                await story(bench)
+            finally:
+                bench.close()
+
+    run_virtual(main())
+
+
+async def claimed(bench: NotebookWorld, name: str) -> None:
+    await do(bench, f"claim {name} class=keyed")
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
+    await bench.you.create(PODS, {"metadata": {"name": name}, "spec": body}, namespace="default")
+
+
+def unlock(bench: NotebookWorld, node: str) -> None:
+    """Its driver goes on with a call whose caller has given up, for forty seconds, and has no room for the same volume meanwhile."""
+    loop, reception = asyncio.get_running_loop(), bench.nodes[node].reception
+    attend = reception.attend
+    at_work: asyncio.TimerHandle | None = None
+
+    async def unlocked(method: str, name: str, *, request: Mapping[str, Any], act: Callable[[], Any]) -> Any:
+        nonlocal at_work
+        if method == "CreateVolume" and at_work is None:
+            at_work = loop.call_later(40, act)
+            await asyncio.sleep(1000)
+        if method == "CreateVolume" and at_work is not None and loop.time() < at_work.when():
+            raise DriverError(Code.RESOURCE_EXHAUSTED, "no room")
+        return await attend(method, name, request=request, act=act)
+
+    reception.attend = unlocked  # type: ignore[method-assign]
+
+
+def test_a_creation_that_was_cut_off_is_not_believed_to_have_come_to_nothing() -> None:
+    slow = True
+
+    async def delay(call: Call) -> None:
+        nonlocal slow
+        if slow and (call.verb, call.resource) == ("get", SECRETS):
+            slow = False
+            await asyncio.sleep(DEADLINE - 3)
+
+    async def story(bench: NotebookWorld) -> None:
+        unlock(bench, "n1")
+        await claimed(bench, "data")
+        await asyncio.sleep(900)
+        stored = {volume["spec"]["csi"]["volumeHandle"] for volume in await all_of(bench, VOLUMES)}
+        made = {volume.id for node in bench.nodes.values() for volume in node.driver.volumes()}
+        assert made == stored
+        assert len(stored) == 1
+
+    play(story, delay)
+
+
+def test_who_keeps_a_volume_while_its_secret_is_read_keeps_it() -> None:
+    benches: list[NotebookWorld] = []
+
+    async def delay(call: Call) -> None:
+        if benches and (call.verb, call.resource) == ("get", SECRETS):
+            bench = benches.pop()
+            await asyncio.sleep(5)
+            (volume,) = await all_of(bench, VOLUMES)
+            keep = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
+            bench.cluster.patch(VOLUMES, volume["metadata"]["name"], keep, content_type=MERGE_PATCH)
+
+    async def story(bench: NotebookWorld) -> None:
+        await claimed(bench, "data")
+        await do(bench, "until running data")
+        benches.append(bench)
+        await bench.you.delete(PODS, "data", namespace="default")
+        await do(bench, "delete claim data")
+        await asyncio.sleep(60)
+        assert not benches, "no secret was read"
+        (volume,) = await all_of(bench, VOLUMES)
+        assert volume["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+        made = {each.id for node in bench.nodes.values() for each in node.driver.volumes()}
+        assert made == {volume["spec"]["csi"]["volumeHandle"]}
+
+    play(story, delay)
