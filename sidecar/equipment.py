@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # A look at a key may need two calls to the driver, and beside them requests that wait for the client's own rate limit.
 _LOOK_SLACK: Final = 120.0
-# One of so many workers is kept for other namespaces, should what one asks for hang in the driver.
+# One of so many workers, and at least one of several, is kept for other namespaces, should what one asks for hang in the driver.
 _PART_FOR_OTHERS: Final = 10
 
 
@@ -75,7 +75,7 @@ class LoopMaker:
         queue: WorkQueue[str] = WorkQueue(
             party_of or (lambda _: None),
             has_failed=lambda key: loop.failures(key) > 0,
-            most_held=math.inf if party_of is None else workers - workers // _PART_FOR_OTHERS,
+            most_held=math.inf if party_of is None else max(1, workers - max(1, workers // _PART_FOR_OTHERS)),
         )
         loop: Loop[str] = Loop(
             name,
