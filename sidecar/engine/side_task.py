@@ -16,9 +16,7 @@ _GOOD_FOR: Final = 60.0
 """Seconds without a fault after which all is well again."""
 
 
-async def keep_running(
-    name: str, run: Callable[[], Coroutine[Any, Any, None]], *, scope: Scope, on_fault: Callable[[str], None]
-) -> None:
+async def keep_running(name: str, run: Callable[[], Coroutine[Any, Any, None]], *, scope: Scope, on_fault: Callable[[str], None]) -> None:
     """Until cancelled, or until it returns."""
     failures = 0
     while True:

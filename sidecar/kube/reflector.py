@@ -367,7 +367,7 @@ class Reflector(Generic[R]):
             record = self._project(obj)
         except Exception as error:  # noqa: BLE001 - one unreadable object must not stop the others
             self._report_unreadable(key, error)
-            record = None
+            return key  # what is known of it stays: it is old, but that it is gone would be wrong
         self._apply(key, record)
         return key
 

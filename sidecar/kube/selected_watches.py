@@ -13,7 +13,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import Final, cast
 
 from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi, Resource, WatchEvent, find
@@ -219,9 +219,7 @@ class SelectedWatches:
         self._departures[key] = departure
         self._unasked.append(departure)
         if len(self._asking) < _MOST_QUESTIONS:
-            task = asyncio.create_task(self._ask())
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._asking.add(asyncio.create_task(self._ask()))
 
     def _position(self, watch: int) -> str:
         waiting = (each.before for each in self._departures.values() if each.watch == watch)
@@ -250,17 +248,21 @@ class SelectedWatches:
         await self._inbox.put(_Ended(ended))
 
     async def _ask(self) -> None:
-        """Until nothing is left to be asked."""
-        while self._unasked:
-            departure = self._unasked.popleft()
-            if self._departures.get(departure.of.key) is not departure:
-                continue
-            try:
-                found = await self._find(departure.of)
-            except Exception as error:  # noqa: BLE001
-                await self._inbox.put(_Ended(error))
-                return
-            await self._inbox.put(_Answer(departure.of, found, departure))
+        """Until nothing is left to be asked. From that very moment another one is needed: whoever departs before a callback of the loop
+        would be asked about by nobody."""
+        try:
+            while self._unasked:
+                departure = self._unasked.popleft()
+                if self._departures.get(departure.of.key) is not departure:
+                    continue
+                try:
+                    found = await self._find(departure.of)
+                except Exception as error:  # noqa: BLE001
+                    await self._inbox.put(_Ended(error))
+                    return
+                await self._inbox.put(_Answer(departure.of, found, departure))
+        finally:
+            self._asking.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _ask_for_strays(self) -> None:
         while True:

@@ -159,7 +159,11 @@ class Limiter:
             await self._wait_while_paused()
             wait = self._bucket.reserve(self._clock())
             if wait > 0:
-                await self._sleep(wait)
+                try:
+                    await self._sleep(wait)
+                except asyncio.CancelledError:
+                    self._bucket.give_back()
+                    raise
             if self._clock() < self._paused_until:  # paused while this request waited: its token is lost, and it takes another
                 continue
             if not is_current():

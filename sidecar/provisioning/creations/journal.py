@@ -204,7 +204,9 @@ class FileJournal:
                 self._looking = asyncio.get_running_loop().run_in_executor(self._thread, partial(self._look, room))
             except RuntimeError as error:  # no thread can be started; the next look tries again
                 self._unread = True
-                log.warning("Journals of dead processes are not read yet", extra={"fields": {"folder": str(self._folder), "err": str(error)}})
+                log.warning(
+                    "Journals of dead processes are not read yet", extra={"fields": {"folder": str(self._folder), "err": str(error)}}
+                )
                 return []
         if not await self._in_time(self._looking):
             self._unread = True
