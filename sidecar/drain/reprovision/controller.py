@@ -265,7 +265,6 @@ class ReprovisionDuty:
             why = f"Lease {name} was taken by another one"
             self._looked = Looked(target.full_name, why, (), Hindrance.WORKLOAD_TAKEN)
             return Hold(Hindrance.WORKLOAD_TAKEN, target.full_name, why)
-        self._memory.words = {name: facts}
         return Taken(f"{target.full_name} is to be made anew")
 
     def _before_the_locks(self, target: Target, name: str, lease: Lease | None) -> Refusal | None:

@@ -41,17 +41,16 @@ class Reading:
         self._node = node
         self._driver = driver
 
-    async def facts(self, target: Target, *, users: Set[str], words: Facts | None = None, rivals_matter: bool = True) -> Facts:
-        """`users` are the uids of pods of this node with a volume of this driver. `words`: what was read a moment ago, whose class and
-        namespace are taken for these; nothing is deleted on such facts."""
+    async def facts(self, target: Target, *, users: Set[str], rivals_matter: bool = True) -> Facts:
+        """`users` are the uids of pods of this node with a volume of this driver."""
         namespace = target.namespace
         pods = await self._pods(namespace)
         pod = next((pod for pod in pods if pod.name == target.pod), None)
         wanted = {claim.name for claim in target.claims} | (set(keeping(pod)) if pod else set())
         found = await self._claims(namespace, sorted(wanted))
         of_set = await self._workload(target)
-        said = words if words else await self._namespace(namespace)
-        classes, default = (words.classes, words.default_class) if words else await self._classes(found.values(), of_set)
+        said = await self._namespace(namespace)
+        classes, default = await self._classes(found.values(), of_set)
         there = pod is not None and pod.uid == target.pod_uid and bool(pod.node) and not pod.deleting_since
         return Facts(
             pods=pods,

@@ -10,7 +10,7 @@ from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.facts_io import Reading
 from sidecar.drain.reprovision.lock import Lock, LocksView
 from sidecar.drain.reprovision.memory import Memory
-from sidecar.drain.reprovision.record import Record, Stage, Target
+from sidecar.drain.reprovision.record import Record, Target
 from sidecar.drain.reprovision.steps import StepView
 from sidecar.drain.settings import Settings
 from sidecar.tools import Tools
@@ -30,7 +30,7 @@ class Looks:
     async def look(self, picture: Picture, name: str, found: Record) -> tuple[Facts, tuple[Lock, ...]]:
         if name in self._memory.deleted:
             return await self._reading.replacement(found.target), ()
-        facts = await self.facts(picture, found.target, words=self._memory.words.pop(name, None) if found.stage is Stage.TAKEN else None)
+        facts = await self.facts(picture, found.target)
         return facts, self.locks_of(picture, found, facts)
 
     def locks_of(self, picture: Picture, found: Record, facts: Facts) -> tuple[Lock, ...]:
@@ -38,10 +38,10 @@ class Looks:
         deleted = frozenset(claim.name for claim in found.target.claims) - {claim.name for claim in left.claims}
         return self.locks(picture, left, facts, deleted=deleted)
 
-    async def facts(self, picture: Picture, target: Target, *, words: Facts | None = None, rivals_matter: bool = True) -> Facts:
+    async def facts(self, picture: Picture, target: Target, *, rivals_matter: bool = True) -> Facts:
         assert picture.snapshot is not None
         users = frozenset(pod.uid for pod, _ in users_of(picture.snapshot))
-        found = await self._reading.facts(target, users=users, words=words, rivals_matter=rivals_matter)
+        found = await self._reading.facts(target, users=users, rivals_matter=rivals_matter)
         self._memory.leavers.see(found.leaving, now=self._clock())
         return found
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from sidecar.drain.reprovision.facts import Facts
 from sidecar.drain.reprovision.kept import KeptPods
 from sidecar.drain.reprovision.patience import Leavers
 from sidecar.drain.reprovision.record import Record
@@ -20,8 +19,6 @@ class Memory:
         """Those that keep no others waiting any more: what is in their way has lasted long, or is somebody's refusal."""
         self.late: set[str] = set()
         """Those among them whose replica was told to be late."""
-        self.words: dict[str, Facts] = {}
-        """Of the one that was taken last: what its locks were looked at with, for the look right after that."""
         self.ready_since: dict[str, float] = {}
         """By uid of a replacement: since when it has been seen Ready, by the monotonic clock."""
         self.returned: set[str] = set()
