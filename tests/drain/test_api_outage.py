@@ -3,8 +3,8 @@
 from typing import Any
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
+from hack.sim.world.story import Story
 from sidecar.kube.api import DRAIN_REPORTS, NODES, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from tests.harness.drain.simulated import JUDGING, all_of, node_of, play, wait, with_pod
@@ -21,11 +21,11 @@ def test_verdicts_outlast_an_outage_and_nothing_is_written_after_it() -> None:
             writes.append(f"{call.verb} {call.resource}")
         return None
 
-    async def verdicts(bench: NotebookWorld) -> dict[str, Any]:
+    async def verdicts(bench: Story) -> dict[str, Any]:
         ours = [each for each in (await node_of(bench))["status"]["conditions"] if each["type"].startswith(DRIVER)]
         return {each["type"]: (each["status"], each["reason"]) for each in ours}
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         nonlocal away
         await with_pod(bench, "db-0")
         await wait(bench, 40)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.story import Story
 from sidecar.kube.api import MERGE_PATCH, NODES
 from tests.harness.drain.simulated import EVACUATE, EVACUATING, STATE, change, node_of, play, wait, with_pod
 
@@ -13,7 +13,7 @@ from tests.harness.drain.simulated import EVACUATE, EVACUATING, STATE, change, n
 @pytest.mark.parametrize("late", [1, 2])
 def test_an_undo_is_believed_though_the_answer_to_our_own_mark_comes_after_it(late: int) -> None:
     """`late`: which of the writes that begin the evacuation; of the last one nothing else would tell."""
-    benches: list[NotebookWorld] = []
+    benches: list[Story] = []
     marks = 0
 
     async def answering(call: Call) -> None:
@@ -26,7 +26,7 @@ def test_an_undo_is_believed_though_the_answer_to_our_own_mark_comes_after_it(la
             benches[0].cluster.patch(NODES, "n0", {"spec": {"taints": None}}, content_type=MERGE_PATCH)
             await asyncio.sleep(1)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         await with_pod(bench, "db-0")
         await wait(bench, 20)
         benches.append(bench)

@@ -5,26 +5,25 @@ import asyncio
 import pytest
 
 from hack.sim.cluster import Call
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
+from hack.sim.world.story import Story, do
 from sidecar.kube.api import CLAIMS, PODS, SNAPSHOT_CONTENTS
 from tests.harness.drain.simulated import all_of, node_of, play, wait, with_pod
 
 
-async def may_be_retired(bench: NotebookWorld) -> str:
+async def may_be_retired(bench: Story) -> str:
     conditions = (await node_of(bench))["status"]["conditions"]
     return next(str(each["status"]) for each in conditions if each["type"] == f"{DRIVER}/RetireReady")
 
 
-async def is_bound(bench: NotebookWorld, name: str) -> bool:
+async def is_bound(bench: Story, name: str) -> bool:
     return any(claim["metadata"]["name"] == name and claim["status"].get("phase") == "Bound" for claim in await all_of(bench, CLAIMS))
 
 
 @pytest.mark.parametrize("begun", [57, 58, 59])
 def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: float) -> None:
     """`begun`: when the creation begins, some seconds before the look that waits."""
-    benches: list[NotebookWorld] = []
+    benches: list[Story] = []
     held = 0
 
     async def delay(call: Call) -> None:
@@ -36,7 +35,7 @@ def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: f
                 await asyncio.sleep(0.5)
             await asyncio.sleep(0.5)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         await with_pod(bench, "old-0")
         await wait(bench, begun)
         benches.append(bench)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.story import Story, do
 from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.gate.takeover_io import Neighbours
@@ -36,7 +35,7 @@ def test_a_fault_in_a_side_task_is_told_counted_and_tried_again(name: str, monke
 
     monkeypatch.setattr(TASKS[name], "run", run)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         tools = bench.nodes["n0"].tools
         assert tools is not None
         await with_pod(bench, "db-0")

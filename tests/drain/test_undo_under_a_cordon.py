@@ -4,7 +4,7 @@ from typing import Final
 
 import pytest
 
-from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.story import Story
 from sidecar.kube.api import MERGE_PATCH, NODES
 from sidecar.model import names
 from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, places, play, uids
@@ -14,7 +14,7 @@ EVACUATES: Final = tuple(arg.replace("NoSchedule", "Evacuate") for arg in ANEW)
 BEFORE: Final = {"note data-db-0": "create lease", "evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}
 
 
-async def announce(bench: NotebookWorld) -> None:
+async def announce(bench: Story) -> None:
     await change(bench, "n0", {"unschedulable": True}, annotations={names.DRAIN_INTENT: "retire"}, labels={"for-db-0": None})
 
 
@@ -23,7 +23,7 @@ async def announce(bench: NotebookWorld) -> None:
 def test_what_was_announced_is_taken_back_before_a_step_and_the_step_is_not_taken(step: str, args: tuple[str, ...]) -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         before = await uids(bench)
 
         def release() -> None:
@@ -49,7 +49,7 @@ def test_a_cordon_that_nobody_explains_is_still_believed_by_what_was_seen_before
     """It has lasted its minute: the Node that is read right before a step cannot tell that."""
     seen = Seen()
 
-    async def story(bench: NotebookWorld, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await change(bench, "n0", {"unschedulable": True}, labels={"for-db-0": None})
         await wait(bench, 240)
         assert "delete data-db-0" in seen.did

@@ -6,10 +6,9 @@ from typing import Any
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.notebook.commands import do
-from hack.sim.notebook.notebook_world import NotebookWorld
 from hack.sim.world.node import DRIVER
 from hack.sim.world.plan import Plan
+from hack.sim.world.story import Story, do
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLASSES, MERGE_PATCH, PODS, SECRETS, VOLUMES
 from sidecar.model.objects import LATE
@@ -23,7 +22,7 @@ DEADLINE = 140.0
 def play(story: Any, delay: Any) -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
-            bench = NotebookWorld(group)
+            bench = Story(group)
             bench.api = InProcessApi(bench.cluster, before=delay)
             await bench.begin(Plan(1, ("n0", "n1"), args=()))
             await bench.you.create(SECRETS, {"metadata": {"name": "key"}, "data": {}}, namespace="default")
@@ -39,14 +38,14 @@ def play(story: Any, delay: Any) -> None:
     run_virtual(main())
 
 
-async def claimed(bench: NotebookWorld, name: str) -> None:
+async def claimed(bench: Story, name: str) -> None:
     await do(bench, f"claim {name} class=keyed")
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
     await bench.you.create(PODS, {"metadata": {"name": name}, "spec": body}, namespace="default")
 
 
-def unlock(bench: NotebookWorld, node: str) -> None:
+def unlock(bench: Story, node: str) -> None:
     """Its driver goes on with a call whose caller has given up, for forty seconds, and has no room for the same volume meanwhile."""
     loop, reception = asyncio.get_running_loop(), bench.nodes[node].reception
     attend = reception.attend
@@ -73,7 +72,7 @@ def test_a_creation_that_was_cut_off_is_not_believed_to_have_come_to_nothing() -
             slow = False
             await asyncio.sleep(DEADLINE - 3)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         unlock(bench, "n1")
         await claimed(bench, "data")
         await asyncio.sleep(900)
@@ -86,7 +85,7 @@ def test_a_creation_that_was_cut_off_is_not_believed_to_have_come_to_nothing() -
 
 
 def test_who_keeps_a_volume_while_its_secret_is_read_keeps_it() -> None:
-    benches: list[NotebookWorld] = []
+    benches: list[Story] = []
 
     async def delay(call: Call) -> None:
         if benches and (call.verb, call.resource) == ("get", SECRETS):
@@ -96,7 +95,7 @@ def test_who_keeps_a_volume_while_its_secret_is_read_keeps_it() -> None:
             keep = {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}
             bench.cluster.patch(VOLUMES, volume["metadata"]["name"], keep, content_type=MERGE_PATCH)
 
-    async def story(bench: NotebookWorld) -> None:
+    async def story(bench: Story) -> None:
         await claimed(bench, "data")
         await do(bench, "until running data")
         benches.append(bench)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hack.sim.notebook.notebook_world import NotebookWorld
+from hack.sim.world.story import Story
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS
 from sidecar.model import names
 from tests.harness.drain.reprovision import Seen, Workload, evacuate, play, uids
@@ -13,7 +13,7 @@ from tests.harness.drain.simulated import all_of, wait
 def test_no_claim_is_deleted_on_what_its_namespace_said_before(step: str) -> None:
     seen = Seen()
 
-    async def story(bench: NotebookWorld, workload: Workload) -> None:
+    async def story(bench: Story, workload: Workload) -> None:
         async def say(policy: str) -> None:
             patch = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: policy}}}
             await bench.you.patch(NAMESPACES, "default", patch, content_type=MERGE_PATCH)
