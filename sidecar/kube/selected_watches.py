@@ -219,7 +219,9 @@ class SelectedWatches:
         self._departures[key] = departure
         self._unasked.append(departure)
         if len(self._asking) < _MOST_QUESTIONS:
-            self._asking.add(asyncio.create_task(self._ask()))
+            task = asyncio.create_task(self._ask())
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)  # one that is cancelled before it has begun comes to no end of its own
 
     def _position(self, watch: int) -> str:
         waiting = (each.before for each in self._departures.values() if each.watch == watch)

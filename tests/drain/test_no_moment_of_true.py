@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from hack.sim.cluster import Call
+from hack.sim.driver.faults import parse_fault
 from hack.sim.world.node import DRIVER
-from hack.sim.world.story import Story, do
+from hack.sim.world.story import Story
 from sidecar.kube.api import CLAIMS, PODS, SNAPSHOT_CONTENTS
 from tests.harness.drain.simulated import all_of, node_of, play, wait, with_pod
 
@@ -40,7 +41,7 @@ def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: f
         await wait(bench, begun)
         benches.append(bench)
         await bench.you.delete(PODS, "old-0", namespace="default")
-        await do(bench, "driver n0 CreateVolume:hang=9")
+        bench.nodes["n0"].reception.faults.set([parse_fault("CreateVolume:hang=9")])
         bench.spawn(with_pod(bench, "new-0"))
         await bench.you.delete(CLAIMS, "old-0", namespace="default")
         await wait(bench, 1)

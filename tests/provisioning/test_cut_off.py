@@ -10,7 +10,7 @@ from hack.sim.world.node import DRIVER
 from hack.sim.world.plan import Plan
 from hack.sim.world.story import Story, do
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.kube.api import CLASSES, MERGE_PATCH, PODS, SECRETS, VOLUMES
+from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, PODS, SECRETS, VOLUMES
 from sidecar.model.objects import LATE
 from tests.harness.drain.simulated import all_of
 
@@ -100,7 +100,7 @@ def test_who_keeps_a_volume_while_its_secret_is_read_keeps_it() -> None:
         await do(bench, "until running data")
         benches.append(bench)
         await bench.you.delete(PODS, "data", namespace="default")
-        await do(bench, "delete claim data")
+        await bench.you.delete(CLAIMS, "data", namespace="default")
         await asyncio.sleep(60)
         assert not benches, "no secret was read"
         (volume,) = await all_of(bench, VOLUMES)
