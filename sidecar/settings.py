@@ -99,6 +99,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         gone_after=config.node_gone_after,
         reprovisions=config.allow_reprovision,
         ready_timeout=config.reprovision_ready_timeout,
+        reprovision_pause=config.reprovision_pause,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
         tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,

@@ -62,6 +62,7 @@ class Config:
     node_gone_after: float
     allow_reprovision: bool
     reprovision_ready_timeout: float
+    reprovision_pause: float
     max_concurrent_evacuations: int  # 0: no limit
     drain_gate: bool
     drain_gate_image: str

@@ -80,6 +80,7 @@ def _idle_drain_flags(values: Mapping[str, Any]) -> Iterator[str]:
     for field, flag, on in (
         ("eviction_qps", "--evacuation-evict", values["evacuation_evict"]),
         ("reprovision_ready_timeout", "--allow-reprovision", values["allow_reprovision"]),
+        ("reprovision_pause", "--allow-reprovision", values["allow_reprovision"]),
         ("node_gone_after", f"--node-delete-policy={CLEANUP}", values["node_delete_policy"] == CLEANUP),
     ):
         if not on and values[field] != FLAGS[field.replace("_", "-")].default:

@@ -56,6 +56,8 @@ class Settings:
     reprovisions: bool = False
     """Replicas whose policy is Reprovision are made anew on other nodes, and their data here is deleted."""
     ready_timeout: float = 1800.0
+    reprovision_pause: float = 1800.0
+    """Seconds that the other replicas of a workload have to be Ready before one is made anew."""
     """Seconds after which a replica that was made anew ought to be Ready."""
     own_pods: frozenset[str] = frozenset()
     """Full names of this program's own pods."""

@@ -250,6 +250,7 @@ class Hindrance(StrEnum):
     REPLICA_CONDEMNED = "ReplicaCondemned"
     SINGLE_REPLICA = "SingleReplica"
     REPLICA_NOT_APART = "ReplicaNotApart"
+    REPLICA_NOT_IN_SYNC = "ReplicaNotInSync"
     EACH_WAITS = "EachWaitsForTheOther"
     WORKLOAD_ROLLING = "WorkloadRolling"
     CLAIM_CHANGED = "ClaimChanged"
@@ -276,6 +277,7 @@ OF_REPROVISION: Final = frozenset(
         Hindrance.REPLICA_CONDEMNED,
         Hindrance.SINGLE_REPLICA,
         Hindrance.REPLICA_NOT_APART,
+        Hindrance.REPLICA_NOT_IN_SYNC,
         Hindrance.EACH_WAITS,
         Hindrance.WORKLOAD_ROLLING,
         Hindrance.CLAIM_CHANGED,
@@ -361,6 +363,12 @@ HINDRANCES: Final = MappingProxyType(
         Hindrance.SINGLE_REPLICA: Meaning(
             "the workload has one replica, which has the only copy of the data",
             "save the data, or give the workload more replicas",
+        ),
+        Hindrance.REPLICA_NOT_IN_SYNC: Meaning(
+            "another replica became Ready less than --reprovision-pause ago, or lacks the condition that its StatefulSet names as being in "
+            "sync: it may still be copying the data",
+            "wait; where the pods have a condition that is True once a replica has all its data, name it on the StatefulSet in the "
+            f"annotation {names.IN_SYNC_CONDITION}",
         ),
         Hindrance.REPLICA_NOT_APART: Meaning(
             "another replica is on this node too, or has no claim of its own, so it may not have a copy that stays",

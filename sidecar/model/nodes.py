@@ -124,6 +124,10 @@ class Pod:
     static: bool
     ephemeral: tuple[str, ...] = ()
     """Names of the claims, among `claims`, that are made for its generic ephemeral volumes."""
+    ready_since: str = ""
+    """When it became Ready; empty: it is not, or nobody has written since when."""
+    conditions: frozenset[str] = frozenset()
+    """Types of those that are True."""
 
     @property
     def full_name(self) -> str:
@@ -158,6 +162,7 @@ class Pod:
         meta, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
         volumes = spec.get("volumes") or ()
         required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+        are_true = {item.get("type"): item for item in status.get("conditions") or () if item.get("status") == TRUE}
         return cls(
             uid=meta.get("uid", ""),
             namespace=meta.get("namespace", ""),
@@ -165,7 +170,9 @@ class Pod:
             node=spec.get("nodeName") or "",
             phase=status.get("phase") or "",
             deleting_since=meta.get("deletionTimestamp") or "",
-            ready=any(item.get("type") == "Ready" and item.get("status") == TRUE for item in status.get("conditions") or ()),
+            ready="Ready" in are_true,
+            ready_since=str(are_true.get("Ready", {}).get("lastTransitionTime") or ""),
+            conditions=frozenset(str(name) for name in are_true),
             labels=MappingProxyType(dict(meta.get("labels") or {})),
             owner=controller_of(meta),
             claims=tuple(filter(None, (_claim_of(meta["name"], volume) for volume in volumes))),

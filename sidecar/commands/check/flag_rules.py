@@ -93,7 +93,7 @@ _GROUPS: Final = (
         lambda config: not settings.drains(config),
         "--drain-report or --node-drain-policy",
     ),
-    Group(("reprovision-ready-timeout",), lambda config: not config.allow_reprovision, "--allow-reprovision"),
+    Group(("reprovision-ready-timeout", "reprovision-pause"), lambda config: not config.allow_reprovision, "--allow-reprovision"),
     Group(("drain-gate-image", "drain-gate-assumes"), lambda config: not config.drain_gate, "--drain-gate"),
 )
 

@@ -29,6 +29,10 @@ class LocksView:
     """Names of claims of the pod that were deleted already. They are made again, and no part of `target` any more."""
     slow: frozenset[str] = frozenset()
     """Full names of leaving pods whose namespace has had others wait for so long that they hold up no other one any more."""
+    now: float = 0.0
+    """Wall clock: when a replica became Ready is stored."""
+    pause: float = 0.0
+    """Seconds that each other replica has to be Ready, where its owner names no condition that says that it is in sync."""
     alone: bool = False
     """The lease of the workload was another node's, which has not been heard of: fewer ready replicas than all others are not enough."""
 
@@ -70,6 +74,7 @@ class Name(StrEnum):
     MARKS = "marks"
     MADE_AGAIN = "made again"
     REPLICAS = "other replicas"
+    IN_SYNC = "in sync"
     NOT_ROLLING = "no rollout"
     ON_THIS_NODE = "on this node alone"
     PLACE = "place elsewhere"

@@ -16,7 +16,7 @@ from sidecar.drain.reprovision.order import makes_after, rollout_waits_for
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.drain.wording import all_or_few
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.nodes import Pod
 
 
@@ -84,6 +84,23 @@ def _replica(pod: Pod, workload: Workload, view: LocksView) -> Refusal | None:
     return None
 
 
+def _in_sync(view: LocksView) -> Refusal | None:
+    """Ready is not caught up: most databases are Ready while a new replica still copies its data from the others."""
+    workload = view.facts.workload
+    if workload is None:
+        return Refusal(Hindrance.NOBODY_MAKES_IT_AGAIN, f"StatefulSet {view.target.workload} is gone")
+    others = [pod for pod in view.facts.pods if pod.name != view.target.pod and workload.wants(pod.name)]
+    if workload.in_sync:
+        behind = next((pod for pod in others if workload.in_sync not in pod.conditions), None)
+        return behind and Refusal(Hindrance.REPLICA_NOT_IN_SYNC, f"{behind.full_name}: its condition {workload.in_sync} is not True")
+    for pod in others if view.pause else ():
+        since = timestamps.to_seconds(pod.ready_since)
+        if since is None or view.now - since < view.pause:
+            when = f"since {pod.ready_since}" if since is not None else "nobody knows since when"
+            return Refusal(Hindrance.REPLICA_NOT_IN_SYNC, f"{pod.full_name} is Ready {when}, and has {view.pause:g} s to copy its data")
+    return None
+
+
 def _not_rolling(view: LocksView) -> Refusal | None:
     workload = view.facts.workload
     if workload is None:
@@ -142,6 +159,7 @@ LOCKS: Final[tuple[tuple[Name, Check], ...]] = (
     (Name.MARKS, claim_locks.marks),
     (Name.MADE_AGAIN, claim_locks.made_again),
     (Name.REPLICAS, _replicas),
+    (Name.IN_SYNC, _in_sync),
     (Name.NOT_ROLLING, _not_rolling),
     (Name.ON_THIS_NODE, claim_locks.on_this_node),
     (Name.PLACE, place),

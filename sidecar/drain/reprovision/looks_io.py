@@ -61,7 +61,19 @@ class Looks:
         places = MappingProxyType({volume: place for place in found for volume in place.volumes})
         slow = self._memory.leavers.slow(now=self._clock(), patience=picture.snapshot.terminating_too_long)
         machine = machine_of(picture)
-        view = LocksView(self._settings.reprovisions, machine, picture.snapshot, places, target, facts, deleted, slow, alone)
+        view = LocksView(
+            self._settings.reprovisions,
+            machine,
+            picture.snapshot,
+            places,
+            target,
+            facts,
+            deleted,
+            slow,
+            now=self._wall(),
+            pause=self._settings.reprovision_pause,
+            alone=alone,
+        )
         return locks.look(view)
 
     def view(self, picture: Picture, found: Record, facts: Facts, looked: tuple[Lock, ...], undone: str) -> StepView:

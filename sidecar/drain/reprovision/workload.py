@@ -45,6 +45,8 @@ class Workload:
     """Why its claim templates are not looked at, and `templates` and `wishes` are empty: for each a class would be read at every look."""
     one_by_one: bool = False
     """Its rollout takes away one pod at a time, and waits until that is ready again."""
+    in_sync: str = ""
+    """The type of the condition that its pods have when they have all their data; empty: its owner has named none."""
 
     def pod(self, ordinal: int) -> str:
         return f"{self.name}-{ordinal}"
@@ -91,6 +93,7 @@ class Workload:
             one_by_one=_is_one_by_one(spec.get("updateStrategy") or {}),
             template=Pod.of({"metadata": {"name": meta["name"], "labels": labels}, "spec": template.get("spec") or {}}),
             spread=Spread.of(template),
+            in_sync=str((meta.get("annotations") or {}).get(names.IN_SYNC_CONDITION) or "").strip(),
             excess=f"it has {len(asked)} claim templates, and at most {MOST_CLAIMS} are looked at" if len(asked) > MOST_CLAIMS else "",
         )
 

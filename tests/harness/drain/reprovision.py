@@ -14,7 +14,11 @@ from tests.harness.drain.simulated import EVACUATE, Bench, all_of, change, wait
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--max-concurrent-evacuations=0", "--evacuation-evict")
 
-ANEW: Final = (*ARGS, "--allow-reprovision")
+PAUSING: Final = (*ARGS, "--allow-reprovision")
+"""With the pause that is usual between two replicas of one workload."""
+
+
+ANEW: Final = (*PAUSING, "--reprovision-pause=0")
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
 
