@@ -26,6 +26,10 @@ T = TypeVar("T")
 MAX_ROUNDS_PER_INSTANT = 500_000
 
 
+EPOCH = 1_767_225_600.0
+"""The wall clock when virtual time begins."""
+
+
 class Deadlock(RuntimeError):
     """Everybody waits, and nothing is scheduled."""
 

@@ -113,6 +113,7 @@ NEEDS = {
     "node-gone-after": ["--drain-report", "--node-delete-policy=Cleanup"],
     "allow-reprovision": ["--drain-report", "--node-drain-policy=NoSchedule", "--evacuation-evict"],
     "reprovision-ready-timeout": ["--drain-report", "--node-drain-policy=NoSchedule", "--evacuation-evict", "--allow-reprovision"],
+    "reprovision-pause": ["--drain-report", "--node-drain-policy=NoSchedule", "--evacuation-evict", "--allow-reprovision"],
     "node-drain-policy": ["--drain-report"],
     "evacuation-expiry": ["--evacuation-deadline=10m"],
 }

@@ -11,7 +11,14 @@ from sidecar.model import names
 from tests.harness.cluster import BUDGETS, CLAIMS, EVENTS, LEASES, STATEFUL_SETS
 from tests.harness.drains import Ground, apart, budget, stateful_set
 
-FLAGS = ("--evacuation-evict", "--allow-reprovision", "--enable-capacity", "--capacity-ownerref-level=-1", "--capacity-poll-interval=2s")
+FLAGS = (
+    "--evacuation-evict",
+    "--allow-reprovision",
+    "--reprovision-pause=0",
+    "--enable-capacity",
+    "--capacity-ownerref-level=-1",
+    "--capacity-poll-interval=2s",
+)
 THERE = ("n1", "n2", "n3", "n4")
 
 

@@ -10,12 +10,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from hack.sim.clock import run_virtual
+from hack.sim.clock import EPOCH, run_virtual
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.inprocess import Call
 from hack.sim.driver.calls import Reception
 from hack.sim.world.network import Latency, Network, Weather
-from hack.sim.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
+from hack.sim.world.node import DRIVER, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.plan import Plan
 from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript

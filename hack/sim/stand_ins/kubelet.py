@@ -6,9 +6,11 @@ pod that runs already goes on. Not here: pulling, mounting, waiting until a volu
 
 from collections.abc import Callable, Container, Iterable
 
+from hack.sim.clock import EPOCH
 from hack.sim.stand_ins.stand_in_base import StandInBase, claim_uid, claims_of, is_for, sides
 from sidecar.kube.api import CLAIMS, NODES, PODS, VOLUMES, Change
 from sidecar.kube.store import by_name
+from sidecar.model import timestamps
 from sidecar.model.objects import Json
 
 _CONDITIONS = ("Initialized", "Ready", "ContainersReady")
@@ -49,12 +51,14 @@ class Kubelet:
         elif pod["status"]["phase"] == "Pending" and all(self._can_be_mounted(pod, name) for name in claims_of(pod)):
             if seconds := self._start(pod):
                 self._starting[meta["uid"]] = self._base.clock() + seconds
-            await self._base.patch(PODS, pod, {"status": _running(pod["status"], ready=not seconds)}, subresource="status")
+            await self._base.patch(
+                PODS, pod, {"status": _running(pod["status"], ready=not seconds, now=self._base.clock())}, subresource="status"
+            )
         elif (due := self._starting.get(meta["uid"])) is not None:
             if due > self._base.clock():
                 return due
             del self._starting[meta["uid"]]
-            await self._base.patch(PODS, pod, {"status": _running(pod["status"], ready=True)}, subresource="status")
+            await self._base.patch(PODS, pod, {"status": _running(pod["status"], ready=True, now=self._base.clock())}, subresource="status")
         return None
 
     def _can_be_mounted(self, pod: Json, name: str) -> bool:
@@ -70,7 +74,9 @@ class Kubelet:
         return volume is not None and claim["metadata"]["uid"] in claim_uid(volume)
 
 
-def _running(status: Json, *, ready: bool) -> Json:
+def _running(status: Json, *, ready: bool, now: float) -> Json:
     others = [item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS]
-    own = [{"type": kind, "status": "True" if ready or kind == "Initialized" else "False"} for kind in _CONDITIONS]
+    since = timestamps.to_text(EPOCH + now)
+    states = {kind: "True" if ready or kind == "Initialized" else "False" for kind in _CONDITIONS}
+    own = [{"type": kind, "status": state, "lastTransitionTime": since} for kind, state in states.items()]
     return {"phase": "Running", "conditions": [*others, *own]}

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from hack.sim.clock import EPOCH
 from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Fault, Faults
 from hack.sim.driver.local_driver import LocalDriver
@@ -28,8 +29,6 @@ from sidecar.wiring import Sidecar
 
 DRIVER: Final = "world.csi-node-sidecar.io"
 TOPOLOGY_KEY: Final = f"topology.{DRIVER}/node"
-EPOCH: Final = 1_767_225_600.0
-"""The wall clock at the start of every world."""
 NAMESPACE: Final = "default"
 POOL: Final = "main"
 

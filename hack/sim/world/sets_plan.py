@@ -7,6 +7,7 @@ from typing import Final
 from hack.sim.world.plan import GATED, KEPT, LATE, SHARED, Draft, Theme, stretched
 
 ALLOW: Final = "--allow-reprovision"
+AT_ONCE: Final = "--reprovision-pause=0"
 _BEGIN: Final = 100.0
 _EMPTIED: Final = 1200.0
 """Within so many seconds after everything is well again whoever may be evicted must have been: a request that failed is tried again within
@@ -163,7 +164,7 @@ def _emptying(name: str, kinds: Sequence[str], *args: str) -> Theme:
 
 
 EMPTYING: Final = _emptying("emptying", (EPHEMERAL, GIVEN_UP, GIVEN_UP, KEPT))
-REPROVISION: Final = _emptying("reprovision", (REPROVISIONED, REPROVISIONED, REPROVISIONED, EPHEMERAL, KEPT), ALLOW)
+REPROVISION: Final = _emptying("reprovision", (REPROVISIONED, REPROVISIONED, REPROVISIONED, EPHEMERAL, KEPT), ALLOW, AT_ONCE)
 
 
 # --- nodes that are lost

@@ -12,11 +12,12 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 
+from hack.sim.clock import EPOCH
 from hack.sim.cluster import Call, Cluster, InProcessApi
 from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from hack.sim.world.actions import claim_of, pod_spec
 from hack.sim.world.network import Latency, Network, Weather
-from hack.sim.world.node import DRIVER, EPOCH, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
+from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.plan import Plan
 from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript

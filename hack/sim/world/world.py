@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hack.sim.clock import run_virtual
+from hack.sim.clock import EPOCH, run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
 from hack.sim.cluster.kinds import TABLE, Kind
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
@@ -29,7 +29,7 @@ from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
 from hack.sim.world.life import Killed
 from hack.sim.world.network import Network
-from hack.sim.world.node import DRIVER, EPOCH, TOPOLOGY_KEY, Node, csi_node
+from hack.sim.world.node import DRIVER, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.people import Drain
 from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
 from hack.sim.world.replicas import Replicas

@@ -91,8 +91,9 @@ def _in_sync(view: LocksView) -> Refusal | None:
         return Refusal(Hindrance.NOBODY_MAKES_IT_AGAIN, f"StatefulSet {view.target.workload} is gone")
     others = [pod for pod in view.facts.pods if pod.name != view.target.pod and workload.wants(pod.name)]
     if workload.in_sync:
-        behind = next((pod for pod in others if workload.in_sync not in pod.conditions), None)
-        return behind and Refusal(Hindrance.REPLICA_NOT_IN_SYNC, f"{behind.full_name}: its condition {workload.in_sync} is not True")
+        behind = [pod.full_name for pod in others if workload.in_sync not in pod.conditions]
+        why = f"{behind[0]}: its condition {workload.in_sync} is not True" if behind else ""
+        return Refusal(Hindrance.REPLICA_NOT_IN_SYNC, why) if behind else None
     for pod in others if view.pause else ():
         since = timestamps.to_seconds(pod.ready_since)
         if since is None or view.now - since < view.pause:

@@ -154,6 +154,7 @@ def play(
     args: tuple[str, ...] = ANEW,
     replicas: int = 3,
     templates: tuple[str, ...] = ("data",),
+    nodes: tuple[str, ...] = NODES_THERE,
     delay: Callable[[Call], Awaitable[None]] = simulated.no_time,
 ) -> None:
     async def whole(bench: Bench) -> None:
@@ -163,7 +164,7 @@ def play(
         assert set((await places(bench)).values()) == {f"n{number}" for number in range(replicas)}
         await story(bench, workload)
 
-    simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE, delay=delay)
+    simulated.play(whole, args=args, refuse=seen, nodes=nodes, delay=delay)
 
 
 async def places(bench: Bench) -> dict[str, str]:
