@@ -17,7 +17,7 @@ from hack.sim.world.network import Weather
 from hack.sim.world.node import NAMESPACE
 from hack.sim.world.people import BY
 from hack.sim.world.plan import GATED, Plan, PlannedEvent
-from hack.sim.world.sets_plan import ALLOW, CLEANUP, EVACUATE, LOST_SET, REPROVISIONED, SET, UNDONE
+from hack.sim.world.sets_plan import ALLOW, AT_ONCE, CLEANUP, EVACUATE, LOST_SET, REPROVISIONED, SET, UNDONE
 from hack.sim.world.world import World
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.kube.api import NODES as KUBE_NODES
@@ -30,7 +30,7 @@ from tests.world.playing import NODES, QUICK, SLOW, at_request, by_itself, playe
 
 EMPTIED: Final = NODES[0]
 """The first replica is there."""
-FLAGS: Final = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", ALLOW)
+FLAGS: Final = (*GATED, "--node-drain-policy=NoSchedule", "--evacuation-evict", ALLOW, AT_ONCE)
 SET_OF_THREE: Final = PlannedEvent(2.0, SET, "db", 3.0, f"Parallel {REPROVISIONED} none")
 EVICTION: Final = "create pods/eviction default/db-0"
 Change = Callable[[World], Awaitable[None]]

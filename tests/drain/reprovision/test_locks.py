@@ -10,7 +10,7 @@ from sidecar.drain.reprovision.lock import LocksView, Name
 from sidecar.drain.reprovision.locks import LOCKS, look, shut
 from sidecar.drain.reprovision.workload import Workload
 from sidecar.drain.vocabulary import Hindrance
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.nodes import Toleration
 from sidecar.model.objects import Owner
 from sidecar.model.topology import Requirement, Term
@@ -36,6 +36,14 @@ def waiting_with_its_own(*, of: str = replica(0).uid, deleting: bool = False, th
     own = samples.claim("db-0-x", owner=Owner("v1", "Pod", "db-0", of, controller=True), deleting=deleting)
     scratch = found(claim=own, of_pod=True, volume=volume("pv-1", "db-0-x", **its_volume) if there else None)
     return facts(waits, replica(1), replica(2), claims={"data-db-0": found(), "db-0-x": scratch})
+
+
+PAUSE = {"now": timestamps.to_seconds("2026-01-01T00:30:00Z"), "pause": 1800.0}
+
+
+def ready_since(when: str, **changes: Any) -> Facts:
+    """db-1 since then, db-2 for long."""
+    return facts(replica(0), replica(1, ready_since=when, **changes), replica(2, ready_since="2025-01-01T00:00:00Z"))
 
 
 def judged(**changes: Any) -> LocksView:
@@ -66,6 +74,10 @@ SHUT: list[tuple[str, Callable[[], LocksView], Name, Hindrance]] = [
     ("the volume is another claim's", lambda: view(with_claim(found(volume=volume(of="data-db-1")))), N.SAME, H.CLAIM_CHANGED),
     ("the volume is of another driver", lambda: view(with_claim(found(volume=volume(driver="other")))), N.SAME, H.CLAIM_CHANGED),
     ("the volume is not here", lambda: judged(volumes=()), N.SAME, H.CLAIM_CHANGED),
+    # what the other replicas have by now
+    ("one is Ready since a moment", lambda: view(ready_since("2026-01-01T00:00:01Z"), **PAUSE), N.IN_SYNC, H.REPLICA_NOT_IN_SYNC),
+    ("nobody knows since when", lambda: view(ready_since(""), **PAUSE), N.IN_SYNC, H.REPLICA_NOT_IN_SYNC),
+    ("one lacks the condition", lambda: view(with_set(in_sync="InSync")), N.IN_SYNC, H.REPLICA_NOT_IN_SYNC),
     # the policy
     ("nobody says it", lambda: view(with_claim(found(claim=claim(notes=())))), N.POLICY, H.POLICY_KEEPS),
     ("the volume is stricter", lambda: view(with_claim(found(volume=volume(policy="Block")))), N.POLICY, H.POLICY_KEEPS),
@@ -238,6 +250,7 @@ def test_every_lock_has_such_a_scene() -> None:
 
 
 OPEN: list[tuple[str, Callable[[], LocksView]]] = [
+    ("all are Ready for the pause", lambda: view(ready_since("2026-01-01T00:00:00Z"), **PAUSE)),
     (
         "fewer peers are enough",
         lambda: view(facts(replica(0), replica(1), replica(2, ready=False), claims={"data-db-0": noted(peers="1")})),
