@@ -35,11 +35,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """Commands set how much is logged, for their process; tests share one, in any order."""
+def process_as_before() -> Iterator[None]:
+    """Commands set how much is logged and who hears signals, for their process; tests share one, in any order.
+
+    What the program ignores at its end would be ignored by each program that a later test starts.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
     yield
     logs.teardown()
     logging.getLogger(logs.OUR_ROOT).setLevel(logging.NOTSET)
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 def pytest_collection_finish() -> None:

@@ -1,24 +1,14 @@
 """Words in, exit codes out."""
 
 import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import sidecar
 from sidecar.cli import main
-
-
-@pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """`main` takes SIGTERM over; the test runner wants it back."""
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture(autouse=True)

@@ -1,8 +1,6 @@
 """Every command goes to the cluster that its line names, whatever the environment says."""
 
 import json
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +27,6 @@ LINES = {
 }
 NO_CLUSTER = {"version", "help", "completion"}
 """Commands that reach none."""
-
-
-@pytest.fixture(autouse=True)
-def _signals() -> Iterator[None]:
-    """`run` takes them over; the test runner wants them back."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.getsignal(number) for number in numbers]
-    yield
-    for number, handler in zip(numbers, before, strict=True):
-        signal.signal(number, handler)
 
 
 @pytest.fixture
