@@ -13,10 +13,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -298,13 +297,3 @@ def pod(name: str, *claims: str, **spec: Any) -> Json:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "terminationGracePeriodSeconds": 0, **spec},
     }
-
-
-def within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Whether the condition becomes true in that time."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return condition()

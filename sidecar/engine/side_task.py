@@ -19,6 +19,7 @@ _GOOD_FOR: Final = 60.0
 async def keep_running(name: str, run: Callable[[], Coroutine[Any, Any, None]], *, scope: Scope, on_fault: Callable[[str], None]) -> None:
     """Until cancelled, or until it returns."""
     failures = 0
+    scope.report(OK())
     while True:
         task = asyncio.create_task(run(), name=name)
         try:

@@ -20,7 +20,7 @@ from sidecar.provisioning.progress import mark
 
 # No driver is asked to create and to delete more volumes than this at the same time.
 _MOST_ENDED: Final = 1000
-# In seconds. Nothing is deleted on what was read longer ago.
+# After so many seconds a PersistentVolume is read once more before its volume is deleted.
 _A_MOMENT: Final = 1.0
 
 Secrets = Callable[[], Awaitable[Mapping[str, str]]]

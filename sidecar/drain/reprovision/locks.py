@@ -97,7 +97,7 @@ def _in_sync(view: LocksView) -> Refusal | None:
     for pod in others if view.pause else ():
         since = timestamps.to_seconds(pod.ready_since)
         if since is None or view.now - since < view.pause:
-            when = f"since {pod.ready_since}" if since is not None else "nobody knows since when"
+            when = f"since {pod.ready_since}" if since is not None else "since an unknown time"
             return Refusal(Hindrance.REPLICA_NOT_IN_SYNC, f"{pod.full_name} is Ready {when}, and has {view.pause:g} s to copy its data")
     return None
 
