@@ -5,7 +5,7 @@ import os
 import random
 import time
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,6 @@ from sidecar.csi import link
 from sidecar.csi.api import Driver
 from sidecar.csi.driver import DriverConnection
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
-from sidecar.frozen import frozen
 from sidecar.kube.acceptance import Acceptance
 from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
 from sidecar.kube.client import REQUEST_TIMEOUT, KubeClient, Observer, open_client
@@ -42,7 +41,7 @@ log = logging.getLogger(__name__)
 _LONG: Final = 0.32
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Instruments:
     """What a process reports to, its clocks and its dice. They exist before the doors are open, so that health pages answer early."""
 
@@ -59,7 +58,7 @@ class Instruments:
         return Narrator(self.decisions, self.metrics, self.wall)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Doors:
     """Both doors as the rooms hold them. Capacity has a client of its own, with its own rate limit, as upstream has."""
 
@@ -69,7 +68,7 @@ class Doors:
     journal: Journal = field(default_factory=NoJournal)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Opened:
     """Both doors, open. The driver is not connected before `connection.run`."""
 

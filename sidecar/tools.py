@@ -4,6 +4,7 @@ What only some rooms need (caches, reserved space, the journal, settings) is han
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from sidecar.csi.api import Driver
@@ -12,14 +13,13 @@ from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.fair_line import Party
 from sidecar.engine.health import Health
 from sidecar.engine.loop import Loop, NeedsWork
-from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi
 from sidecar.kube.events.recorder import Recorder
 from sidecar.observe.metrics import Metrics
 from sidecar.observe.narrator import Narrator
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """A room never makes these itself, so that a test or a simulated world can hand in its own."""
 

@@ -1,11 +1,12 @@
 """Turns the driver's answer into the figure that is published, and names every correction on the way."""
 
+from dataclasses import dataclass
+
 from sidecar.csi.api import CapacityAnswer
-from sidecar.frozen import frozen
 from sidecar.model.standing import Standing
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Figure:
     """What is published. The scheduler compares a claim with `maximum` where there is one, else with `capacity`."""
 

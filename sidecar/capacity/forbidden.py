@@ -1,10 +1,11 @@
 """Remembers which writes the API server forbids, and when each may be tried again. It has no clock: the time is a parameter."""
 
+from dataclasses import dataclass
+
 from sidecar.engine.backoff import Backoff
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Refusal:
     count: int
     until: float

@@ -4,10 +4,10 @@ An object that the DaemonSet owns outlives its node, and the scheduler goes on s
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.label_syntax import flaw_of_label
 from sidecar.model.objects import CapacityRecord
@@ -38,7 +38,7 @@ def left_by(record: CapacityRecord) -> str:
     return names.manager_node(record.labels.get(names.CAPACITY_MANAGER_LABEL, ""))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Question:
     """About a suspect that was not gone when it was asked about."""
 

@@ -3,6 +3,7 @@
 Repeated, the steps end in exactly one correct object for an eligible class and in none for any other, whatever was there before.
 """
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -10,7 +11,6 @@ from sidecar.capacity.figure import Figure, figure_of, nothing
 from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
 from sidecar.csi.outcome import Unmeasured
-from sidecar.frozen import frozen
 from sidecar.kube.api import CAPACITIES
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, CapacityRecord, Class, Json, Owner
@@ -20,7 +20,7 @@ from sidecar.model.topology import Segment
 _STAMP: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rest:
     """Nothing to write. Look again at `until`; None: when something changes."""
 
@@ -28,7 +28,7 @@ class Rest:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Measure:
     """Ask the driver, then decide again with the answer."""
 
@@ -36,7 +36,7 @@ class Measure:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Publish:
     """Create the object."""
 
@@ -44,7 +44,7 @@ class Publish:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Update:
     """Replace the object with this body, guarded by its resourceVersion."""
 
@@ -53,7 +53,7 @@ class Update:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Withdraw:
     """Delete the object."""
 
@@ -61,7 +61,7 @@ class Withdraw:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Retry:
     """The driver did not answer. What is published stays published, and the driver is asked again with back-off."""
 

@@ -1,14 +1,15 @@
 """Everything that `rules` decides by: one class at one moment, what is published for it, and what the driver answered."""
 
+from dataclasses import dataclass
+
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
-from sidecar.frozen import frozen
 from sidecar.model.objects import CapacityRecord, Class, Owner
 from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Publisher:
     """What is the same for every object of this process."""
 
@@ -22,7 +23,7 @@ class Publisher:
     """Seconds; 0: a figure is never withdrawn because it is old."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CapacityView:
     """One class at one moment."""
 

@@ -1,14 +1,14 @@
 """The flags that commands for people have beside those of `run`. Where kubectl has such a flag, it is kubectl's."""
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.commands.forms import FORMS, JSON, TABLE, WIDE, YAML
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import BOOL, TEXT, Kind, one_of, read_duration, show_duration
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flag:
     """One flag, as the parser, the help and the completion need it."""
 

@@ -9,6 +9,7 @@ import logging
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.commands import help
@@ -18,7 +19,6 @@ from sidecar.commands.printing import complain, show
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
 from sidecar.errors import SidecarError
-from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, KubeApi, records
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unauthorized, Unavailable
 from sidecar.model import names
@@ -33,7 +33,7 @@ _MOST_BEFORE_THE_FIRST: Final = 100
 """Where so many are refused and none is written, the rights are missing."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Labelled:
     """A claim, as far as its label goes."""
 

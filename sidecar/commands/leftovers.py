@@ -9,7 +9,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sidecar import settings
@@ -26,7 +26,6 @@ from sidecar.csi.outcome import DriverError, NotSent, is_over
 from sidecar.deletion.rules import Asked, DeletionView, Keep
 from sidecar.doors import Instruments, Opened, former_journal_folder, journal_folder, open_doors
 from sidecar.errors import Fatal, SidecarError
-from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi
 from sidecar.local.here import Here
 from sidecar.model.objects import Json
@@ -39,7 +38,7 @@ from sidecar.provisioning.deletion_io import Deletion
 from sidecar.provisioning.lookups import Lookups
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Order:
     driver: str
     delete: str | None

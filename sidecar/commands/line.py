@@ -6,6 +6,7 @@ Which word is a flag and which its value is told by `config.syntax`, as for `run
 import argparse
 from argparse import ArgumentError, ArgumentTypeError, Namespace
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sidecar.commands.flags import Flag
@@ -16,12 +17,11 @@ from sidecar.config.kinds import BOOL, TEXT, Kind
 from sidecar.config.parse import Parsed
 from sidecar.config.syntax import Given, scan
 from sidecar.config.table import KINDS, SHORTHANDS
-from sidecar.frozen import frozen
 
 T = TypeVar("T")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Line:
     """What was written."""
 

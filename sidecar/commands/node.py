@@ -8,7 +8,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from sidecar.commands import help, node_intent
@@ -32,7 +32,6 @@ from sidecar.drain.publish.as_text import render
 from sidecar.drain.vocabulary import Intent
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal, SidecarError
-from sidecar.frozen import frozen
 from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from sidecar.model.nodes import Node
@@ -44,7 +43,7 @@ T = TypeVar("T")
 _TRIES: Final = 5
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Order:
     """What is to be done."""
 

@@ -6,16 +6,15 @@ DaemonSet looks for no file that nobody has named.
 
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sidecar.config.config import Config
 from sidecar.config.errors import Refused
 from sidecar.config.parse import Parsed, parse
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reach:
     """What the command's own flags say."""
 

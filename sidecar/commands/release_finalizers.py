@@ -7,6 +7,7 @@ it on again. Volumes that are being deleted keep it: without it they would go at
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.commands import help
@@ -20,7 +21,6 @@ from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.wording import first_few
 from sidecar.errors import SidecarError
-from sidecar.frozen import frozen
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.which_cluster import WhichCluster
@@ -31,7 +31,7 @@ from sidecar.observe.logs import setup_for_people
 _STAYS: Final = "is being deleted, and keeps it: without it the PersistentVolume goes at once and the data stays on its node"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Order:
     driver: str
     acts: bool

@@ -1,6 +1,7 @@
 """Every command, once: what it is called, what it is for, its flags and examples. Parser, help and completion are made from this."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -27,12 +28,11 @@ from sidecar.commands.flags import (
     output,
 )
 from sidecar.commands.printing import PROGRAM, program
-from sidecar.frozen import frozen
 
 SHELLS: Final = ("bash", "zsh", "fish")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Command:
     """One command, or several that begin with the same word."""
 

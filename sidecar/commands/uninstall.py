@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -25,7 +26,6 @@ from sidecar.drain.gate import rules
 from sidecar.drain.publish import on_node
 from sidecar.drain.wording import first_few
 from sidecar.errors import SidecarError
-from sidecar.frozen import frozen
 from sidecar.kube.api import (
     BUDGETS,
     CLAIMS,
@@ -51,7 +51,7 @@ _ON_VOLUMES: Final = (names.LIES_ON, names.LEAVING)
 _ON_CLAIMS: Final = (names.REPROVISIONED_BY, names.LOST_WITH)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Step:
     """One thing to remove."""
 
@@ -66,7 +66,7 @@ class Step:
     """For marks on objects: whose they are."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unread:
     """A kind of object that could not be listed whole, so some of it may stay."""
 

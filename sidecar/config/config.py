@@ -1,15 +1,14 @@
 """What reading a command line results in."""
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from sidecar.config.gates import GatePairs
 from sidecar.config.table import TABLE
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Config:
     """Every value as the program uses it: durations are seconds, the socket is a plain path, limits are already settled."""
 

@@ -1,16 +1,16 @@
 """Feature gates: which there are, how `--feature-gates` is read, and which of them are on."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
 
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import read_bool, show_bool
 from sidecar.config.words import closest, quoted
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Gate:
     default: bool
     stage: str

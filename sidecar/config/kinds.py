@@ -5,16 +5,16 @@ Every reader takes the text and returns the value, or raises UsageError and noth
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from sidecar.config.errors import UsageError
 from sidecar.config.words import quoted
-from sidecar.frozen import frozen
 from sidecar.model.selectors import BadSelector, parse_selector
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Kind:
     """A type of value: the name that --help shows, how text is read, and how a value is shown."""
 

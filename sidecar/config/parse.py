@@ -6,6 +6,7 @@ with a warning, so that its manifests start unchanged.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Any
@@ -16,21 +17,20 @@ from sidecar.config.errors import Refused, UsageError
 from sidecar.config.syntax import Given, scan
 from sidecar.config.table import FLAGS, KINDS, SHORTHANDS, TABLE, Row
 from sidecar.config.words import quoted
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Parsed:
     config: Config
     warnings: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ShowHelp:
     """--help or -h: print help_text() and end with 0. As with pflag, words behind it are not read."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ShowVersion:
     """--version: print name and version and end with 0, even if the configuration could not work."""
 

@@ -1,14 +1,14 @@
 """Takes a command line apart as pflag does: which word is a flag, which is its value. Which flags exist is in `table`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from sidecar.config.errors import UsageError
 from sidecar.config.kinds import Kind
 from sidecar.config.words import closest
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Given:
     """One flag as it stood on the line."""
 
@@ -16,7 +16,7 @@ class Given:
     text: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Line:
     """A command line taken apart; values are still text."""
 

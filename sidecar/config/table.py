@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +11,6 @@ from sidecar.config.errors import UsageError
 from sidecar.config.gates import GATES, STAGES, read_gates, show_gates
 from sidecar.config.kinds import ADDRESS, BOOL, DURATION, FLOAT, FLOAT32, INT, LEVEL, SELECTOR, TEXT, UINT, Kind, one_of, show_bool
 from sidecar.config.words import quoted
-from sidecar.frozen import frozen
 
 RANDOM, RANKED = "random", "ranked"
 ALL, LABELLED = "all", "labelled"
@@ -23,7 +22,7 @@ REPROVISION = "Reprovision"
 DEFAULT_POLICIES = ("Ignore", "Block", "AllowIdle", "Migrate")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """One setting: a flag, a flag that takes the place of an environment variable, or an environment variable alone."""
 

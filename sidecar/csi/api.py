@@ -4,11 +4,10 @@ No value here has a field for secrets, so none can leak: secrets are a parameter
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol
 
-from sidecar.frozen import frozen
 from sidecar.model.by_key import BY_KEY
 from sidecar.model.topology import Segment
 
@@ -28,7 +27,7 @@ LIST_VOLUMES: Final = "LIST_VOLUMES"
 SINGLE_NODE_MULTI_WRITER: Final = "SINGLE_NODE_MULTI_WRITER"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriverInfo:
     """What the driver last reported about itself and about this node."""
 
@@ -41,7 +40,7 @@ class DriverInfo:
     """The node's topology as reported by NodeGetInfo; empty if it reported none."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Capability:
     """How the volume will be used: one per access mode of the claim."""
 
@@ -52,7 +51,7 @@ class Capability:
     mount_flags: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CreateRequest:
     """CreateVolume without its secrets."""
 
@@ -68,7 +67,7 @@ class CreateRequest:
     source_volume: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CreatedVolume:
     """The driver's answer to CreateVolume. An answer without a volume is a DriverError, so `volume_id` is never empty."""
 
@@ -80,7 +79,7 @@ class CreatedVolume:
     has_source: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CapacityQuery:
     """GetCapacity. With a segment of None the request has no accessible_topology."""
 
@@ -89,7 +88,7 @@ class CapacityQuery:
     capabilities: tuple[Capability, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CapacityAnswer:
     """Bytes as the driver reported them; None if it reported no maximum or minimum."""
 

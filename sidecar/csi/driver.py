@@ -8,6 +8,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 import grpc
@@ -18,7 +19,6 @@ from sidecar.csi import channel, codec, link, redact, secret_words, unheard
 from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, Lost, NotSent, Unheard
 from sidecar.errors import Fatal
-from sidecar.frozen import frozen
 from sidecar.observe.logs import V
 
 LOG: Final = logging.getLogger("sidecar.csi")
@@ -34,7 +34,7 @@ M = TypeVar("M", bound=Message)
 A = TypeVar("A")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rpc(Generic[M, A]):
     """One method of the driver, with the message of its answer and the function that reads it."""
 

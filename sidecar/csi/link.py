@@ -16,17 +16,16 @@ since everything else was built on them.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final
 
 from sidecar.csi.api import TOPOLOGY, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.engine.backoff import Backoff
-from sidecar.frozen import frozen
 from sidecar.model.topology import Segment
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Limits:
     """All in seconds."""
 
@@ -45,28 +44,28 @@ class Limits:
 # ---- states: what the rest of the program is told -----------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Waiting:
     """There is no connection, and the driver has never been ready."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Probing:
     """Connected; the driver has not yet said that it is ready."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reading:
     """The driver is ready and is being asked what it is."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ready:
     """Calls may be made."""
 
@@ -74,14 +73,14 @@ class Ready:
     why: ClassVar[str] = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Lost:
     """The driver was ready once and cannot be reached now."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GaveUp:
     """The process must end, with `why` as its error."""
 
@@ -94,27 +93,27 @@ LinkState = Waiting | Probing | Reading | Ready | Lost | GaveUp
 # ---- events: what came of an action -------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Connected:
     pass
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ConnectFailed:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Probed:
     ready: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class InfoRead:
     info: DriverInfo
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Failed:
     """A call that asks about the driver itself failed."""
 
@@ -122,7 +121,7 @@ class Failed:
     error: DriverError
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Disconnected:
     why: str
 
@@ -133,30 +132,30 @@ Event = Connected | ConnectFailed | Probed | InfoRead | Failed | Disconnected
 # ---- actions: what to do next, after so many seconds --------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Connect:
     patience: float
     after: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Probe:
     after: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Read:
     after: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Serve:
     """Watch the connection until it breaks."""
 
     after: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GiveUp:
     text: str
     after: float = 0.0
@@ -170,7 +169,7 @@ NO_LIMIT: Final = "; it is waited for without limit"
 # ---- the machine --------------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Link:
     """The state of the connection. `known` is what the driver reported about itself when it was last ready."""
 
@@ -327,7 +326,7 @@ def _changes(old: DriverInfo, new: DriverInfo, *, used: Callable[[DriverInfo], S
     return [f"{what} was {before!r} and is now {after!r}" for what, before, after in pairs if before != after]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Remark:
     """A warning for the log: a constant message and its fields."""
 

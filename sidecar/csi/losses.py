@@ -5,11 +5,10 @@ nobody knows which of the calls under way it was. So each waits, and for longer 
 """
 
 from collections.abc import Hashable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.engine.backoff import Backoff
-from sidecar.frozen import frozen
 
 Call = tuple[str, Hashable]
 """The method, and what tells the call from others of that method."""
@@ -28,7 +27,7 @@ def deletion(handle: str) -> Call:
     return "DeleteVolume", handle
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Loss:
     count: int = 0
     until: float = 0.0

@@ -1,11 +1,11 @@
 """What a gRPC status means: for CreateVolume whether a volume may exist, for GetCapacity why the free space is unknown."""
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from sidecar.csi.api import CapacityAnswer, CapacityQuery, CreatedVolume, Driver
 from sidecar.errors import SidecarError, shortened
-from sidecar.frozen import frozen
 
 
 class Code(Enum):
@@ -65,35 +65,35 @@ class DriverFault(Enum):
     """It answers CreateVolume with a volume that is another claim's."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Done:
     """The volume exists."""
 
     volume: CreatedVolume
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MaybeRunning:
     """The driver may still be creating the volume, or may have created it."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NeverSent:
     """This attempt was not sent. What an earlier attempt did is as unknown as before."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NoSpaceHere:
     """Nothing was created because this node has not enough free space; another node may have."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Refused:
     """This attempt is over: nothing was created, and the driver is not working on it."""
 
@@ -108,7 +108,7 @@ class Refused:
     """The driver does not know something that was asked for: of a clone, its source."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unmeasured:
     """The free space is unknown."""
 

@@ -4,10 +4,10 @@ The caches may be late, and they do not hold every PersistentVolume. So the call
 in which the rule needs it.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Literal
 
-from sidecar.frozen import frozen
 from sidecar.model.objects import Claim, Volume
 
 
@@ -31,7 +31,7 @@ NOT_ASKED: Final = NotAsked.NOT_ASKED
 _LONG_AGO: Final = "it was begun by a process that is gone for long, and PersistentVolume {} may have come and gone since"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Found:
     """A PersistentVolume of this driver, as the API server has it now."""
 
@@ -40,7 +40,7 @@ class Found:
     """Something contradicts that it lies on this node, and it was not made here."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Released:
     """A PersistentVolume whose claim is gone and whose reclaim policy is Delete."""
 
@@ -48,7 +48,7 @@ class Released:
     """As it was when the deletion was decided."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OnFile:
     """Only a file says that the volume was begun here, and others may write in its folder."""
 
@@ -56,7 +56,7 @@ class OnFile:
     volume_name: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Undone:
     """The driver has just created the volume, and the claim cannot use it; or its deletion was begun, and is to end."""
 
@@ -65,7 +65,7 @@ class Undone:
     """As in `Orphaned`: the claim's uid and the volume's name."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Orphaned:
     """The creation of the volume was begun, and the claim no longer needs it."""
 
@@ -87,7 +87,7 @@ class Orphaned:
     """The handle that its PersistentVolume had since."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Asked:
     """A person wants it gone, of which this program cannot tell whether somebody wants it kept."""
 
@@ -95,7 +95,7 @@ class Asked:
     volume_name: str
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionView:
     """Why a volume is to be deleted, and what is known about it so far."""
 
@@ -110,19 +110,19 @@ class DeletionView:
     users: tuple[Found, ...] | Literal[NotAsked.NOT_ASKED] = NOT_ASKED
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Need:
     """This fact has to be known first."""
 
     fact: Fact
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Nobody uses the volume: the driver may be asked to delete it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Keep:
     """The driver must not be asked to delete it."""
 

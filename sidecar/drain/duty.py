@@ -4,6 +4,7 @@
 each other: what a later one has to know of an earlier one is in the picture.
 """
 
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sidecar.drain.evacuation import rules
@@ -12,14 +13,13 @@ from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish.report import NORMAL_LIFE, ReportContext
 from sidecar.drain.rest import Rest
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Node
 from sidecar.model.standing import Standing
 
 _UNDECIDED: Final = Rest("nothing is decided yet")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Picture:
     """One look at the node, and what the duties before have added to it."""
 
@@ -39,7 +39,7 @@ class Picture:
     """What the report tells beside the assessment."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a duty hands back."""
 

@@ -5,11 +5,11 @@ the others are told here that they were overtaken, which is no failure: they loo
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.leases import Hold, Lease, LeaseView, Leave, NotWanted, Release, Renew, Take, Terms
-from sidecar.frozen import frozen
 from sidecar.kube.api import LEASES, KubeApi, find, records
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
 
@@ -17,7 +17,7 @@ from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, No
 TRUSTED: Final = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Written:
     """It is as decided."""
 
@@ -25,7 +25,7 @@ class Written:
     """As it is stored now; None: it is deleted."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Overtaken:
     """Nothing was written: what is stored is not what was seen."""
 
@@ -33,7 +33,7 @@ class Overtaken:
     """It was to be created, and there is one of its name."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Untouched:
     """There was nothing to write, or this is a dry run."""
 

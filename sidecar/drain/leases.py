@@ -5,11 +5,10 @@ holder's may be taken, is decided where it is used: `gate/lease`, `gate/takeover
 """
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import LEASES
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -19,7 +18,7 @@ DURATION: Final = 900
 RENEWED_EVERY: Final = DURATION / 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Lease:
     """One as it is stored."""
 
@@ -63,7 +62,7 @@ class Lease:
         return self.renewed <= now < self.renewed + RENEWED_EVERY
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Terms:
     """What a lease of ours says, besides when it was renewed."""
 
@@ -100,7 +99,7 @@ def body(terms: Terms, *, now: float, resource_version: str = "") -> Json:
 # --- the rule -----------------------------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LeaseView:
     """All that the rule looks at."""
 
@@ -117,21 +116,21 @@ class LeaseView:
     """It is this node's, whoever holds it meanwhile, and is taken back."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotWanted:
     """This process neither needs it nor has it."""
 
     why: str = "it is neither needed nor held"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Another one has it."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hold:
     """This process has it. Look again at that time, to renew it."""
 
@@ -140,7 +139,7 @@ class Hold:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Take:
     """Create it, or replace the one that is stored, guarded by its resourceVersion. A conflict means that another one was faster."""
 
@@ -150,7 +149,7 @@ class Take:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Renew:
     """This process has it: replace it, guarded by its resourceVersion."""
 
@@ -159,7 +158,7 @@ class Renew:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Release:
     """Delete it, on condition of its uid, and of its resourceVersion unless that is empty."""
 

@@ -4,9 +4,8 @@ What is stored may have been edited by anybody, so it is read with distrust.
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
-
-from sidecar.frozen import frozen
 
 _LONGEST_NAME: Final = 253
 _LONGEST_UID: Final = 63
@@ -16,7 +15,7 @@ _UID: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]*[A-Za-z0-9])?")
 _LONGEST: Final = _LONGEST_NAME + 1 + _LONGEST_UID
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Machine:
     """One Node object, and so one machine, as long as nobody gives it another name."""
 

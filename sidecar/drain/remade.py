@@ -4,16 +4,16 @@ A claim that nobody makes again takes the application with it, so whoever delete
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.drain.wording import quoted
-from sidecar.frozen import frozen
 from sidecar.model import names
 
 _YES: Final = "true"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReplicatedSet:
     """A StatefulSet, with what says which claims it makes."""
 
@@ -53,7 +53,7 @@ class ReplicatedSet:
 _DIGITS: Final = 9
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LostClaim:
     """A claim, as far as it matters here."""
 
@@ -65,14 +65,14 @@ class LostClaim:
     """A pod owns it: it is for a generic ephemeral volume."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Remade:
     """Once it is deleted, it is made again."""
 
     by: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotRemade:
     """Nobody is known to make it again."""
 

@@ -1,14 +1,15 @@
 """What the flags say to the drain room, as values; `config` reads them."""
 
+from dataclasses import dataclass
+
 from sidecar.drain.evacuation.rules import Expiry
 from sidecar.drain.facts.node_marks import CORDON_DELAY, NodePolicy
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.eviction.answers import QPS
-from sidecar.frozen import frozen
 from sidecar.model.topology import Requirement
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Settings:
     """For one node and one driver."""
 

@@ -3,11 +3,11 @@
 Reports, events, metrics and `explain` show these values: a value that is changed breaks alerts and scripts of users.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 
 
@@ -111,7 +111,7 @@ class Reason(StrEnum):
     NOTHING_BLOCKS = "NothingBlocks"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """What a reason says, and what whoever reads it can do."""
 

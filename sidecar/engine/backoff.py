@@ -5,9 +5,8 @@ Nothing here waits or draws random numbers: the caller adds the delay to its own
 
 import math
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from sidecar.frozen import frozen
 
 K = TypeVar("K", bound=Hashable)
 
@@ -17,7 +16,7 @@ _LARGEST_EXPONENT = 1000
 _SHORT = 8.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Backoff:
     """Doubling delays in seconds. As upstream, a cap below the start is allowed, and then holds from the first attempt."""
 

@@ -6,12 +6,11 @@ The probes are served by `observe.server`.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
-from sidecar.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unknown:
     """Nothing has been reported yet."""
 
@@ -19,13 +18,13 @@ class Unknown:
     why: ClassVar[str] = "nothing reported yet"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OK:
     severity: ClassVar[int] = 0
     why: ClassVar[str] = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Degraded:
     """Does not do its work now, and is expected to recover by itself."""
 
@@ -33,7 +32,7 @@ class Degraded:
     severity: ClassVar[int] = 2
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stopped:
     """Will not do its work again without a restart."""
 
@@ -44,7 +43,7 @@ class Stopped:
 State = Unknown | OK | Degraded | Stopped
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """One scope, for a page that people read."""
 

@@ -15,11 +15,11 @@ By rule 3 `add` cannot move a waiting key to a later time; that takes `discard` 
 import heapq
 import math
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeVar
 
 from sidecar.engine.fair_line import Party, Place, Turn
 from sidecar.engine.grouped_line import Group, GroupedLine, Whose
-from sidecar.frozen import frozen
 
 K = TypeVar("K", bound=Hashable)
 
@@ -27,13 +27,13 @@ K = TypeVar("K", bound=Hashable)
 _SMALL_HEAP = 64
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hold:
     """When a key was taken, when it became due, and whose it is."""
 
     due: float
     since: float
-    whose: Whose = Whose()
+    whose: Whose = field(default_factory=Whose)
 
     @property
     def queued(self) -> float:
@@ -41,7 +41,7 @@ class Hold:
         return max(0.0, self.since - self.due)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Counts:
     """The queue's metrics, by the names that upstream's dashboards read.
 
@@ -57,7 +57,7 @@ class Counts:
     longest_seconds: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row(Generic[K]):
     """One key, for a page that people read. A key that is held and due again has both times; `due_in` is negative when overdue."""
 

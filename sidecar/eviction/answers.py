@@ -1,10 +1,10 @@
 """What an answer to an eviction means, and when to ask again: a table."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
 
 QPS: Final = 1.0
@@ -46,7 +46,7 @@ class Result(StrEnum):
     """Any other answer, or none: whether the pod was evicted is not known."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The outcome of one attempt."""
 
@@ -71,7 +71,7 @@ EVICTED: Final = Answer(Result.EVICTED)
 _PASSING: Final = (Result.BUDGET, Result.SERVER_BUSY, Result.NAMESPACE_ENDS, Result.CHANGED)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """Answers that this is true of have this result."""
 

@@ -1,13 +1,13 @@
 """Decides whether this program may evict a pod at all. Whether it should is for the room that asks."""
 
 from collections.abc import Set
+from dataclasses import dataclass
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class May:
     """It may be evicted: this pod, with this uid, and no other one of its name."""
 
@@ -22,7 +22,7 @@ class May:
         return f"{self.namespace}/{self.name}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MayNot:
     """It is left where it is."""
 

@@ -11,8 +11,8 @@ import itertools
 import re
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from sidecar.frozen import frozen
 from sidecar.http1.fields import Malformed, fields, length, stays_open
 
 _LONGEST_HEAD = 2**16
@@ -29,7 +29,7 @@ _STATUS_LINE = re.compile(r"(HTTP/1\.[01]) ([1-9][0-9][0-9])(?: [^\x00-\x08\x0a-
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Head:
     """The first part of an answer. Names of headers are in lower case, repeated ones are joined by commas."""
 

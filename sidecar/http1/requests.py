@@ -6,10 +6,10 @@ end: where a proxy and a server find different ends, a client can smuggle a requ
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import unquote
 
-from sidecar.frozen import frozen
 from sidecar.http1.fields import Malformed, fields, length, stays_open
 
 # Request line and headers together. Anybody who reaches the port can make us hold this much for each connection.
@@ -22,7 +22,7 @@ _NEVER: Final = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?<!\r)\n|\r(?!\n
 _BEGINNING: Final = 64
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Request:
     """The head of a request. Names of headers are in lower case, repeated ones are joined by commas."""
 

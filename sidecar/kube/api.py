@@ -4,9 +4,9 @@ The contract tests run one suite through this Protocol, against real servers and
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from sidecar.frozen import frozen
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, reads_all
 from sidecar.model import names
@@ -15,7 +15,7 @@ from sidecar.model.objects import Json
 R = TypeVar("R")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One kind of object the API server serves."""
 
@@ -65,7 +65,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page of a list. An empty `continue_token` marks the last one."""
 
@@ -78,7 +78,7 @@ TOO_LARGE = "TOO_LARGE"
 """The type of an event whose object is larger than any that etcd stores. It has no more of it than what identifies it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WatchEvent:
     """ADDED, MODIFIED, DELETED, BOOKMARK or TOO_LARGE. An ERROR event is raised as an exception instead."""
 
@@ -90,7 +90,7 @@ class WatchEvent:
         return str(self.object["metadata"]["resourceVersion"])
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Change(Generic[R]):
     """What a list or a watch changed for one key. `old` None: the key is new. `new` None: the object is gone or concerns us no longer."""
 

@@ -10,9 +10,9 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import Change, KubeApi, Resource, find
 from sidecar.kube.errors import ApiError
 from sidecar.kube.reflector import Reflector, put
@@ -58,14 +58,14 @@ class _Part(Store[R]):
         return key in self._whole.store
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Running(Generic[R]):
     part: _Part[R]
     reflector: Reflector[R]
     task: "asyncio.Task[None]"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Question:
     """About an object that no watch shows."""
 

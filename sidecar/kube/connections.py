@@ -10,11 +10,11 @@ import ssl
 from asyncio import sslproto
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from sidecar.frozen import frozen
 from sidecar.http1 import answers
 from sidecar.http1.answers import AnswerReader, Head
 from sidecar.http1.fields import Malformed
@@ -40,7 +40,7 @@ class NoConnection(ConnectionError):
     """No connection could be opened, so nothing was sent. The cause is the error of the system or of the TLS library."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Route:
     """How a server is reached. Requests with equal routes share connections."""
 

@@ -8,12 +8,11 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from sidecar.errors import Fatal
-from sidecar.frozen import frozen
 from sidecar.kube.mounted_files_io import digest_of, token_of, trouble
 from sidecar.kube.proxy import proxy_for
 
@@ -28,7 +27,7 @@ _CA_LOOK_PAUSE = 60.0
 _TOKEN_PAUSE = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Credentials:
     """The result of reading once. `authorization` gives the header's value, empty without a token; it may raise what reading raises."""
 

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from sidecar.errors import Fatal
-from sidecar.frozen import frozen
 from sidecar.kube.mounted_files_io import trouble
 
 _CURRENT: Final = "current-context"
@@ -18,7 +18,7 @@ _MOST_NAMES: Final = 8
 _NO_KUBECONFIG: Final = "cannot be used: it is empty, or its content is no kubeconfig"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A cluster, context or user."""
 
@@ -35,7 +35,7 @@ class Entry:
         return os.path.normpath(self.file.absolute().parent / self.text(key)) if self.text(key) else ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Chosen:
     """What one context leads to. Whose user is not there is nobody, and is asked for no credentials."""
 

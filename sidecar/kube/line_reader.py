@@ -1,15 +1,14 @@
 """Cuts a stream into lines. Of a line that is longer than any object only the beginning is kept, which names its object."""
 
+from dataclasses import dataclass
 from typing import Final
-
-from sidecar.frozen import frozen
 
 LONGEST_LINE: Final = 10 * 2**20
 """Bytes. etcd stores no object above 1.5 MiB, and JSON takes up to six bytes for one of text."""
 _BEGINNING: Final = 4096
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TooLong:
     """A line that was not kept."""
 

@@ -1,16 +1,16 @@
 """How it goes with the list and the watch of one kind, for whoever depends on what they bring."""
 
-from sidecar.frozen import frozen
+from dataclasses import dataclass
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Listing:
     """The first list has not arrived."""
 
     why: str = "the first list has not arrived yet"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Synced:
     """The store is complete and follows the server."""
 
@@ -20,21 +20,21 @@ class Synced:
 SYNCED = Synced()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Degraded:
     """It does not work now; the store is old, or still empty."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Denied:
     """Our role does not allow it. It is tried again, since the right may be granted later."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Off:
     """An optional resource that the server does not serve or our role does not allow: the feature is off, and asked for now and then."""
 

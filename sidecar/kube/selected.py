@@ -1,14 +1,13 @@
 """What a room says of a kind whose label selectors change while it is watched (`changing_reflector`)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from sidecar.frozen import frozen
 
 R = TypeVar("R")
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Selected(Generic[R]):
     """What has to be known of a kind whose watches select by label."""
 

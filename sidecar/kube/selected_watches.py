@@ -13,9 +13,9 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Final, cast
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi, Resource, WatchEvent, find
 from sidecar.kube.errors import ApiError
 from sidecar.kube.event_prefix import Skip
@@ -35,20 +35,20 @@ _BETWEEN_STRAYS: Final = 1.0
 _STRAYS_TOLD_EVERY: Final = 3600.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Heard:
     watch: int
     event: WatchEvent
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Ended:
     """One of the watches, or a question without which they cannot go on. `error` None: as every watch ends some time."""
 
     error: Exception | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Departure:
     """A DELETED that is not confirmed. `before`: where its watch continues if it never is."""
 
@@ -58,7 +58,7 @@ class _Departure:
     before: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Answer:
     """`found` None: there is no object of that name. `departure` None: it was a stray that was asked for."""
 

@@ -5,9 +5,9 @@ by asking for the object alone. One that is there and that no watch selects is a
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import WatchEvent
 from sidecar.model.objects import Json
 from sidecar.model.selectors import parse_selector
@@ -21,7 +21,7 @@ SOONEST: Final = ASKED_EVERY * (1.0 - _SPREAD)
 _MOST_GONE: Final = 1000
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sighting:
     """An object as a list, a watch or a question has shown it."""
 
@@ -42,7 +42,7 @@ def sighting_of(key: str, obj: Json) -> Sighting:
     return Sighting(key, meta["name"], meta.get("namespace") or "", meta.get("uid") or "", meta.get("resourceVersion") or "")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Question:
     """About a stray: when it is due, and how long after the one before, on average."""
 

@@ -9,14 +9,13 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlencode
 
 from sidecar.engine.backoff import jittered
 from sidecar.engine.fair_lock import FairLock
 from sidecar.engine.limiter import TokenBucket
-from sidecar.frozen import frozen
 from sidecar.http1.answers import Head
 from sidecar.http1.fields import Malformed
 from sidecar.http1.writing import header_lines, request_with
@@ -63,7 +62,7 @@ class Access(Protocol):
         ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Observer:
     """Callbacks for metrics. `status` is 0 when there was no answer; a watch is reported when its headers arrive."""
 
@@ -72,7 +71,7 @@ class Observer:
     on_large: Callable[[str, str, int], None] = lambda resource, name, size: None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Request:
     """One request. Metrics name it by `verb` and `resource`, messages by `what`."""
 

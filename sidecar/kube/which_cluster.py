@@ -1,13 +1,13 @@
 """Which cluster a client writes to, as people know it: by the context of their kubeconfig and the server's address, without a secret."""
 
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import Reached
 from sidecar.model.objects import Json
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WhichCluster:
     server: str
     """As `shown_address` has it."""

@@ -1,9 +1,8 @@
 """How often a node lists all objects of a kind that it watches by label. What it costs the API server grows with nodes times objects, and
 objects grow with nodes: so the more nodes there are, the less often each of them asks."""
 
+from dataclasses import dataclass
 from typing import Final
-
-from sidecar.frozen import frozen
 
 _EVERY: Final = 1800.0
 _NODES: Final = 100
@@ -11,7 +10,7 @@ _NODES: Final = 100
 _LONGEST: Final = 12 * 3600.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WholeList:
     """When the next one is due. How many nodes there are may become known later, so that is asked anew each time."""
 

@@ -1,13 +1,14 @@
 """Holds the stores that several rooms read, one for each kind of object. `watching` keeps them up to date."""
 
-from sidecar.frozen import frozen
+from dataclasses import dataclass
+
 from sidecar.kube.api import Change
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.objects import Attachment, Claim, Class, Json, Volume
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Caches:
     """One store per kind of object. Each index is there because some room looks objects up by it."""
 

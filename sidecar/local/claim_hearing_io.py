@@ -11,10 +11,10 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.engine.health import OK, Stopped
-from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, records
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.errors import ApiError
@@ -49,7 +49,7 @@ _MOST_FOUND: Final = 100
 _MOST_TELLERS: Final = 8
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Found:
     """A claim of which something was wrong."""
 

@@ -8,10 +8,9 @@ What is older says nothing of the policy, and may stay for ever: a claim that no
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json, claim_provisioner, selected_node
 
@@ -55,7 +54,7 @@ def is_right(obj: Json) -> bool:
     return has == right or (has == names.open_claims("") and right == names.open_claims(obj["metadata"]["uid"]))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Written:
     """When a claim was last written and when it was made, in the API server's own words. Of several claims: the latest of each."""
 
@@ -78,7 +77,7 @@ def written(obj: Json) -> Written:
     return Written(int(version) if counts else 0, str(meta.get("creationTimestamp") or ""))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flaw:
     """A wrong label."""
 
@@ -118,7 +117,7 @@ def not_trusted(why: str) -> str:
     return f"the labels of claims cannot be trusted, so this node hears of all claims: {why}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Trust:
     """What is known of the policy."""
 

@@ -1,15 +1,14 @@
 """Describes this node, its driver and the command line's options about volumes, as one frozen value for all rooms."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sidecar.csi.api import TOPOLOGY, DriverInfo
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.topology import Segment
 from sidecar.ownership.placement import Placement, RandomDelay
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the command line says about provisioning."""
 
@@ -29,7 +28,7 @@ class Options:
     placement: Placement = field(default_factory=lambda: RandomDelay(20.0, 60.0))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Here:
     """This node and its driver."""
 

@@ -8,9 +8,9 @@ of more than a few shards that are not its own.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, Take
 from sidecar.kube.errors import ApiError
 from sidecar.local.claim_labels import label_of
@@ -28,7 +28,7 @@ _MOST_HEARD: Final = 32
 _MOST_PAGES: Final = 10
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Open:
     """What a list has shown of this driver's open claims. It is whole if there were no more pages."""
 

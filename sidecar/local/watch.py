@@ -5,10 +5,9 @@ double the largest cost that this program causes.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import Change, Resource
 from sidecar.kube.event_prefix import EventPrefix, Skip, reads_all
 from sidecar.kube.selected import Selected
@@ -26,7 +25,7 @@ def _nothing() -> None:
     """The `on_list` of a room that does not care about lists."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watch(Generic[R]):
     """One kind of object, as one room sees it. No function in it may block: each is called for every event of the cluster."""
 

@@ -4,11 +4,10 @@ Only drain decisions read them, and only a sidecar that makes such decisions kee
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Notes, Owner, controller_of, notes_of
 from sidecar.model.topology import Requirement, Term, terms_of
@@ -16,7 +15,7 @@ from sidecar.model.topology import Requirement, Term, terms_of
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Taint:
     key: str
     value: str
@@ -26,7 +25,7 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Toleration:
     key: str
     operator: str
@@ -44,7 +43,7 @@ class Toleration:
         return bool(self.key) and self.operator in ("", "Equal") and self.value == taint.value
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Node:
     """A Node, with the annotations of our own group and the few that other programs set when they drain."""
 
@@ -97,7 +96,7 @@ def _concerns_drains(key: str) -> bool:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod, with what decides where it can run and which volumes it uses."""
 
@@ -195,7 +194,7 @@ def _claim_of(pod: str, volume: Mapping[str, Any]) -> str:
     return f"{pod}-{volume['name']}" if volume.get("ephemeral") is not None else ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Budget:
     """A PodDisruptionBudget."""
 
@@ -256,7 +255,7 @@ def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SnapshotContent:
     """A VolumeSnapshotContent. Its data lies on the node where its source lies."""
 

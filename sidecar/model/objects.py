@@ -7,12 +7,11 @@ node may write is kept complete, as compact JSON text, until it is bound or belo
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from types import MappingProxyType
 from typing import Any, Final
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.by_key import BY_KEY
 from sidecar.model.quantity import BadQuantity, parse_bytes
@@ -49,7 +48,7 @@ LATE = "WaitForFirstConsumer"
 IMMEDIATE = "Immediate"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Source:
     """What a volume is to be filled from: a snapshot, another claim, or something that a populator knows."""
 
@@ -63,7 +62,7 @@ class Source:
     """True: spec.dataSource names it. False: only spec.dataSourceRef does."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A PersistentVolumeClaim of our driver."""
 
@@ -149,7 +148,7 @@ def is_source_that_leaves(obj: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" in meta and names.CLONE_FINALIZER in (meta.get("finalizers") or ())
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Class:
     """A StorageClass of our driver."""
 
@@ -183,7 +182,7 @@ class Class:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClaimRef:
     """Which claim a volume is for."""
 
@@ -196,7 +195,7 @@ class ClaimRef:
         return f"{self.namespace}/{self.name}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Volume:
     """A PersistentVolume of our driver."""
 
@@ -276,7 +275,7 @@ def identity_of(volume: Mapping[str, Any]) -> str:
     return str((csi.get("volumeAttributes") or {}).get(names.PROVISIONER_IDENTITY, ""))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Attachment:
     """A VolumeAttachment: as long as it exists, its volume may be in use on that node."""
 
@@ -290,7 +289,7 @@ class Attachment:
         return cls(obj["metadata"]["name"], (spec.get("source") or {}).get("persistentVolumeName") or "", spec.get("nodeName") or "")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Owner:
     """One ownerReference."""
 
@@ -338,7 +337,7 @@ def _bounded(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}… sha256 {sha256(text.encode()).hexdigest()}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CapacityRecord:
     """A published CSIStorageCapacity."""
 

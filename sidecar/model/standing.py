@@ -1,10 +1,11 @@
 """Standing: whether this node takes volumes now, and if not, why. Drain decisions make it; all other rooms only read it."""
 
-from sidecar.frozen import frozen
+from dataclasses import dataclass
+
 from sidecar.model.nodes import Taint
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Standing:
     """The default is that of a node which nobody drains."""
 

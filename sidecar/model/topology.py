@@ -1,13 +1,13 @@
 """Where a volume can be reached from: segments, as drivers report them, and the terms of node selectors."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.frozen import frozen
 from sidecar.model.label_syntax import flaw_of_label
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Segment:
     """Sorted (key, value) pairs, so that two with the same pairs are equal. An empty one means no topology, and matches nothing."""
 
@@ -42,7 +42,7 @@ _NAME: Final = "metadata.name"
 """The only field of a node that a term may ask for."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Requirement:
     """One match expression of a node selector term."""
 
@@ -67,7 +67,7 @@ class Requirement:
                 return False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Term:
     """Requirements that must all hold. A term without any matches no node; nor can one that asks for node fields match by labels alone."""
 

@@ -8,9 +8,9 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, Literal, cast
 
-from sidecar.frozen import frozen
 from sidecar.http1.fields import Malformed
 from sidecar.http1.requests import Request, read_request
 from sidecar.http1.writing import answer_bytes, date_text
@@ -20,7 +20,7 @@ from sidecar.observe.turns import Turns
 Phase = Literal["request", "answer", "idle", "farewell"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """How many connections, how many bytes, and seconds for each phase of a connection."""
 

@@ -8,9 +8,9 @@ one busy key does not displace the history of the others.
 import dataclasses
 import json
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from sidecar.frozen import frozen
 from sidecar.observe.sanitize import Limits, Plain, clipped, plain, to_json
 
 CAPACITY = 400
@@ -67,7 +67,7 @@ def _fields_text(decision: object) -> str:
     return text if len(text) <= _LONGEST_FIELDS else to_json({"…": f"{len(text)} characters"})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One decision, made `count` times in a row for its key. Times are seconds of the wall clock."""
 

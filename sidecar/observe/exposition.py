@@ -6,9 +6,8 @@ which were a tenth of what a start costs on every node of the cluster. Tests com
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
-
-from sidecar.frozen import frozen
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -16,7 +15,7 @@ _IN_HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _IN_LABEL: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sample:
     """A number of a family: that of a series, or one of a histogram's."""
 

@@ -2,11 +2,11 @@
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 from urllib.parse import parse_qs, quote, unquote
 
 from sidecar.errors import Fatal
-from sidecar.frozen import frozen
 from sidecar.http1.requests import Request
 from sidecar.observe.sanitize import Limits, plain, to_json
 
@@ -25,7 +25,7 @@ class Exposition(Protocol):
     def render(self) -> tuple[bytes, str]: ...
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Answer:
     status: int
     headers: Mapping[str, str]

@@ -7,19 +7,19 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import islice
 from typing import Final
 
 from sidecar.errors import shortened
-from sidecar.frozen import frozen
 from sidecar.model.by_key import is_by_key
 
 Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Limits:
     """The length of texts, the items of a collection, and the depth. What exceeds a limit is cut, and the result says so."""
 

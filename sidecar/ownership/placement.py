@@ -4,9 +4,8 @@ Both say only how long to wait. What the node finds and does after the wait is d
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final
-
-from sidecar.frozen import frozen
 
 # The first contenders, this many, have a step of their own. Those behind them share steps, and each step is shared by twice as many as
 # the one before. If only a few of thousands of nodes have room, one of them still bids within seconds, at the price of some conflicts.
@@ -17,7 +16,7 @@ _BEAT: Final = 0.08
 _LONGEST_BEAT: Final = 0.32
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RandomDelay:
     """Attempt n waits for min(base·2ⁿ, max), less a random part of one base delay, and never for less than 0 seconds.
 
@@ -38,7 +37,7 @@ class RandomDelay:
         return now + delay
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """The first contender bids at once. If nobody has taken the claim a step later, the second one bids, and so on.
 

@@ -8,12 +8,10 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from types import MappingProxyType
 from typing import Final
-
-from sidecar.frozen import frozen
 
 # Of what is free, one part in so many is the most that claims of one namespace hold back while those of others wait.
 _SHARE: Final = 2
@@ -22,7 +20,7 @@ _Step = tuple[int, str]
 """Size, as a negative number so that the largest comes first, and namespace."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Promise:
     """The space that one claim will take. A claim is this node's as soon as it names the node, but it takes space only when its volume is
     created; in between the driver still reports that space as free."""

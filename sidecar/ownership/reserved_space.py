@@ -5,15 +5,15 @@ created yet (`promises`), and which classes share free space. Asking the driver 
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from sidecar.csi.api import CapacityAnswer
-from sidecar.frozen import frozen
 from sidecar.model.objects import Class
 from sidecar.ownership.promises import Moment, PromiseBook
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Equal:
     """At one moment two classes had equal figures."""
 

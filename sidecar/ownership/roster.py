@@ -8,11 +8,9 @@ cost a conflict for the few claims that the missing node would have taken, and n
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
-
-from sidecar.frozen import frozen
 
 # Free space is rounded down to steps, this many per doubling. Coarser steps would give nodes with 300 and 400 GiB equal shares. Finer
 # steps gain nothing: two lists of different times differ by whatever was written between them, however fine the steps are.
@@ -22,7 +20,7 @@ _STEPS: Final = 8
 _SURELY: Final = 5
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Contender:
     """A node whose driver is registered."""
 
@@ -31,7 +29,7 @@ class Contender:
     """Bytes it publishes for the class in question; None if they are not known."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Roster:
     """The contenders for claims of one class, as last listed. Equal lists give equal orders."""
 
@@ -94,7 +92,7 @@ class Roster:
         return sorted(self._rows, key=lambda node: (node in last, _key(uid, node, needed, self._rows[node])))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Row:
     """What the order depends on, besides the name. Many contenders are alike, so an estimate goes through the few kinds only."""
 

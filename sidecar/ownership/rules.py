@@ -5,12 +5,11 @@ in; a decision that changes it carries the new one. A node that loses learns so 
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
-from sidecar.frozen import frozen
 from sidecar.model.objects import IMMEDIATE, Claim, Class
 from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment, allows
@@ -33,7 +32,7 @@ _ELSEWHERE_RECHECK: Final = 1800.0
 _UNFIT_RECHECK: Final = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Race:
     """Where this node stands in the race for a claim: how often it has drawn a delay, and when it may bid."""
 
@@ -68,7 +67,7 @@ class Race:
     """What could not be had, if something has hindered it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OwnershipView:
     """Everything that the rule looks at."""
 
@@ -103,14 +102,14 @@ class OwnershipView:
     standing: Standing = OPEN
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotForUs:
     """This node does nothing about the claim as it is now."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LostTo:
     """Another node has the claim."""
 
@@ -121,14 +120,14 @@ class LostTo:
         return f"node {self.node} is selected"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ours:
     """The claim names this node."""
 
     why: str = "this node is selected"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Look again at that time, or when the claim changes. The race goes on as given."""
 
@@ -137,14 +136,14 @@ class Wait:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Measure:
     """Ask the driver for free space, then decide again."""
 
     why: str = "the delay is over; is there room?"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bid:
     """Write this node into the claim."""
 
@@ -153,7 +152,7 @@ class Bid:
     """Another node probably has the claim by now: read it from the API server before writing."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Tell the claim's user that no node has taken the claim for a while: it is this node's turn to say so. The race goes on."""
 

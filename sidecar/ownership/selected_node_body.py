@@ -7,15 +7,15 @@ never removed: it concerns this one closing only, and it disappears with the cla
 """
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Notes
 from sidecar.ownership.tries import Tries
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Take:
     """A node takes the claim."""
 
@@ -25,7 +25,7 @@ class Take:
         return with_selected_node(whole, self.node)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GiveBack:
     """A node gives the claim back; a closed one notes the closing for which it does, one that has tried in vain may note its try."""
 

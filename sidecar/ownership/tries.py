@@ -5,9 +5,9 @@ is in the claim itself, so every node knows it, also one that has just started, 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Notes
 
@@ -20,7 +20,7 @@ _AT_ONCE: Final = 8
 _SPACING: Final = 2.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tries:
     """The nodes that have had the claim in this round, in the order in which they gave it back."""
 

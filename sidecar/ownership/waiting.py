@@ -3,11 +3,10 @@
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
-from sidecar.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Want:
     """What a claim waits for."""
 

@@ -4,10 +4,9 @@ A decision is a value. Its class name is the metric label; its `why` is the text
 what to do, and `controller` has it done. To wait is a decision too: it occupies no worker.
 """
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sidecar.csi.api import CapacityQuery, CreateRequest
-from sidecar.frozen import frozen
 from sidecar.model.objects import Claim, Class, Json
 from sidecar.model.packed import PackedVolume
 from sidecar.ownership.rules import Race
@@ -17,14 +16,14 @@ from sidecar.provisioning.needs import Ref
 from sidecar.provisioning.requests.secrets import SecretRef, SecretRefs
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ignore:
     """Nothing to do, now or later; the next change of the object asks again."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Look again at that time, or earlier when something changes."""
 
@@ -38,7 +37,7 @@ class Wait:
     """`until` is when to doubt again that the PersistentVolume which this process has stored is still there."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Tell the claim's user why no node takes the claim; the race goes on."""
 
@@ -47,7 +46,7 @@ class Tell:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fetch:
     """These objects have to be known first; then decide again."""
 
@@ -55,7 +54,7 @@ class Fetch:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Protect:
     """Put our finalizer on the source, so that it does not go while the volume is filled from it."""
 
@@ -67,7 +66,7 @@ class Protect:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Release:
     """Take our finalizer off a claim that is being deleted: nothing is cloned from it any more."""
 
@@ -75,7 +74,7 @@ class Release:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Leave:
     """Leave the claim to somebody else, who fills its volume, and tell its user so."""
 
@@ -83,7 +82,7 @@ class Leave:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Measure:
     """Ask the driver for free space, and decide again with the answer."""
 
@@ -91,7 +90,7 @@ class Measure:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bid:
     """Write this node into the claim, guarded by its resourceVersion."""
 
@@ -102,7 +101,7 @@ class Bid:
     """Write only if the API server itself says that no node has the claim."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Refuse:
     """The claim cannot be provisioned as it is. Its user is told; it is tried again with back-off."""
 
@@ -114,7 +113,7 @@ class Refuse:
     """Nothing on this node can remove the cause, so the claim is looked at again as seldom as possible."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Create:
     """Call CreateVolume of the driver."""
 
@@ -125,7 +124,7 @@ class Create:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CleanUp:
     """A volume may have been created for a claim that no longer needs it: find it and delete it."""
 
@@ -133,7 +132,7 @@ class CleanUp:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Suspect:
     """A volume may be left behind, and this program does not look for it any more: tell it, and write down for people what it is."""
 
@@ -141,7 +140,7 @@ class Suspect:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DeleteAgain:
     """The deletion of the volume was begun and may still happen. Ask for it again until the driver has said how it ended, for until then
     nobody may be given the volume."""
@@ -151,7 +150,7 @@ class DeleteAgain:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Store:
     """The volume exists: write its PersistentVolume."""
 
@@ -160,7 +159,7 @@ class Store:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Undo:
     """The driver created a volume that nobody can use: delete it, then try again."""
 
@@ -172,7 +171,7 @@ class Undo:
     """The driver says that the volume is on another node."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Retry:
     """Nothing is running and nothing was created: try again with back-off."""
 
@@ -181,7 +180,7 @@ class Retry:
     infeasible: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Remember:
     """The creation may still be running: keep asking the driver, even if the claim is deleted meanwhile. Otherwise a volume that it creates
     late would belong to nobody."""
@@ -190,7 +189,7 @@ class Remember:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Clash:
     """The driver has answered with a volume that is another's. Nobody is given it twice, and it is not deleted: try again with back-off."""
 
@@ -199,7 +198,7 @@ class Clash:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Reschedule:
     """Give the claim back, so that another node is chosen."""
 

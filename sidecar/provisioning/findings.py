@@ -1,14 +1,14 @@
 """What was learnt about a claim while this node was busy with it, apart from how far it has come."""
 
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.provisioning.needs import Ref
 
 _ENOUGH_FAILURES: Final = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Infeasible:
     """The driver is not asked again before that time, unless the class is replaced."""
 
@@ -16,7 +16,7 @@ class Infeasible:
     class_uid: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SourceHold:
     """Our finalizer on the source of the volume. It is written before the first creation and needed until the volume is stored."""
 
@@ -28,7 +28,7 @@ class SourceHold:
     """The API server forbids to put the finalizer on."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Findings:
     """What was learnt about a claim. It is kept apart from the progress because it stays true when that changes: a claim that cannot
     be handed back still cannot be after the next creation has failed. When the claim is forgotten, only that it failed is remembered."""

@@ -3,10 +3,10 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import CAPACITIES, KubeApi, records
 from sidecar.kube.errors import ApiError
 from sidecar.local.here import Here
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 MESSAGE: Final = "This node has provisioned before, and nothing that is left of it is touched"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LeftAlone:
     creations: int
     """In the journal: begun, and not known to have ended."""

@@ -5,10 +5,10 @@ not break the look at a claim.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from sidecar.frozen import frozen
 from sidecar.kube import api
 from sidecar.model import names
 
@@ -30,7 +30,7 @@ _RESOURCES: Final[Mapping[str, str]] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ref:
     """One object. If the name is empty: all objects of the kind in a namespace, or in all of them, as one list object with `items`."""
 
@@ -47,7 +47,7 @@ class Ref:
         return f"{self.kind} {self.namespace + '/' if self.namespace else ''}{self.name}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Absent:
     """The object could not be read; `why` is the API server's answer."""
 
@@ -63,7 +63,7 @@ class Absent:
         return f"{ref} could not be read: {self.why}; where that is forbidden, grant this program {right}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Need:
     """Fetch these objects, then decide again."""
 

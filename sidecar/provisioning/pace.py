@@ -4,11 +4,10 @@ A failure is followed by a pause. Its end is brought forward by what may have me
 another node, the driver is back. All of that may happen as often as a tenant likes, so it counts twice at once and then every 15 seconds.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.engine.backoff import Attempts, Backoff
-from sidecar.frozen import frozen
 
 APART: Final = 15.0
 """Seconds between two tries before the end of the pause."""
@@ -19,7 +18,7 @@ _REMEMBERED: Final = 600.0
 _MOST_REMEMBERED: Final = 1000
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Pace:
     """Of one claim, or one volume."""
 

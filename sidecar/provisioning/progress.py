@@ -3,12 +3,11 @@ is in `progress_table`.
 """
 
 import math
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import sha256
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.model.objects import Claim
 from sidecar.model.packed import PackedVolume
 from sidecar.ownership.rules import Race
@@ -34,19 +33,19 @@ class RemovalStep(Enum):
     """The API server has accepted the removal of our finalizer too."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotBegun:
     """Nothing is under way here. The state of the claim is in the cache."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Racing:
     """This node waits for its turn to bid for the claim, or to tell its user why nobody takes it."""
 
     race: Race
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bidding:
     """The write by which this node takes the claim is under way."""
 
@@ -55,7 +54,7 @@ class Bidding:
     """The race that goes on if the write fails; None for a node whose turn came at the first look."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Creating:
     """The driver was asked for the volume, and it is not known whether one exists. Meanwhile the journal holds a `CreationRecord`."""
 
@@ -67,7 +66,7 @@ class Creating:
     """As in `Unsaved`."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unsaved:
     """The volume exists, and the API server has not accepted its PersistentVolume yet."""
 
@@ -86,7 +85,7 @@ class Unsaved:
         return Creating(self.claim, self.handle, self.refusals)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HandedBack:
     """The claim was handed back and no answer came. While the claim has this resourceVersion, the write may still succeed. So nothing may
     be created here: another node might create the volume too."""
@@ -96,7 +95,7 @@ class HandedBack:
     """The progress that holds if the write did not succeed."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Stored:
     """The PersistentVolume is stored. The watch may not have shown it yet, and without this the driver would be asked once more."""
 

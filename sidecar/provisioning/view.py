@@ -1,11 +1,10 @@
 """Holds the frozen views on which the rules decide: one for a claim and one for a volume, each of one moment."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.losses import NO_LOSS, Loss
 from sidecar.csi.outcome import Unmeasured
-from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.model.objects import IMMEDIATE, Claim, Class, Volume
 from sidecar.model.standing import OPEN, Standing
@@ -21,7 +20,7 @@ from sidecar.provisioning.progress import NOT_BEGUN, Progress, RemovalStep, race
 from sidecar.rights.rights import FinalizerWrites
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClaimView:
     """One claim, as this node sees it at one moment."""
 
@@ -103,7 +102,7 @@ class ClaimView:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class VolumeView:
     """One volume, as this node sees it at one moment."""
 

@@ -1,6 +1,7 @@
 """Decides what to do with a volume next: each look gives one decision, as for claims. `removal` carries it out."""
 
-from sidecar.frozen import frozen
+from dataclasses import dataclass
+
 from sidecar.local.here import Here
 from sidecar.local.volume_location import lies_here
 from sidecar.model import names
@@ -12,14 +13,14 @@ from sidecar.provisioning.view import VolumeView
 from sidecar.rights.rights import FINALIZER_REMEDY, FinalizerWrites
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rest:
     """Nothing to do, now or later, until the object changes."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Look again at that time."""
 
@@ -27,7 +28,7 @@ class Wait:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hold:
     """The volume must not be deleted yet; it is tried again with back-off."""
 
@@ -35,7 +36,7 @@ class Hold:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Empty:
     """Have the driver delete its volume. The PersistentVolume stays until that has succeeded: without it nobody would know of the data."""
 
@@ -44,7 +45,7 @@ class Empty:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Remove:
     """Delete the PersistentVolume: the driver's volume is gone."""
 
@@ -52,7 +53,7 @@ class Remove:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unfinalize:
     """Take our finalizer off the PersistentVolume."""
 
@@ -60,7 +61,7 @@ class Unfinalize:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finalize:
     """Put our finalizer on, so that the PersistentVolume cannot go before the driver's volume."""
 
@@ -68,7 +69,7 @@ class Finalize:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unpermitted:
     """Our finalizer keeps a PersistentVolume that is being deleted, and the role does not allow to take it off. That is told, and looked at
     again with back-off; a right that comes ends it at once."""

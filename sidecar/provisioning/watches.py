@@ -1,10 +1,10 @@
 """Which objects this room keeps, and which change wakes which claim or volume. What is then done is decided in the room's rules."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from sidecar.csi.api import CLONE_VOLUME, PUBLISH_UNPUBLISH_VOLUME, DriverInfo
-from sidecar.frozen import frozen
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, VOLUMES, Change
 from sidecar.kube.event_prefix import EventPrefix
 from sidecar.kube.selected import Selected
@@ -32,7 +32,7 @@ Wake = Callable[[str], None]
 """Puts a key into a queue, to be looked at now."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ProvisioningWatches:
     """`concerns` says of a claim's uid whether something is under way for it here; the others are told, of `volumes_listed` when a list
     of all volumes is complete."""

@@ -3,14 +3,14 @@
 What is not known counts as allowed, and then a write is tried as if nobody had asked.
 """
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import VOLUMES, Resource
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Right:
     """To do one thing with one kind of object."""
 
@@ -25,7 +25,7 @@ class Right:
         return f"{self.verb} {self.resource}{f'/{self.subresource}' if self.subresource else ''}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Account:
     """A service account."""
 
@@ -41,7 +41,7 @@ class Account:
         return "system:serviceaccounts", f"system:serviceaccounts:{self.namespace}", "system:authenticated"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rights:
     """What was answered. Of a right in neither set nothing is known."""
 

@@ -4,10 +4,10 @@ The running program does not load it: at a start it asks for one right (`asking_
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import (
     ATTACHMENTS,
     ATTRIBUTES_CLASSES,
@@ -49,7 +49,7 @@ class Sample(Enum):
     """Whoever needs it grants it: deploy/README.md (Rights)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     right: Right
     samples: frozenset[Sample]

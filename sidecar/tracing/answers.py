@@ -2,22 +2,21 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
-
-from sidecar.frozen import frozen
 
 _RETRYABLE: Final = frozenset({429, 502, 503, 504})
 _LONGEST_WAIT: Final = 300.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Taken:
     """`rejected`: spans of the batch that the collector did not keep."""
 
     rejected: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TryAgain:
     """`after`: seconds, if the collector has said so."""
 
@@ -25,7 +24,7 @@ class TryAgain:
     after: float = 0.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Lost:
     """The batch would be refused again."""
 

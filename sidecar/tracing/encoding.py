@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.frozen import frozen
 from sidecar.observe.sanitize import clipped, visible
 
 Value = str | bool | int | float
@@ -26,14 +26,14 @@ _TAIL: Final = b"]}]}]}"
 _TO_JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SpanEvent:
     at: int
     name: str
     attributes: Attributes
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """Times are nanoseconds since 1970. `parent_id` is empty for a root."""
 

@@ -1,13 +1,13 @@
 """What became of spans, where they are sent to a collector."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
-from sidecar.frozen import frozen
 from sidecar.observe.exposition import Family, counter, gauge
 from sidecar.observe.labels import OURS
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpanNumbers:
     """`dropped` is by reason."""
 

@@ -1,9 +1,9 @@
 """The span of one claim, or of one volume, while it is worked on: from the event that made it due until nothing is left to be done."""
 
 import sys
+from dataclasses import dataclass
 from typing import Final, Literal
 
-from sidecar.frozen import frozen
 from sidecar.tracing.encoding import Attributes, SpanEvent
 
 Ended = Literal["", "succeeded", "failed"]
@@ -12,7 +12,7 @@ MOST_EVENTS: Final = 32
 MOST_CHILDREN: Final = 128
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Identity:
     """What is known of the object, and where in which trace its span stands."""
 

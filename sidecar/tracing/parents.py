@@ -2,10 +2,9 @@
 
 import json
 import re
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
-
-from sidecar.frozen import frozen
 
 ANNOTATION: Final = "opentelemetry.io/traceparent"
 """The field `traceparent` of W3C Trace Context under the prefix that Argo Workflows and others use. Tenants write it."""
@@ -20,7 +19,7 @@ _SAMPLED: Final = 1
 _IN_JSON: Final = json.dumps(ANNOTATION).encode()
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Parent:
     """The span in whose course the claim was made."""
 

@@ -1,9 +1,9 @@
 """Which claims are traced: the samplers of the OpenTelemetry specification, for parents that tenants write."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.engine.limiter import TokenBucket
-from sidecar.frozen import frozen
 from sidecar.tracing.parents import Parent
 
 # What an annotation may ask for beyond what the sampler takes by itself, on one node.
@@ -13,7 +13,7 @@ _RANDOM_DIGITS: Final = 14
 """The 56 bits that the specification draws its chance from, here those of the UID: a tenant cannot choose them."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Sampler:
     """`ratio`: of claims without a parent. `by_parent`: whether the flag of a parent decides."""
 

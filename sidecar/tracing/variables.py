@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from sidecar.frozen import frozen
 from sidecar.tracing.sampling import DEFAULT, NAMED, Sampler
 from sidecar.tracing.waiting_spans import Bounds
 
@@ -35,7 +34,7 @@ _LONGEST_ATTRIBUTES: Final = 64
 N = TypeVar("N", int, float)
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     url: str
     """Without user name and password; it may have a query, which is not to be logged."""
@@ -61,7 +60,7 @@ class Settings:
         return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Off:
     """Empty if that is what was asked for."""
 

@@ -1,11 +1,10 @@
 """Spans that wait to be sent: bounded by number and by bytes. What finds no place is counted and lost, and nobody waits."""
 
 from collections import deque
+from dataclasses import dataclass
 
-from sidecar.frozen import frozen
 
-
-@frozen
+@dataclass(frozen=True, slots=True)
 class Bounds:
     spans: int = 2048
     size: int = 4 * 2**20

@@ -4,11 +4,11 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 import pytest
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import CONFIG_MAPS, MERGE_PATCH, Change, KubeApi, Page, Resource, WatchEvent
 from sidecar.kube.changing_reflector import ChangingReflector
 from sidecar.kube.client import KubeClient
@@ -23,7 +23,7 @@ LABEL = "example.com/of"
 A, B, AB, C, NONE, ALL = f"{LABEL}=a", f"{LABEL}=b", f"{LABEL} in (a,b)", f"{LABEL}=c", f"!{LABEL}", ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Record:
     namespace: str
     name: str

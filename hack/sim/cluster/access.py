@@ -4,19 +4,19 @@ Reviews are not stored, so they are no kinds of the table.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from hack.sim.cluster.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from hack.sim.cluster.refusals import Refused, invalid, required, unauthorized
 from hack.sim.cluster.store import Store
-from sidecar.frozen import frozen
 from sidecar.kube.api import REVIEWS_OF_OTHERS, Resource
 from sidecar.model.objects import Json
 
 _MASTERS: Final = "system:masters"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class User:
     name: str
     groups: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ def service_account(namespace: str, name: str) -> User:
     return User(f"system:serviceaccount:{namespace}:{name}", groups)
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """What a user wants to do with a resource."""
 

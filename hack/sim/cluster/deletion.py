@@ -6,6 +6,7 @@ The garbage collector and the namespace controller are here as far as tests and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster import rules
@@ -14,7 +15,6 @@ from hack.sim.cluster.kinds import Kind
 from hack.sim.cluster.refusals import Refused, bad_request, conflict, internal, namespace_ends, no_such_method, too_many_requests
 from hack.sim.cluster.selectors import labels_of, selector_test
 from hack.sim.cluster.store import Stored
-from sidecar.frozen import frozen
 from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
 from sidecar.model.objects import Json
 
@@ -25,7 +25,7 @@ ORPHAN: Final = "orphan"
 _COUNTING_PAUSE: Final = 10
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     uid: str = ""
     resource_version: str = ""

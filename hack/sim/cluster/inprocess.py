@@ -3,13 +3,13 @@
 import copy
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from hack.sim.cluster.cluster import VERSION, Cluster
 from hack.sim.cluster.deletion import Options
 from hack.sim.cluster.reading import Query, Stream
 from hack.sim.cluster.refusals import Refused
-from sidecar.frozen import frozen
 from sidecar.kube import wire
 from sidecar.kube.api import Page, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import ApiError, NotFound, Withdrawn, from_status
@@ -19,7 +19,7 @@ from sidecar.model.objects import Json
 T = TypeVar("T")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Call:
     """One request, as the hooks `before` and `after` see it."""
 

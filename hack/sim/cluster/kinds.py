@@ -1,7 +1,7 @@
 """The kinds this server knows, one row each. To add a kind, add a row; columns that are left out have the defaults of `Kind`."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from hack.sim.cluster import checks, claim_policy, rules
@@ -9,7 +9,6 @@ from hack.sim.cluster.checks import Causes
 from hack.sim.cluster.claim_policy import Others
 from hack.sim.cluster.refusals import bad_request
 from hack.sim.cluster.schema import META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
-from sidecar.frozen import frozen
 from sidecar.kube import api
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
@@ -30,7 +29,7 @@ def _no_causes(_obj: Json, *_more: object) -> Causes:
     return []
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One kind of object and what is special about it."""
 

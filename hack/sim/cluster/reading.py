@@ -7,13 +7,13 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from hack.sim.cluster.kinds import Kind
 from hack.sim.cluster.refusals import RESOURCE_EXPIRED, Refused, bad_request, expired, internal, version_too_large
 from hack.sim.cluster.selectors import Test, everything, field_test, label_test
 from hack.sim.cluster.store import Key, Record, Store, Stored
-from sidecar.frozen import frozen
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Json
@@ -22,7 +22,7 @@ BOOKMARK_SECONDS: Final = 60.0
 _BEFORE_THE_END: Final = 2.0
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """What a list or a watch asks for."""
 
@@ -34,7 +34,7 @@ class Query:
     version: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Listed:
     """One page."""
 
@@ -48,7 +48,7 @@ class Listed:
         return {"resourceVersion": str(self.revision)} | ({"continue": self.token} if self.token else {})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Told:
     """One event of a watch."""
 

@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
@@ -31,7 +31,7 @@ class Refused(Exception):
         self.status = status | {"code": code}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cause:
     """One broken rule: the field, the kind of rule, and the text."""
 

@@ -1,6 +1,7 @@
 """What a request means, from its path, method and query, without a socket; and what the server says about itself."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -9,7 +10,6 @@ from hack.sim.cluster.cluster import VERSION
 from hack.sim.cluster.kinds import Kind
 from hack.sim.cluster.reading import Query
 from hack.sim.cluster.refusals import bad_request, no_such_method, no_such_resource
-from sidecar.frozen import frozen
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
@@ -19,7 +19,7 @@ _STATUS_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch"}
 _VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Target:
     """Which objects a request is about, and what is to be done with them."""
 

@@ -6,11 +6,11 @@ or a mapping of fields to schemas. Fields it does not name are kept as they are,
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
-from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 
 Schema = Any
@@ -20,12 +20,12 @@ class Misshapen(ValueError):
     """The value does not have the type of its field."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class MapOf:
     values: Schema
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """A text with a syntax of its own."""
 

@@ -20,6 +20,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,6 @@ from hack.sim.cluster.patches import APPLY_PATCH
 from hack.sim.cluster.reading import Listed, Stream
 from hack.sim.cluster.refusals import Refused, bad_request, no_such_method
 from hack.sim.cluster.routes import Target
-from sidecar.frozen import frozen
 from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, Resource
 from sidecar.kube.wire import path_of
 from sidecar.model.objects import Json
@@ -46,7 +46,7 @@ _WATCH_SECONDS: Final = (1800.0, 3600.0)
 _REVIEWS: Final = {path_of(resource): resource for resource in (ACCESS_REVIEWS, REVIEWS_OF_OTHERS)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Certificate:
     """PEM files. The certificate is self-signed, or the root of a chain."""
 

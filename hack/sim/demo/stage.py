@@ -23,7 +23,6 @@ from hack.sim.driver.state import State, read_state
 from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from sidecar.csi.outcome import Code
 from sidecar.errors import SidecarError
-from sidecar.frozen import frozen
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NODES, PODS, VOLUMES, KubeApi, Resource
 from sidecar.kube.client import open_client
 from sidecar.model import names
@@ -52,7 +51,7 @@ class Failed(SidecarError):
     """The demo did not go as it should; the text says what was waited for or found."""
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """Where the demo runs. Without a kubeconfig it starts a control plane of its own."""
 

@@ -9,13 +9,13 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from hack.sim.driver.faults import Fault, Faults
 from hack.sim.driver.state import Journal, read_journal
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.frozen import frozen
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ CHANGING: Final = frozenset({"CreateVolume", "DeleteVolume", "NodePublishVolume"
 """Methods that CSI allows only one at a time for one volume."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Call:
     """One call as the driver saw it."""
 

@@ -19,13 +19,12 @@ changed, and then replaces what it said before; the counts of its faults start a
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from sidecar.csi.outcome import Code
-from sidecar.frozen import frozen
 
 _KINDS: Final[Mapping[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("hang", "delay", "linger"), float),
@@ -34,7 +33,7 @@ _KINDS: Final[Mapping[str, Callable[[Any], Any]]] = {
 }
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One line of the script."""
 

@@ -7,8 +7,7 @@ told of. What `--fault` and a faults file may say is told in `faults`.
 
 import os
 import signal
-
-from sidecar.frozen import frozen
+from dataclasses import dataclass
 
 if __name__ == "__main__":
     # As PID 1 of a container a process without a handler ignores SIGTERM; importing what follows takes a while. `run` has its own.
@@ -166,7 +165,7 @@ def _capability(message: pb.VolumeCapability) -> Capability:
 # ---- the services ----
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Method:
     """One remote procedure: the message it takes, what it does, and the field that says which volume it is about."""
 

@@ -1,14 +1,13 @@
 """What kind of local driver this is: its node, its pools, its sizes, and what it does not claim."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from sidecar import __version__
 from sidecar.csi import api
 from sidecar.csi.api import NOTHING
-from sidecar.frozen import frozen
 from sidecar.model.topology import Segment
 
 DEFAULT_NAME: Final = "local.csi-node-sidecar.io"
@@ -28,7 +27,7 @@ FEATURES: Final = {
 _LONGEST_NODE_ID: Final = 100
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
     """What kind of driver this is. Sizes are bytes; every volume is a whole number of units."""
 

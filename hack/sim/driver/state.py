@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from sidecar.csi.api import Capability
-from sidecar.frozen import frozen
 
 _PLAIN_APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
@@ -73,7 +72,7 @@ def _encoded(line: Mapping[str, Any]) -> bytes:
     return json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LocalVolume:
     """One volume as it was promised. `serial` orders volumes by age and is never given twice, not even after a deletion."""
 
@@ -86,7 +85,7 @@ class LocalVolume:
     parameters: Mapping[str, str] = field(default_factory=dict)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Published:
     """One folder (or, for a block volume, one file) at which a pod finds the volume."""
 

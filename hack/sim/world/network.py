@@ -6,15 +6,13 @@ import random
 from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
-
-from sidecar.frozen import frozen
 
 T = TypeVar("T")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Latency:
     """A log-normal delay with this median and 99th percentile, in seconds.
 
@@ -31,7 +29,7 @@ class Latency:
         return min(self.median * math.exp(spread * rng.gauss(0.0, 1.0)), 3.0 * max(self.p99, self.median))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Weather:
     """How the network behaves, apart from outages."""
 

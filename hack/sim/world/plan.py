@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from hack.sim.driver.faults import Fault
 from hack.sim.world.network import Latency, Weather
-from sidecar.frozen import frozen
 
 TROUBLED: Final = 90.0
 """For so many seconds things go wrong in worlds of claims."""
@@ -30,7 +29,7 @@ KEPT: Final = "kept"
 _STRETCH: Final = 6.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PlannedEvent:
     """One event: its time, what happens, and to which node, object or class."""
 
@@ -45,7 +44,7 @@ class PlannedEvent:
         return " ".join(part for part in (self.what, self.whom, number, self.detail) if part)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything in a world that the product does not do itself."""
 
@@ -94,7 +93,7 @@ class Draft:
 Trouble = Callable[[random.Random, Draft], None]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Theme:
     """A kind of worlds: who lives in them, and what may go wrong."""
 

@@ -8,9 +8,8 @@ import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
-
-from sidecar.frozen import frozen
 
 CREATIONS: Final = "CreateVolume"
 DELETIONS: Final = "DeleteVolume"
@@ -24,7 +23,7 @@ _LOOPS: Final = ("claims", "volumes")
 _COUNTED: Final = (CREATIONS, DELETIONS, MEASURES)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Asker:
     """One process, for one claim by its uid or one volume by its name."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster import Cluster
 from hack.sim.stand_ins import claims_of
-from sidecar.frozen import frozen
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -25,7 +24,7 @@ _DEFAULT: Final = {RETIRE: "Block", REBOOT: "AllowIdle"}
 _OVER: Final = ("Succeeded", "Failed")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Said:
     """A policy, and whether somebody said it for this intent by name."""
 

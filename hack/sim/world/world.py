@@ -37,7 +37,6 @@ from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
-from sidecar.frozen import frozen
 from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
@@ -62,7 +61,7 @@ _TO_NOTE: Final = 60.0
 """Seconds, beside late watches, in which a sidecar that sees the API server takes off what it has noted."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finding:
     """A sentence of the referee that does not hold."""
 

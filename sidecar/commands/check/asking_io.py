@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -27,7 +27,6 @@ from sidecar.commands.check.who import chosen, meant_driver
 from sidecar.csi.api import DriverInfo
 from sidecar.doors import Opened
 from sidecar.errors import Fatal
-from sidecar.frozen import frozen
 from sidecar.kube.api import (
     CAPACITIES,
     CLASSES,
@@ -62,7 +61,7 @@ _PROGRAMS: Final = ("csi-node-sidecar", "csi-provisioner")
 _POLICY_VERSIONS: Final = ("v1", "v1beta1")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Place:
     """Who is asked about, and from where."""
 

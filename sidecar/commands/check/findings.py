@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sidecar.csi.api import DriverInfo
-from sidecar.frozen import frozen
 from sidecar.model.objects import Class
 from sidecar.rights.rights import Rights
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 _NODE_DEPLOYMENT: Final = re.compile(r"--?node-deployment(=(1|t|T|TRUE|true|True))?")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotAsked:
     """An answer that is missing, and why."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Flags:
     """The flags that the sidecar runs with."""
 
@@ -30,7 +30,7 @@ class Flags:
     environ: Mapping[str, str]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Server:
     """What the API server says of itself."""
 
@@ -41,7 +41,7 @@ class Server:
     """How many seconds of that may be the time that the answer took."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClaimPolicy:
     """The admission policy that labels claims."""
 
@@ -51,14 +51,14 @@ class ClaimPolicy:
     bound: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NoDriver:
     """The driver's socket leads to nobody."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriverObject:
     """A CSIDriver."""
 
@@ -66,7 +66,7 @@ class DriverObject:
     storage_capacity: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NodeFacts:
     """One node, as the kubelet and the registrar have described it."""
 
@@ -79,7 +79,7 @@ class NodeFacts:
     """None: there is no Node of that name."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Neighbour:
     """Another container of the same pod that is told a socket, such as the registrar."""
 
@@ -88,7 +88,7 @@ class Neighbour:
     """Where that is on the node."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Provisioner:
     """A container that provisions: ours, or external-provisioner."""
 
@@ -131,7 +131,7 @@ class Provisioner:
         return driver in self.mentions if self.mentions else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Election:
     """A Lease of the name by which instances of external-provisioner elect one that serves the whole cluster."""
 
@@ -141,7 +141,7 @@ class Election:
     """Seconds since it was renewed; None: it does not say when."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Findings:
     on_node: bool
     """Asked from the sidecar's pod or from its node; else from outside, by the API server alone."""

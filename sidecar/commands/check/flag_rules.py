@@ -1,6 +1,7 @@
 """Checks the flags that the sidecar runs with: those that keep it from starting, and those that do nothing."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar import settings
@@ -9,12 +10,11 @@ from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
 from sidecar.config.config import Config
 from sidecar.config.errors import Refused, UsageError
 from sidecar.config.parse import Parsed, parse
-from sidecar.frozen import frozen
 
 CHECK: Final = "flags"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Read:
     """`config` is None where the program would not start."""
 
@@ -53,7 +53,7 @@ def check(found: Findings) -> Iterator[Line]:
         yield ok(CHECK, f"{len(found.flags.words)} of {source} can be read, and do not contradict each other")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Group:
     """Flags that do nothing without another one."""
 

@@ -1,10 +1,10 @@
 """What `check` says: one line for each thing that is right, wrong or not known, for people and for programs."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 
 from sidecar.commands.check.findings import Findings, NotAsked
-from sidecar.frozen import frozen
 from sidecar.model.objects import Json
 from sidecar.observe.sanitize import visible
 
@@ -16,7 +16,7 @@ class Level(Enum):
     FAILED = "failed"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Line:
     check: str
     level: Level

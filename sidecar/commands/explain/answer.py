@@ -1,16 +1,16 @@
 """What `explain` answers: a text, and the verdicts that the exit code tells."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.vocabulary import Status
-from sidecar.frozen import frozen
 
 _CODES: Final = {Status.TRUE: 0, Status.UNKNOWN: 4, Status.FALSE: 3}
 """From the best to the worst. 1 and 2 are for what could not be read: the cluster, the command line."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Answer:
     text: str
     statuses: tuple[Status, ...] = ()

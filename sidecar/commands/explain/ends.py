@@ -1,18 +1,18 @@
 """Until when something that is under way goes on at the latest. Only what has a fixed end is told: nothing is estimated."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sidecar.drain.facts.assembly import LONGEST_WAIT
 from sidecar.drain.judgement.assessment import Blocker
 from sidecar.drain.publish.as_json import named
 from sidecar.drain.publish.own_word import OwnWord
 from sidecar.drain.vocabulary import Reason
-from sidecar.frozen import frozen
 from sidecar.model import timestamps
 from sidecar.model.objects import Claim, Json
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class End:
     """Something that is over at that time at the latest."""
 

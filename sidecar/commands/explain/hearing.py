@@ -1,14 +1,13 @@
 """Which sidecars hear of a claim, and in which order nodes take it while it is open: by the flags on the line, which are to be theirs."""
 
 from collections.abc import Collection
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.config.config import Config
 from sidecar.config.table import LABELLED, RANKED
 from sidecar.csi.api import DriverInfo
 from sidecar.drain.wording import first_few
-from sidecar.frozen import frozen
 from sidecar.local.claim_labels import REMEDY, is_right, label_of, not_trusted, right_label, why_wrong
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Json
@@ -21,7 +20,7 @@ UNKNOWN: Final = "not known from here"
 _MOST_SHOWN: Final = 8
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Others:
     """What was found out about the nodes that may take open claims."""
 
@@ -33,7 +32,7 @@ class Others:
     """Why the nodes are not known."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hearing:
     label: str
     """Empty: there is none, and none is needed."""

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.commands.explain.ends import End, ends
@@ -16,7 +16,6 @@ from sidecar.drain.publish.from_outside import judged
 from sidecar.drain.publish.own_word import OwnWord, own_word
 from sidecar.drain.vocabulary import Intent, Policy, Status
 from sidecar.drain.wording import first_few
-from sidecar.frozen import frozen
 from sidecar.kube.api import KubeApi
 from sidecar.model import names
 from sidecar.model.selectors import parse_selector
@@ -29,7 +28,7 @@ _FROM_OUTSIDE: Final = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Judged:
     """Both views of a node."""
 

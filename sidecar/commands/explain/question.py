@@ -1,6 +1,7 @@
 """Reads the line of `explain`, on which flags of `run` may stand too."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.commands.forms import JSON, STRUCTURED, TABLE, WIDE, YAML
@@ -10,7 +11,6 @@ from sidecar.commands.reach import Reach
 from sidecar.commands.table import flags_of, usage
 from sidecar.config.errors import UsageError
 from sidecar.config.words import quoted
-from sidecar.frozen import frozen
 
 CLAIM, NODE, NODES, VOLUMES = "pvc", "node", "nodes", "volumes"
 _KINDS: Final = {
@@ -27,7 +27,7 @@ _NAMED: Final = (CLAIM, NODE)
 _JUDGED: Final = (NODE, NODES)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Question:
     """What is to be explained, and in which form."""
 

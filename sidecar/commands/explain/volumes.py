@@ -4,7 +4,7 @@ At the end, once, the orphans: volumes that no living node reaches and none made
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.commands.explain.answer import Answer
@@ -24,7 +24,6 @@ from sidecar.drain.publish.from_outside import snapshot_of
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.drain.wording import first_few
 from sidecar.errors import Fatal
-from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 from sidecar.observe.sanitize import clipped
@@ -40,7 +39,7 @@ _WIDE_HEADS: Final = (*_HEADS, "DRIVER", "HANDLE", "RECLAIM", "LIES ON", "LEAVIN
 _LONGEST: Final = 317
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """One volume."""
 

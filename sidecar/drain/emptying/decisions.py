@@ -1,7 +1,7 @@
 """What the rules of emptying look at, and what they may decide: nouns alone."""
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sidecar.drain.emptying.rivals import Rivals
@@ -10,12 +10,11 @@ from sidecar.drain.judgement.budgets import BudgetFindings
 from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.rules import May
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Owner
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Looked:
     """What follows from a snapshot alone. With thousands of pods and budgets that takes a while."""
 
@@ -23,7 +22,7 @@ class Looked:
     findings: BudgetFindings
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EmptyingView:
     """All that the rule looks at. A workload is named as `workload_of` says."""
 
@@ -68,7 +67,7 @@ class EmptyingView:
     """Replicas whose policy says it are made anew elsewhere, once nothing else keeps them here."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Evict:
     """Evict this pod."""
 
@@ -86,7 +85,7 @@ class Evict:
     """It has no node, and waits for one with a volume that is here."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Read all pods of this namespace, then decide again."""
 
@@ -101,7 +100,7 @@ class Ask:
     """So it was asked for in an earlier look, in vain, and so was everybody before."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AskController:
     """Read the object that makes these pods, then decide again."""
 
@@ -118,7 +117,7 @@ class AskController:
         return f"{self.namespace}/{self.owner.uid}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Evict nobody now: this is why, and it may pass."""
 
@@ -128,7 +127,7 @@ class Hold:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finished:
     """No pod here is ours to evict."""
 
@@ -138,7 +137,7 @@ class Finished:
 Decision = Evict | Ask | AskController | Hold | Finished
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Candidate:
     """A pod of which nothing says yet that it has to stay."""
 

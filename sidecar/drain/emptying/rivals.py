@@ -6,14 +6,13 @@ began first goes first, and the others wait for it.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain.evacuation.slots import contenders
 from sidecar.drain.facts.own_notes import State
 from sidecar.eviction.answers import MAY_ARRIVE_WITHIN
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod
 
@@ -21,7 +20,7 @@ from sidecar.model.nodes import Budget, Node, Pod
 SETTLED: Final = 34.0 + MAY_ARRIVE_WITHIN
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rivals:
     """The nodes that are being emptied now, by the API server's word."""
 

@@ -5,7 +5,7 @@ other. So this rule is asked before anything that can fail, and again when more 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -17,7 +17,6 @@ from sidecar.drain.facts.own_notes import State
 from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Reason, Status
-from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 
 # States that need a slot: in any other the node is ready, or its time is over.
@@ -32,7 +31,7 @@ class Expiry(StrEnum):
     OVERRIDE = "Override"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EvacuationView:
     """All that the rule looks at."""
 
@@ -69,7 +68,7 @@ class EvacuationView:
         return self.drain if self.signals.announced is Intent.REBOOT else self.retire
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Begin:
     """Note on the node when it starts, and that it waits for a slot."""
 
@@ -77,7 +76,7 @@ class Begin:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Restart:
     """The start that is noted cannot be used: note that it starts now."""
 
@@ -85,14 +84,14 @@ class Restart:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AskForSlot:
     """Read the leases, or take the one that `slots` names; then decide again."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Note that it waits for a slot, be it for the first time or again."""
 
@@ -100,35 +99,35 @@ class Wait:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Proceed:
     """Note that it is in progress, be it for the first time or again."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Succeed:
     """Nothing blocks any more: note that."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Expire:
     """Blockers are left at the deadline: note that. The gate stays."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Override:
     """The node is let go although something blocks: note that, and open the gate. No volume is deleted by this."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Undo:
     """Nobody asks for it any more: remove all its marks."""
 

@@ -14,7 +14,6 @@ from typing import Final
 from sidecar.drain import leases
 from sidecar.drain.facts.own_notes import State
 from sidecar.drain.leases import Lease, LeaseView, NotWanted, Terms
-from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 
@@ -45,7 +44,7 @@ def contenders(nodes: Iterable[Node], driver: str) -> tuple[Contender, ...]:
     return tuple(sorted(found))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlotsView:
     """All that the rule looks at."""
 
@@ -69,14 +68,14 @@ class SlotsView:
     """For how many seconds this process has seen a slot free that it may not take yet (`WaitFor.free`)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NoLimit:
     """Any number of nodes may be evacuated at the same time, so nobody needs a slot."""
 
     why: str = "any number of nodes may be evacuated at the same time"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class WaitFor:
     """Others come first. Look again at that time, or when a lease or node changes."""
 

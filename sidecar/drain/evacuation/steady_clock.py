@@ -1,14 +1,13 @@
 """How long an evacuation has taken, by a clock that does not jump: the wall clock as it was when this process first saw the start."""
 
+from dataclasses import dataclass
 from typing import Final
-
-from sidecar.frozen import frozen
 
 # In seconds. When a deadline is over at the first look, the clock may have leapt while no process counted.
 AT_LEAST: Final = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Seen:
     started_at: float
     wall: float

@@ -1,5 +1,7 @@
 """Whether a node is still to be emptied, by the Node itself and not by what a watch has shown: asked just before what cannot be undone."""
 
+from dataclasses import dataclass
+
 from sidecar.drain.duty import Picture
 from sidecar.drain.evacuation.closing import asked_by_marks
 from sidecar.drain.facts import node_marks
@@ -7,12 +9,11 @@ from sidecar.drain.facts.announcement import Source
 from sidecar.drain.facts.own_notes import State
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Intent
-from sidecar.frozen import frozen
 from sidecar.kube.api import NODES, KubeApi
 from sidecar.model.nodes import Node
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Undone:
     """The Node as it is now does not ask for its evacuation any more: nothing is done."""
 

@@ -8,12 +8,12 @@ minutes, and tells a watch that begins there. Pods that came and went leave noth
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts.begun_uses import Missed
 from sidecar.drain.facts.watched import Watched
 from sidecar.engine.backoff import Backoff
-from sidecar.frozen import frozen
 from sidecar.kube.api import PODS, KubeApi
 from sidecar.kube.errors import ApiError, Gone
 from sidecar.model.nodes import Pod
@@ -23,7 +23,7 @@ _BACKOFF: Final = Backoff(1.0, 30.0)
 _MOST: Final = 24
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Gap:
     number: int
     """Of the list that ended it."""

@@ -4,11 +4,11 @@ What is announced need not count yet: a reboot does only while the node is cordo
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sidecar.drain.facts.mark_texts import quoted, word
 from sidecar.drain.vocabulary import Intent
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 
@@ -25,7 +25,7 @@ class Source(StrEnum):
     NONE = "none"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Announcement:
     """What all of them say together."""
 

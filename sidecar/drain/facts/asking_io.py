@@ -5,11 +5,10 @@ would turn the verdicts of all nodes to Unknown and back, with all their writes,
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from sidecar.drain.facts.watched import TRUSTED
-from sidecar.frozen import frozen
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 
 R = TypeVar("R")
@@ -20,7 +19,7 @@ _AGAIN: Final = 5.0
 """Seconds until what was not answered is asked for again."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Known:
     at: float
     trusted: float

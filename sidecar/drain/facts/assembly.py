@@ -5,14 +5,13 @@ them followed would let the report and `explain node` disagree about the same cl
 """
 
 from collections.abc import Container, Iterable, Mapping, Set
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain.facts.locations import doubt_about
 from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
 from sidecar.drain.vocabulary import Policy
-from sidecar.frozen import frozen
 from sidecar.model import timestamps
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Json, Notes, Volume, notes_of
@@ -22,7 +21,7 @@ from sidecar.model.topology import Requirement
 LONGEST_WAIT: Final = 600.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Facts:
     """What a source knows of one driver on one node. More claims, classes and contents than count are welcome: `assemble` chooses."""
 

@@ -4,16 +4,16 @@ What pods did while nobody watched is added when it is known (`absence_io`).
 """
 
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod
 
 # Claims that are kept before those of no volume of this node are dropped.
 _MANY: Final = 1000
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Missed:
     """What happened in a time that nobody watched."""
 

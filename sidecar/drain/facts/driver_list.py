@@ -1,14 +1,13 @@
 """What the driver of this node said last of its volumes. `untracked` asks it; `lookups` judges by it where volumes are."""
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sidecar.drain.facts.locations import Listed
-from sidecar.frozen import frozen
 from sidecar.model.objects import Volume
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DriverList:
     """Empty for a driver that cannot list its volumes."""
 

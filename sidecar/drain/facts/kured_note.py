@@ -5,20 +5,20 @@ left behind the next drain need not be for a reboot. So a mark on the node says 
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts import reboot_note
 from sidecar.drain.facts.own_notes import digest
 from sidecar.drain.facts.reboot_note import RebootNote
 from sidecar.drain.vocabulary import Intent
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Node
 
 _MARK: Final = re.compile(rf"({'|'.join(RebootNote)}) ([0-9a-f]{{16}})")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class KuredNote:
     """The annotation and the mark about it."""
 

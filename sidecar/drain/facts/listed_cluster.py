@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from sidecar.drain.facts import mounts_unknown
@@ -11,13 +12,12 @@ from sidecar.drain.facts.listed_volumes import SOME, mounted_claims
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.facts.volume_map import VolumeMap
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ListedNamespace:
     """As much of a Namespace as counts."""
 
@@ -27,7 +27,7 @@ class ListedNamespace:
     """Its own word for Block counts."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ListedReports:
     """What nodes' own sidecars have stored: the status of their reports, shortened."""
 
@@ -36,7 +36,7 @@ class ListedReports:
     """Names of those that could not be read; None: none could."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ListedCluster:
     """Slim records of all that counts. What could not be read is empty, and `ignorance` says so."""
 

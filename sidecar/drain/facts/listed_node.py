@@ -1,16 +1,16 @@
 """What one listing of the whole cluster has found about one node, for all drivers; `facts_of` selects one driver's facts."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from sidecar.drain.facts.assembly import Facts
 from sidecar.drain.facts.snapshot import Surroundings
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ListedNode:
     """Of all drivers. What could not be read is empty, and `ignorance` says so."""
 

@@ -5,6 +5,7 @@ What could not be read becomes a sentence in `ignorance`, and no verdict is True
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -30,7 +31,6 @@ from sidecar.drain.facts.watched import (
     with_driver_labels,
 )
 from sidecar.drain.settings import Settings
-from sidecar.frozen import frozen
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, SNAPSHOT_CONTENTS, KubeApi, records
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
@@ -43,7 +43,7 @@ _MANY: Final = 100
 _LATE: Final = "have been installed since this sidecar started, and it will watch them within six minutes"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Placed:
     """Which volumes are here, or may be."""
 
@@ -56,7 +56,7 @@ class _Placed:
     """As `Facts.not_listed`."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Asked:
     """What the API server was asked about them."""
 

@@ -7,12 +7,12 @@ the driver of a volume ever changes. Those of this driver are read again every m
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts import mounts_unknown
 from sidecar.drain.facts.asking_io import Asking
 from sidecar.drain.facts.snapshot import CLAIM, unread_key
-from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi, records
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Json, Volume
@@ -26,7 +26,7 @@ _MANY: Final = 50
 _WAITS: Final = "Pending"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mounts:
     ours: tuple[Volume, ...]
     """Of this driver."""

@@ -3,6 +3,7 @@
 Nothing is decided here. A text that cannot be understood becomes a problem with a name, and never counts as the milder of two things.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -13,7 +14,6 @@ from sidecar.drain.facts.mark_texts import word
 from sidecar.drain.facts.own_notes import Noted, State, digest, read_notes
 from sidecar.drain.facts.reboot_note import RebootNote
 from sidecar.drain.vocabulary import Intent
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 
@@ -32,7 +32,7 @@ OF_MARKS: Final = "marks on the Node: "
 CORDON_DELAY: Final = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Signals:
     """What the marks of a node say."""
 
@@ -170,7 +170,7 @@ def read(
 # --- what people and programs say -------------------------------------------------------------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Said:
     declared: Intent | None
     """As `Signals.declared`."""
@@ -204,7 +204,7 @@ def _counting(said: Announcement, *, cordoned: bool) -> Intent | None:
     return said.intent if cordoned or said.intent is not Intent.REBOOT else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Cordon:
     """One of which nobody says what it is for."""
 

@@ -1,11 +1,11 @@
 """Reads what this driver's sidecar noted on a node earlier: how far an evacuation is, and what has had its time. `on_node` writes it."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import sha256
 from typing import Final
 
 from sidecar.drain.facts.mark_texts import noted_time, quoted, word
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Node
 
@@ -29,7 +29,7 @@ class State(StrEnum):
     OVERRIDDEN = "Overridden"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Noted:
     """As `node_marks.Signals`, where the names are the same."""
 

@@ -1,12 +1,11 @@
 """All that a judgement of one driver on one node looks at, at one moment. `assembly` builds it, `judgement/assess` reads it."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sidecar.drain.facts.node_marks import NodePolicy
 from sidecar.drain.vocabulary import Policy, Reason
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
@@ -20,7 +19,7 @@ def unread_key(kind: str, name: str) -> str:
     return f"{kind} {name}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class InFlight:
     """A volume that is being created here, or is about to be."""
 
@@ -33,7 +32,7 @@ class InFlight:
     """The driver may have something of it already. Otherwise it is only asked for, and could succeed."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """The rest of the cluster, for where volumes could move to. Read only when some volume is to move."""
 
@@ -43,7 +42,7 @@ class Surroundings:
     """Of this driver, all nodes'."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One node, one driver. The order of its tuples means nothing: a judgement of a permuted snapshot is equal."""
 

@@ -1,14 +1,13 @@
 """The caches that a running sidecar judges its own node by, and what they leave open: `lookups` asks the API server for that."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.drain.facts.begun_uses import BegunUses
 from sidecar.drain.facts.driver_list import NOTHING_LISTED, DriverList
 from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.drain.facts.recent_use import RecentUse
-from sidecar.frozen import frozen
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
@@ -20,7 +19,7 @@ TRUSTED: Final = 60.0
 _RARELY: Final = 600.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Watched:
     """The caches, by kind. Budgets are the whole cluster's; of claims, volumes, contents and pods only those that concern this node.
 
@@ -71,7 +70,7 @@ def bound_volumes(watched: Watched) -> dict[str, Volume]:
     return {volume.claim_name: volume for volume in watched.volumes.values() if _is_bound(volume)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpenClaims:
     """Full names of claims of volumes here, of which the pods of this node do not tell whether they are in use."""
 

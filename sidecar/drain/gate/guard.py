@@ -3,16 +3,16 @@
 Both follow from the Node they guard and from nothing else, so any sidecar makes the same ones for it. When they stand: `rules`.
 """
 
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 from sidecar.model.objects import Json, Owner
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Post:
     """What a gate is made from."""
 
@@ -22,7 +22,7 @@ class Post:
     image: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateObjects:
     """The two objects, complete."""
 

@@ -6,17 +6,17 @@ looks.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.engine.backoff import Backoff
-from sidecar.frozen import frozen
 
 _BACKOFF: Final = Backoff(2.0, 60.0)
 # A gate that has stood for so long is none that is taken away each time.
 _STEADY: Final = 600.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Rebuilding:
     """How often a gate was built in a row, each time soon after the time before. By a clock that does not jump."""
 

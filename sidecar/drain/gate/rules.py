@@ -7,6 +7,7 @@ Node. The budget is created first and deleted first: a guard pod without a budge
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sidecar.drain.gate import guard
@@ -15,13 +16,12 @@ from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.drain.wording import first_few
-from sidecar.frozen import frozen
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Budget, Node, Pod
 from sidecar.model.objects import Json
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateView:
     """All that the rule looks at."""
 
@@ -54,7 +54,7 @@ class GateView:
         return self.holds_volumes is True and not self.draining
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Build:
     """Create these, in this order. One that exists already is no failure."""
 
@@ -62,7 +62,7 @@ class Build:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Clear:
     """Delete these, which would not hold, on condition of their uid. The next look builds what is missing then."""
 
@@ -70,7 +70,7 @@ class Clear:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Open:
     """Delete these in this order, on condition of their uid."""
 

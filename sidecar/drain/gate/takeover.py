@@ -6,6 +6,7 @@ the gate stays. It never builds one.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.evacuation import rules as evacuation
@@ -16,7 +17,6 @@ from sidecar.drain.leases import Lease, Terms
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.drain.wording import first_few
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -29,7 +29,7 @@ _SPREAD: Final = 60.0
 CONFIRMED_AFTER: Final = 60.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NeighbourView:
     """The lease of one neighbour's gate, as this process sees it."""
 
@@ -45,7 +45,7 @@ class NeighbourView:
     """In [0, 1), drawn once by this process."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LeaveAlone:
     """The gate is not for this process, or not yet."""
 
@@ -54,14 +54,14 @@ class LeaveAlone:
     """When this process may take it at the earliest, if its lease stays as it is, by the clock of the view; None: never."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TakeOver:
     """Nobody looks after the gate: take its lease."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LookAfter:
     """This process has the lease, so it judges the gate."""
 
@@ -84,7 +84,7 @@ def responsible(view: NeighbourView) -> LeaveAlone | TakeOver | LookAfter:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateFacts:
     """What can be known of a neighbour's gate from here."""
 
@@ -115,7 +115,7 @@ class GateFacts:
     """How many seconds ago this process first saw proven what this look proves too; no judgement has denied it since."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LetGo:
     """Open the gate: delete these in this order, on condition of their uid, and then the lease."""
 
@@ -123,21 +123,21 @@ class LetGo:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Confirm:
     """All speaks for opening the gate. It stays until another judgement, a minute later, says the same."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Keep:
     """The gate stays."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """There is no gate to look after. Delete the lease, unless it is deleted with the node."""
 

@@ -5,10 +5,9 @@ Who remembers acknowledgements from one judgement to the next: `publish/stored`.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Notes, Volume
 
@@ -29,7 +28,7 @@ NOT_REMEMBERED: Final = (
 )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Acknowledgement:
     """What the annotation of a volume says. With another text it is another acknowledgement."""
 
@@ -56,7 +55,7 @@ class Acknowledgement:
         return not (self.void or self.released)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """An acknowledgement as a judgement has found it."""
 

@@ -1,11 +1,12 @@
 """The result of a judgement. Report, conditions, events, metrics and `explain` show it and add no judgement of their own."""
 
+from dataclasses import dataclass
+
 from sidecar.drain.judgement.acknowledged import Acknowledged
 from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Fate, Intent, Policy, Reason, Status, VolumeClass
-from sidecar.frozen import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """One of the two answers: may the node be drained, may it be retired."""
 
@@ -15,7 +16,7 @@ class Verdict:
     """One line for people: the first blocker, and how many more there are."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Blocker:
     """One thing that keeps a verdict from being True."""
 
@@ -45,7 +46,7 @@ class Blocker:
         return f"{self.kind}/{self.uid or f'{self.namespace}/{self.name}'}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class HeldVolume:
     """One volume of this node, as the report lists it."""
 
@@ -64,7 +65,7 @@ class HeldVolume:
     """(intent, policy, where it stands), where the policy depends on the intent."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PodFate:
     """What becomes of a pod if the node is rebooted, and if it is retired."""
 
@@ -80,7 +81,7 @@ class PodFate:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Place:
     """Where the volumes of one pod, or an idle volume, could move to together."""
 
@@ -94,7 +95,7 @@ class Place:
     """If it fits nowhere, at most ten of: (node, why it does not come into question), or (volume, why it keeps these here)."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ExhaustedBudget:
     """A budget that would allow no disruption while this node is away, so that draining another node would wait."""
 
@@ -106,7 +107,7 @@ class ExhaustedBudget:
     pods: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hidden:
     """A PersistentVolume of which this node alone can tell that it is here."""
 
@@ -115,7 +116,7 @@ class Hidden:
     """Its driver lists it here. Otherwise a pod of this node has mounted it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Assessment:
     """The judgement of one node for one driver."""
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -16,7 +16,6 @@ from sidecar.drain.judgement.use import Use
 from sidecar.drain.judgement.volumes import LocalItem, ObjectName
 from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Intent, Policy, Reason, VolumeClass
 from sidecar.drain.wording import all_or_few, first_few
-from sidecar.frozen import frozen
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Pod
 
@@ -31,7 +30,7 @@ class Elsewhere(Enum):
     NO_NODE = "no other node could take it"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Row:
     """A thing of this class, under one of these policies, blocks these intents for this reason."""
 
@@ -100,7 +99,7 @@ def _overdue(pod: Pod, snapshot: Snapshot, findings: BudgetFindings) -> str:
     return f"it should have ended at {pod.deleting_since}" if overdue else ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PodRow:
     """A pod in this situation blocks these intents for this reason. `says` describes the situation; empty: the pod is not in it."""
 

@@ -2,17 +2,17 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import chain
 
 from sidecar.drain.judgement.assessment import ExhaustedBudget
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Budget, Pod
 
 _LabelKey = tuple[str, str, str]
 """(namespace, label, value): what a pod must have for a budget to select it, or (namespace, "", "") if no label decides."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BudgetFindings:
     """What the budgets say. Pods and budgets are named `namespace/name`."""
 

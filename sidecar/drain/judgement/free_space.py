@@ -3,15 +3,15 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import CapacityRecord
 from sidecar.model.topology import Segment
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FreeSpace:
     """The largest volume and the sum of all: what a group needs, or what a node has."""
 
@@ -22,7 +22,7 @@ class FreeSpace:
         return self.largest >= other.largest and self.total >= other.total
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Figure:
     """What is published for one class, and the pool that it draws on."""
 

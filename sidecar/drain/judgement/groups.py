@@ -2,13 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from sidecar.drain.judgement.free_space import FreeSpace
 from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.drain.vocabulary import Intent, Policy, VolumeClass
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod, Toleration
 from sidecar.model.topology import Term
 
@@ -29,7 +29,7 @@ def _keeps_pods(held: LocalItem) -> bool:
     return held.in_use and not held.moves and not (held.retire and held.retire.policy is Policy.IGNORE)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Group:
     """Volumes that go to one node or to none, the largest first, and their pods."""
 

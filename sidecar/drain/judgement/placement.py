@@ -20,7 +20,6 @@ from sidecar.drain.judgement.groups import EXCLUDED_SHOWN, Group, GroupKind, Pod
 from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.drain.vocabulary import Intent
 from sidecar.drain.wording import quoted
-from sidecar.frozen import frozen
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Class
@@ -37,7 +36,7 @@ def places(held: Iterable[LocalItem], *, surroundings: Surroundings, classes: Ma
     return tuple(sorted((*bound, *(planner.result(group, node) for group, node in found)), key=lambda place: place.volumes))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _OtherNode:
     node: Node
     segment: Segment
@@ -46,7 +45,7 @@ class _OtherNode:
     """Why nothing may be placed there; empty: something may."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Destination:
     """Pools that one node reaches, or several nodes alike; the first node by name stands for them."""
 
@@ -77,7 +76,7 @@ class _Destination:
         return _Attempt(missing, taken)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Attempt:
     missing: int
     taken: Mapping[int, int]

@@ -1,13 +1,13 @@
 """What becomes of each pod if its node is rebooted, and if it is retired; and what a drain may do to a pod."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.volumes import LocalItem
 from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Fate, Intent, Policy
-from sidecar.frozen import frozen
 from sidecar.model import nodes
 from sidecar.model.nodes import Pod
 from sidecar.model.timestamps import to_seconds
@@ -15,7 +15,7 @@ from sidecar.model.timestamps import to_seconds
 _GONE_FOR_LONG: Final = (Fate.RETURNS, Fate.STRANDED, Fate.LOST)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fates:
     """What becomes of one pod, for each intent."""
 

@@ -1,12 +1,12 @@
 """Decides which drain policy a volume has, and where it stands. A wrong word, or two that differ, never make it laxer."""
 
 from collections.abc import Set
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.vocabulary import Intent, Policy
 from sidecar.drain.wording import quoted
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Notes, Volume
 
@@ -20,7 +20,7 @@ _BUILT_IN: Final = {Intent.REBOOT: Policy.ALLOW_IDLE, Intent.RETIRE: Policy.BLOC
 _BY_WORD: Final = {policy.value: policy for policy in Policy}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Resolved:
     """The policy that holds for one intent."""
 
@@ -40,7 +40,7 @@ class Resolved:
     """Whose word it is, be it that it means no more than the default; empty: nobody's."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Statement:
     source: str
     text: str

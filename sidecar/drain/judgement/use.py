@@ -2,14 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from sidecar.drain.facts.snapshot import Snapshot
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Volume
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Use:
     """Whatever shows that a volume is in use; all of it empty: nothing does."""
 

@@ -1,7 +1,7 @@
 """Sorts what is on a node: each thing is of exactly one class and has one policy per intent. What of it blocks: `blockers`."""
 
 from collections.abc import Iterable, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.drain.facts.snapshot import CLAIM, NAMESPACE, InFlight, Snapshot, unread_key
@@ -11,7 +11,6 @@ from sidecar.drain.judgement.policy import Resolved, resolve
 from sidecar.drain.judgement.use import NOBODY, Use, Users
 from sidecar.drain.vocabulary import NOT_AVAILABLE_YET, Intent, Policy, VolumeClass
 from sidecar.drain.wording import first_few
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Pod, SnapshotContent
 from sidecar.model.objects import Claim, Volume
@@ -24,7 +23,7 @@ UNTRACKED: Final = "known to the driver alone"
 _EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ObjectName:
     """The object by which people know a volume."""
 
@@ -34,7 +33,7 @@ class ObjectName:
     uid: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LocalItem:
     """One thing of this driver on this node, with all that is judged about it: a volume, a creation, a snapshot."""
 

@@ -9,7 +9,7 @@ else from being cleared away.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -24,7 +24,6 @@ from sidecar.drain.node_loss.surroundings_io import Surroundings
 from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import ClaimThere, LostVolume, volume_of
 from sidecar.drain.node_loss.unplaced_io import NEVER, UnplacedVolumes
-from sidecar.frozen import frozen
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES, KubeApi, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
@@ -42,7 +41,7 @@ FRESH: Final = 15.0
 """Seconds for which it counts what the API server has said of the Node, from the question on."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Cleared:
     """How far it is."""
 

@@ -6,12 +6,12 @@ still on its disks is for its own driver to say.
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.spoken import No, Spoken, Yes
-from sidecar.frozen import frozen
 
 
 class Evidence(StrEnum):
@@ -25,14 +25,14 @@ class Evidence(StrEnum):
     """Nobody: it is gone, and may come back with its disks."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unread:
     """Whether there is such an object could not be read."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LossView:
     """All that the rule looks at. What is asked of the API server is asked past every cache, but for what volumes say: whoever acts on that
     asks for it again."""
@@ -53,7 +53,7 @@ class LossView:
     """As `gap.doubt`: until when nobody had looked. What volumes say may be older than that; `spoken` is not."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotGone:
     """It is there, or nobody knows that it is not."""
 
@@ -62,7 +62,7 @@ class NotGone:
     """What it depends on could not be read, so nothing is known at all."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unproven:
     """There is no such node, and nothing tells which machine has the volumes: they are reported, and never touched."""
 
@@ -70,7 +70,7 @@ class Unproven:
     since: float
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Gone:
     """There is neither a Node nor a CSINode, and the volumes say that they were on this machine."""
 

@@ -5,6 +5,7 @@ snapshots), pods are pod garbage collection's, and the node's capacity objects a
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sidecar.drain import machine_mark
@@ -13,7 +14,6 @@ from sidecar.drain.node_loss import unplaced
 from sidecar.drain.node_loss.evidence import Evidence, Gone, Unproven
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere
 from sidecar.drain.remade import NotRemade, ReplicatedSet, who_remakes
-from sidecar.frozen import frozen
 from sidecar.model import names
 
 
@@ -31,7 +31,7 @@ class Step(StrEnum):
     """Take our finalizer off a PersistentVolume that is being deleted: its disks are not emptied."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Remain:
     """One thing, and what becomes of it."""
 
@@ -46,7 +46,7 @@ class Remain:
     """Of a claim: its PersistentVolume."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class RemainsView:
     """All that the rule looks at, as it is now."""
 
@@ -75,7 +75,7 @@ def remains(view: RemainsView) -> tuple[Remain, ...]:
     )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Untouched:
     """Nothing of the node is touched at all."""
 

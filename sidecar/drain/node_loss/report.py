@@ -5,6 +5,7 @@ goes when nothing is left to tell. What is stored is read with distrust: anybody
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -14,7 +15,6 @@ from sidecar.drain.node_loss.suspects import Suspect
 from sidecar.drain.node_loss.things import AttachmentThere, ClaimThere, LostVolume, PodThere, ThingThere
 from sidecar.drain.publish.report import SCHEMA
 from sidecar.drain.publish.stored import entries, mapping, seconds, shortened, status_of, text
-from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 
@@ -28,7 +28,7 @@ UNPROVEN: Final = "Unproven"
 """The word for `evidence.Unproven`, where others have their evidence."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Left:
     """What is told of one node."""
 

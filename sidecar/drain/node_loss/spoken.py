@@ -5,11 +5,11 @@ report on another one of that name: such a word keeps everything, also what was 
 """
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
-from sidecar.frozen import frozen
 
 _NO: Final = frozenset({"0", "cancel", "false", "keep", "never", "no", "none", "not", "null", "off", "stop", "wait"})
 """First words, whatever follows."""
@@ -17,17 +17,17 @@ _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LONGEST_SHOWN: Final = 80
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """Nobody has said anything."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Yes:
     """Somebody takes the loss upon himself."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class No:
     """What is written there is no acknowledgement of this loss."""
 

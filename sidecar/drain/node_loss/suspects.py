@@ -4,12 +4,12 @@ The names and uids of Nodes are those of the CSINodes, which have the Node as th
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss.evidence import is_announced
 from sidecar.drain.node_loss.things import LostVolume, lies_on, volume_of
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -21,7 +21,7 @@ Living = Mapping[str, str]
 """By name of a node: its uid; empty where its CSINode does not say."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Suspect:
     """A machine that may be gone; without a uid it is only the name that the maker of volumes had."""
 

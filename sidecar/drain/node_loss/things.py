@@ -1,18 +1,18 @@
 """What a node that is gone may have left, as slim records of what the API server has."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sidecar.drain import machine_mark
 from sidecar.drain.facts.locations import maker_of
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.remade import LostClaim
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json, Volume, claim_provisioner, controller_of, selected_node
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LostVolume:
     """A PersistentVolume, with what its own notes say."""
 
@@ -39,7 +39,7 @@ def lies_on(volume: Json) -> Machine | None:
     return machine_mark.parse(_note(volume, names.LIES_ON))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClaimThere:
     """A claim as it is stored now."""
 
@@ -78,7 +78,7 @@ class ClaimThere:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class PodThere:
     """A pod of the node that is gone, or one that names a claim whose volume was there."""
 
@@ -90,7 +90,7 @@ class PodThere:
     """Names of the claims it mounts."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AttachmentThere:
     """A VolumeAttachment that names the node."""
 
@@ -100,7 +100,7 @@ class AttachmentThere:
     deleting: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ThingThere:
     """Something of which nothing but its name matters."""
 

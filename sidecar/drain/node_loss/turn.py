@@ -9,11 +9,11 @@ From the moment in which a node is deleted until its loss is told, in the worst 
 All looks together, with a thousand nodes: 2.5 requests a second of those that have not the Lease, and 0.02 of the one that has it.
 """
 
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from sidecar.drain.leases import DURATION, Lease, LeaseView, Terms, identity
-from sidecar.frozen import frozen
 from sidecar.model import names
 
 HOLDER_EVERY: Final = 60.0
@@ -27,7 +27,7 @@ PATIENCE: Final = 60.0
 """Beyond the Lease's time: the API server answers late now and then."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Seen:
     """The Lease of another one, as this process has seen it."""
 

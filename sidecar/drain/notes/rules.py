@@ -17,19 +17,18 @@ if the driver says so.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sidecar.drain.facts.driver_list import DriverList
 from sidecar.drain.facts.locations import maker_of
 from sidecar.drain.machine_mark import Machine, parse, text
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json, Volume
 from sidecar.model.topology import Requirement, Term
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class NotesView:
     """All that the rule looks at beside the volume."""
 
@@ -51,7 +50,7 @@ class NotesView:
     """By name: whether there is such a Node, as far as that was asked."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Note:
     """Write these annotations; None takes one away."""
 
@@ -75,7 +74,7 @@ class Note:
         return not self.urgent, self.volume.phase != "Bound", self.volume.name
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ask:
     """Find out whether there is a Node of this name, then decide again."""
 
@@ -83,14 +82,14 @@ class Ask:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Left:
     """What is noted is not this machine's, and people are told that it stays."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Fine:
     """Nothing is to be written."""
 

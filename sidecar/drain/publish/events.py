@@ -5,6 +5,7 @@ wants to hear of it.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts.node_marks import OF_MARKS
@@ -12,7 +13,6 @@ from sidecar.drain.judgement.assessment import Assessment, Blocker, Verdict
 from sidecar.drain.publish.stored import entries, mapping, of_this_node, text
 from sidecar.drain.publish.withdrawn import told_status
 from sidecar.drain.vocabulary import MEANING, Intent, Status
-from sidecar.frozen import frozen
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -37,7 +37,7 @@ _REASONS: Final = {
 _OF_UNKNOWN: Final = tuple(reason for (_, status), reason in _REASONS.items() if status is Status.UNKNOWN)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DrainEvent:
     """An event to write."""
 
@@ -47,7 +47,7 @@ class DrainEvent:
     message: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AnnouncedClaim:
     """A claim whose event says that it blocks."""
 

@@ -23,7 +23,7 @@ the same moment could each leave the protection to the other.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -37,7 +37,6 @@ from sidecar.drain.publish import validity
 from sidecar.drain.publish.as_json import as_json, named
 from sidecar.drain.publish.stored import dated, seconds, text
 from sidecar.drain.vocabulary import Status
-from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -56,7 +55,7 @@ def _nothing() -> Values:
     return MappingProxyType({})
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Marks:
     """What should be on the node. Keys that are not named stay as they are."""
 

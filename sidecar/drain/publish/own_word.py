@@ -1,19 +1,19 @@
 """What a node's own sidecar has written about the node, for whoever looks from outside: from its report, or else from its conditions."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from sidecar.drain.publish import validity
 from sidecar.drain.publish.stored import mapping, of_this_node, seconds, text, texts
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.drain.wording import ABOUT_REPLICAS
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json
 
 _KEYS = {Intent.REBOOT: ("drain", names.DRAIN_READY), Intent.RETIRE: ("retire", names.RETIRE_READY)}
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Said:
     """One verdict as it is stored."""
 
@@ -22,7 +22,7 @@ class Said:
     since: float | None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OwnWord:
     """Both verdicts, and how long they hold."""
 

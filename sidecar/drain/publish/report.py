@@ -6,7 +6,7 @@ hand differs from what it should say, and is written anew. What stands on the No
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from sidecar.drain.judgement.assessment import Assessment
@@ -17,7 +17,6 @@ from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_th
 from sidecar.drain.publish.withdrawn import remembering, without_memory
 from sidecar.drain.vocabulary import Intent
 from sidecar.drain.wording import LOCK_SHUT
-from sidecar.frozen import frozen
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
@@ -36,7 +35,7 @@ LISTS_BYTES: Final = 1_000_000
 _TIMES: Final = ("observedAt", "validUntil", "podsSeen")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class GateStatus:
     """What is known of the gate that holds drainers back."""
 
@@ -45,7 +44,7 @@ class GateStatus:
     why: str = ""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SlotStatus:
     """The slot that this node needs to be evacuated: only so many nodes are at a time."""
 
@@ -55,7 +54,7 @@ class SlotStatus:
     """Nodes that are before this one in the queue."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EvacuationStatus:
     """How far the evacuation is."""
 
@@ -64,7 +63,7 @@ class EvacuationStatus:
     deadline: float | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ReportContext:
     """What the report says beside the assessment."""
 

@@ -1,6 +1,7 @@
 """Which pods' volumes are to be made anew, by what was judged: those with a volume here whose policy for retiring is Reprovision."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.pod_fates import counts_as_gone
@@ -8,19 +9,18 @@ from sidecar.drain.judgement.volumes import LocalItem, classify
 from sidecar.drain.reprovision.record import MOST_CLAIMS, ClaimName, Target
 from sidecar.drain.reprovision.workload import is_supported
 from sidecar.drain.vocabulary import Hindrance, Policy, VolumeClass
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Candidate:
     target: Target
     bytes: int
     ready: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Refused:
     """It is not even looked at on the API server."""
 

@@ -6,7 +6,7 @@ Nothing is remembered that matters: how far a replica is stands in the Lease of 
 import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sidecar.drain import leases
@@ -35,7 +35,6 @@ from sidecar.drain.vocabulary import Hindrance
 from sidecar.engine.backoff import jittered
 from sidecar.eviction.answers import NEXT_PASS
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
-from sidecar.frozen import frozen
 from sidecar.kube.errors import ApiError, Conflict
 from sidecar.model import names
 from sidecar.tools import Tools
@@ -51,14 +50,14 @@ _MOST_PASSED: Final = 2
 _MOST_STRAY: Final = 3
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Taken:
     """The Lease of a workload was taken, and all locks of this replica were open. They are looked at again before anything is done."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Would:
     """All locks are open, and this is a dry run."""
 

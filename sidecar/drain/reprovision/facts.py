@@ -1,20 +1,19 @@
 """What is known of one replica that is to be made anew, as the API server has just told it. `facts_io` reads it, `locks` judges it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from sidecar.drain.reprovision.marks import Words, read
 from sidecar.drain.reprovision.spread import Apart
 from sidecar.drain.reprovision.workload import Workload
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod
 from sidecar.model.objects import Claim, Class, Notes, Volume
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class FoundClaim:
     """A claim that the pod uses, with its volume."""
 
@@ -36,7 +35,7 @@ class FoundClaim:
         return cls(Claim.of(obj), tuple(meta.get("finalizers") or ()), any(ref.get("kind") == names.POD for ref in owners), volume)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Facts:
     """All of one moment, as nearly as several requests can be."""
 

@@ -1,6 +1,7 @@
 """A lock before a replica's data: what all of them look at, how one answers, and their names. The locks themselves are elsewhere."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 from sidecar.drain.facts.snapshot import Snapshot
@@ -9,11 +10,10 @@ from sidecar.drain.machine_mark import Machine
 from sidecar.drain.reprovision.facts import Facts, FoundClaim
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.vocabulary import Hindrance
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LocksView:
     """All that the locks look at."""
 
@@ -45,13 +45,13 @@ class LocksView:
         return ((claim.name, self.facts.claims.get(claim.name)) for claim in self.target.claims)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Refusal:
     hindrance: Hindrance
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Lock:
     """One lock as it is now."""
 

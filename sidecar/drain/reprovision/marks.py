@@ -1,19 +1,19 @@
 """What is written on claims about making them anew, by people and by sidecars. Anybody may have written it, so it is read with distrust."""
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain import machine_mark
 from sidecar.drain.machine_mark import Machine
 from sidecar.drain.wording import quoted
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Notes
 
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}")
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Words:
     """What the annotations of a claim say."""
 

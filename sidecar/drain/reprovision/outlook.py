@@ -1,6 +1,7 @@
 """What comes next for a replica that may be made anew, and each of its locks, in sentences for people; from outside as far as it shows."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -13,14 +14,13 @@ from sidecar.drain.reprovision.lock import Lock, LocksView, Name
 from sidecar.drain.reprovision.record import Target
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
 from sidecar.drain.wording import LOCK_SHUT, LOCKS_OPEN, MADE_NEXT, NOT_MADE_NOW, first_few
-from sidecar.frozen import frozen
 
 _SEEN_FROM_OUTSIDE: Final = (Name.SURE, Name.POLICY, Name.ON_THIS_NODE, Name.PLACE, Name.KEPT_OFF, Name.SNAPSHOTS, Name.BUDGET)
 _MOST: Final = 5
 """Pods that are told of."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Looked:
     """The locks of one pod, as they were looked at last."""
 

@@ -3,11 +3,11 @@
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from sidecar.drain.leases import Lease, Terms, identity
-from sidecar.frozen import frozen
 from sidecar.model import names
 
 _LONGEST: Final = 16 * 2**10
@@ -26,7 +26,7 @@ class Stage(StrEnum):
     """Claims may have been deleted: from here on there is no way back for one that is gone."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ClaimName:
     """One claim, and no later one of its name."""
 
@@ -34,7 +34,7 @@ class ClaimName:
     uid: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Target:
     """The pod that is to leave, and the claims that are made anew for it."""
 
@@ -50,7 +50,7 @@ class Target:
         return f"{self.namespace}/{self.pod}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Record:
     target: Target
     stage: Stage

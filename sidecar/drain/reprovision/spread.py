@@ -6,7 +6,7 @@ memory, affinity to other pods, and what other pods ask for are left to the sche
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,7 +14,6 @@ from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assessment import Place
 from sidecar.drain.judgement.placement import places
 from sidecar.drain.judgement.volumes import LocalItem
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.topology import Requirement
 
@@ -35,7 +34,7 @@ Selector = tuple[Requirement, ...] | None
 """Requirements on labels that must all hold; None selects nothing."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Apart:
     """A term of required anti-affinity: in no domain where such a pod is."""
 
@@ -71,7 +70,7 @@ class Apart:
         return _with(self.selector, labels, alike=self.alike, unlike=self.unlike)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Even:
     """A topology spread constraint that keeps the pod waiting."""
 
@@ -92,7 +91,7 @@ class Even:
         return _with(self.selector, labels, alike=self.alike)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Spread:
     """What a StatefulSet's template asks for."""
 
@@ -111,7 +110,7 @@ class Spread:
         return cls(excess=excess) if excess else cls(apart, even)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Others:
     """The pods that are there."""
 

@@ -5,7 +5,7 @@ waited for. A time that has run out deletes nothing and gives nothing up: it is 
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -18,7 +18,6 @@ from sidecar.drain.reprovision.record import ClaimName, Record, Stage, Target
 from sidecar.drain.vocabulary import HINDRANCES, Hindrance
 from sidecar.eviction.answers import MAY_ARRIVE_WITHIN
 from sidecar.eviction.rules import May, MayNot, may_evict
-from sidecar.frozen import frozen
 from sidecar.model.nodes import Pod
 
 READY_TIMEOUT: Final = 1800.0
@@ -36,7 +35,7 @@ class Result(StrEnum):
     """A claim was deleted, and nobody makes the replica any more."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class StepView:
     """All that the rule looks at."""
 
@@ -59,7 +58,7 @@ class StepView:
     """Full names of this program's own pods."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Mark:
     """Note on these claims by which machine they are made anew, then look again."""
 
@@ -67,7 +66,7 @@ class Mark:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Evict:
     """Try whether the claims could be deleted, record the step, look at the Node once more, and evict this pod."""
 
@@ -76,7 +75,7 @@ class Evict:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DeleteClaims:
     """Record it, look at the Node once more, and delete these claims as they were read."""
 
@@ -84,7 +83,7 @@ class DeleteClaims:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class TakeBack:
     """Take the mark off these claims, and give the Lease back: nothing was deleted."""
 
@@ -92,7 +91,7 @@ class TakeBack:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unmark:
     """Take the mark off these claims, which are not deleted any more; others are gone, and their replica is waited for."""
 
@@ -100,7 +99,7 @@ class Unmark:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Await:
     """Wait for the pod to be gone, or for the replacement to be Ready."""
 
@@ -109,7 +108,7 @@ class Await:
     """It is the replacement that is waited for: there is no way back."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The Lease is given back: it is over."""
 
@@ -119,7 +118,7 @@ class Finish:
     """The replacement, where it is Ready."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Take no step now: this is why, and it may pass. The Lease is kept."""
 

@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Container, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.reprovision.record import MOST_CLAIMS
 from sidecar.drain.reprovision.spread import Spread
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim
@@ -18,7 +17,7 @@ _LEAST_READY: Final = 10.0
 """Seconds: a pod that has been Ready for less may fall at once."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Workload:
     uid: str
     name: str
@@ -37,7 +36,7 @@ class Workload:
     """What its pods ask for. `replica` has the labels of one."""
     wishes: tuple[Claim, ...] = ()
     """What its claim templates ask for, by the names of `templates`; without class for the default one."""
-    spread: Spread = Spread()
+    spread: Spread = field(default_factory=Spread)
     """How far they want to be from each other."""
     ordered: bool = False
     """A pod is made only once all before it are ready."""

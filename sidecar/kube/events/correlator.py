@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from sidecar.engine.limiter import TokenBucket
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -31,7 +30,7 @@ _LONGEST_MESSAGE = 4096
 _LONGEST_NAME = 253
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class ObjectRef:
     """The object an event is about."""
 
@@ -64,7 +63,7 @@ class ObjectRef:
         return self.api_version, self.kind, self.namespace, self.name, self.uid
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Posting:
     """What to write: the whole event, and when it is told again what to change in it."""
 

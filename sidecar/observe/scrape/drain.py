@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.observe.exposition import Family, gauge
 from sidecar.observe.labels import OURS
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class DrainNumbers:
     """The numbers of drain decisions. None means not known."""
 

@@ -4,10 +4,9 @@ node and the API server confirm it.
 What it may name otherwise: any volume of the driver, to be deleted, and any Secret that this sidecar may read, to be given to the driver.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sidecar.deletion.rules import OnFile
-from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.model.names import is_volume_name
 from sidecar.model.objects import Claim, Class, Json
@@ -16,7 +15,7 @@ from sidecar.provisioning.requests.request import Unfit
 from sidecar.provisioning.requests.secrets import SecretRef, provisioner_secret
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Confirmed:
     record: CreationRecord
     """With the stricter of both reclaim policies, the line's and the class's."""

@@ -5,18 +5,17 @@ the claim that the volume was for. It holds no secret, only the name of the Secr
 """
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.csi.losses import Call, creation, deletion
-from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.model.topology import Segment
 from sidecar.observe.sanitize import clipped, visible
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class BegunDeletion:
     """The driver was asked to delete the volume, and has not said for certain how that ended."""
 
@@ -33,7 +32,7 @@ _ENOUGH_DENIALS: Final = 3
 _LONGEST_TIMEOUT: Final = 3600.0
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class OpenCall:
     """Of a call for the volume nobody knows how it ended. A driver may still be at it while it says that there is no volume, such as that
     the call has taken all room."""
@@ -51,7 +50,7 @@ class OpenCall:
         return OpenCall(denials, now + timeout) if denials < _ENOUGH_DENIALS else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class CreationRecord:
     """One creation. CreateVolume is idempotent by name, so repeating the request finds the volume, however the first ended."""
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import BinaryIO, Final, Generic, TypeVar
 
-from sidecar.frozen import frozen
 from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.record_checks import oddity
 
@@ -43,14 +42,14 @@ class Damage(Enum):
     """A line that names a Secret which the class of the claim does not name. The Secret is not used."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Ended:
     key: str
     """As of `CreationRecord`."""
     by_a_person: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Alive:
     """The process whose file it is was alive."""
 
@@ -58,7 +57,7 @@ class Alive:
     """On the wall clock."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Damaged:
     kind: Damage
     why: str

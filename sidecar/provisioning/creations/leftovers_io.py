@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from sidecar.engine import files_io
-from sidecar.frozen import frozen
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal_lines import Content, alive_line, read_lines, settled_line, too_large
 
@@ -34,7 +33,7 @@ _MOST_FILES: Final = 32
 _MOST_ASIDE: Final = 5
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Leftover:
     """The file of a dead process."""
 

@@ -7,13 +7,12 @@ again before it deletes anything.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from sidecar.csi.api import Driver
 from sidecar.csi.outcome import Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, NotSent, Outcome, Refused, of_failure
 from sidecar.deletion.rules import Delete, DeletionView, Keep, Need, Orphaned
-from sidecar.frozen import frozen
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.local.here import Here
 from sidecar.provisioning.creations.confirmation import on_file
@@ -32,7 +31,7 @@ _MOST_DENIALS: Final = 10
 Secrets = Callable[[SecretRef | None], Awaitable[Mapping[str, str]]]
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The creation needs no more work: nothing is left of it, or its volume is in use."""
 
@@ -41,7 +40,7 @@ class Settled:
     """A volume may be left that this program cannot find."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class AskAgain:
     """The outcome is not known yet. The caller tries again, with back-off."""
 

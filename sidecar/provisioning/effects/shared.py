@@ -1,8 +1,8 @@
 """What every effect of this room is handed."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from sidecar.frozen import frozen
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.model.standing import Standing
@@ -16,7 +16,7 @@ from sidecar.provisioning.progress_table import ProgressTable
 from sidecar.tools import Tools
 
 
-@frozen(kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
     """One value per process, shared by all effects."""
 

@@ -1,6 +1,7 @@
 """Builds the CreateVolume request from claim, class and node. When that is impossible, it gives an `Unfit` that says what to change."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -12,7 +13,6 @@ from sidecar.csi.api import (
     CapacityQuery,
     CreateRequest,
 )
-from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class
@@ -50,7 +50,7 @@ ACCESS_MODES: Final = frozenset({*_MODES.values(), *_MODES_WITH_MULTI_WRITER.val
 """All that a request may ask for."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unfit:
     """No request can be made from this claim and class; `why` says what to change."""
 

@@ -6,10 +6,9 @@ It handles names only. The content of a Secret passes through `data_of`, which k
 import base64
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Final
 
-from sidecar.frozen import frozen
 from sidecar.model import names
 from sidecar.model.objects import Class, Json, Volume
 from sidecar.provisioning.requests.request import Unfit, secret_parameters
@@ -28,7 +27,7 @@ _LABEL: Final = re.compile(r"(?!-)[a-z0-9-]+(?<!-)")
 _LONGEST_LABEL, _LONGEST_SUBDOMAIN = 63, 253
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SecretRef:
     """The namespace and name of a Secret."""
 
@@ -36,7 +35,7 @@ class SecretRef:
     name: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class SecretRefs:
     """The Secrets of one claim. Each field is a kind; the parameters of the class spell it with dashes."""
 
@@ -113,7 +112,7 @@ def expand(template: str, meanings: Mapping[str, str]) -> tuple[str, tuple[str, 
     return text, tuple(sorted(unknown))
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Half:
     """The rules of one half of a reference, its namespace or its name: which tokens the template may use, and what the result must be."""
 

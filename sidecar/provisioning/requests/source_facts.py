@@ -3,9 +3,9 @@
 When an object cannot be read or is unsuitable, the result is an `Unfit` that names the source and says what to do.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.model.objects import Claim
 from sidecar.model.quantity import parse_bytes
@@ -15,7 +15,7 @@ from sidecar.provisioning.requests.request import Unfit
 _IMPOSSIBLE_SIZE: Final = 2**63
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Asked:
     """The source that the claim names, and how it names it."""
 
@@ -37,7 +37,7 @@ class Asked:
         return Ref(self.kind, self.name, self.namespace)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Content:
     """The handle that CreateVolume is given as the source: that of a snapshot or that of a volume."""
 
@@ -52,14 +52,14 @@ class Content:
         return bool(self.snapshot)
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Elsewhere:
     """The source is on another node, and only the driver there can read it. A retry on this node cannot succeed."""
 
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class LeftToPopulator:
     """The source is of another kind: a volume populator fills the volume, and the driver is not called for this claim."""
 

@@ -1,9 +1,9 @@
 """Builds the PersistentVolume from the claim, the request and the driver's answer, field by field. Pure: it stores nothing."""
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.csi.api import CreatedVolume, CreateRequest
-from sidecar.frozen import frozen
 from sidecar.local.here import Here
 from sidecar.local.volume_location import node_label
 from sidecar.model import names
@@ -19,7 +19,7 @@ LONGEST_CONTEXT: Final = 2**18
 for an object. What they would refuse for ever is refused here, and its volume deleted again."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class Unusable:
     """The volume exists, but it cannot serve the claim; `why` says what the driver did."""
 
