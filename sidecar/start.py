@@ -93,9 +93,11 @@ async def before_the_driver(
                 undoing.cancel()
                 if not met:
                     # A driver that fails at once ends each process within milliseconds, and no later one would have more time.
-                    last = group.create_task(undo.look(), name="what was announced for the driver before, once")
+                    # Not of the group: that takes no task any more where an error ends this.
+                    last = asyncio.create_task(undo.look(), name="what was announced for the driver before, once")
                     await asyncio.wait((task, last), timeout=_LAST_WORDS_SECONDS)
                     last.cancel()
+                    await asyncio.gather(last, return_exceptions=True)
                 task.cancel()
 
 
