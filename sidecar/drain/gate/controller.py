@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from sidecar.drain.duty import Outcome, Picture
+from sidecar.drain.facts.announcement import Source
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.gate import lease, rules
 from sidecar.drain.gate.guard import Post
@@ -111,7 +112,7 @@ class GateController:
             post=Post(node, settings.driver, settings.namespace, settings.gate_image),
             enabled=settings.gate,
             draining=picture.signals.draining,
-            intent=picture.signals.intent,
+            intent=None if picture.signals.source is Source.CORDON else picture.signals.intent,
             drain=judged.drain.status if judged else Status.UNKNOWN,
             retire=judged.retire.status if judged else Status.UNKNOWN,
             overridden=picture.overridden,

@@ -30,6 +30,7 @@ class GateView:
     draining: bool
     """Somebody empties the node, or is about to: it is cordoned, tainted or marked."""
     intent: Intent | None
+    """What somebody says that it is for; None: nobody does, whatever a cordon is taken for."""
     drain: Status
     retire: Status
     overridden: bool
@@ -45,8 +46,17 @@ class GateView:
 
     @property
     def verdict(self) -> Status:
-        """The verdict that opens the gate: that of the intent which was announced, or else is assumed."""
-        return self.drain if (self.intent or self.assumed) is Intent.REBOOT else self.retire
+        """The verdict that opens the gate: that of the intent which was announced, or else is assumed.
+
+        Where nobody says what the drain is for, and nothing is assumed but the worst, it may be either: a volume may be given up for
+        retiring and keep its node from being rebooted.
+        """
+        if self.intent is Intent.RETIRE:
+            return self.retire
+        if (self.intent or self.assumed) is Intent.REBOOT:
+            return self.drain
+        both = {self.drain, self.retire}
+        return next((status for status in (Status.FALSE, Status.UNKNOWN) if status in both), Status.TRUE)
 
     @property
     def guards_in_peace(self) -> bool:

@@ -72,14 +72,15 @@ def test_the_gate_opens_budget_first() -> None:
         assert isinstance(decide(view(**changes)), Rest) and wanted(view(**changes)) is None
 
 
-def test_a_reboot_waits_for_its_own_verdict_and_anything_else_for_that_of_retiring() -> None:
+def test_a_reboot_waits_for_its_own_verdict_retiring_for_its_own_and_what_nobody_announces_for_both() -> None:
     for assumed in Intent:
         for intent, drain, retire, holds in [
             (Intent.REBOOT, FALSE, TRUE, True),
             (Intent.REBOOT, TRUE, FALSE, False),
             (Intent.RETIRE, TRUE, FALSE, True),
             (None, TRUE, FALSE, True),
-            (None, FALSE, TRUE, False),
+            (None, FALSE, TRUE, True),
+            (None, TRUE, TRUE, False),
         ]:
             if intent is None and assumed is Intent.REBOOT:
                 holds = drain is FALSE
