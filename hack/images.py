@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from hack.lib import cache
-from hack.lib.failure import Failure
-from hack.lib.progress import step
+from hack.lib.command import Failure, step
+from hack.lib.control_plane import REPOSITORY, binaries
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 NEEDED = ("buildah", "debootstrap")
 SIDECAR, DRIVER, BUSYBOX, PAUSE = "csi-node-sidecar:dev", "csi-node-sidecar-driver:dev", "busybox:dev", "pause:dev"
 KEPT = 4  # archives of one name: a cluster may still be loading the one before
@@ -72,12 +71,12 @@ def peer() -> Path:
     """The program that ours replaces."""
     module = (REPOSITORY / "hack/go/csi-provisioner/go.mod").read_text()
     (version,) = re.findall(r"kubernetes-csi/external-provisioner/v\d+ (v\S+)", module)
-    return single(_go_program("csi-provisioner"), name=f"csi-provisioner:{version}")
+    return single(binaries("csi-provisioner") / "csi-provisioner", name=f"csi-provisioner:{version}")
 
 
 def pause() -> Path:
     """The sandbox of every pod."""
-    return single(_go_program("pause"), name=PAUSE)
+    return single(binaries("pause") / "pause", name=PAUSE)
 
 
 def single(program: Path, *, name: str) -> Path:
@@ -86,14 +85,6 @@ def single(program: Path, *, name: str) -> Path:
 
 
 IMAGES: Mapping[str, Callable[[], Path]] = {"sidecar": sidecar, "driver": driver, "peer": peer, "busybox": busybox, "pause": pause}
-
-
-def _go_program(part: str) -> Path:
-    command = [sys.executable, str(REPOSITORY / "hack/control-plane"), part]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise Failure(f"hack/control-plane {part} failed")
-    return Path(done.stdout.strip()) / part
 
 
 # --- with buildah -----------------------------------------------------------------------------------------------------

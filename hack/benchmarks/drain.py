@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from hack.benchmarks.pod import put_into_a_pod
-from hack.benchmarks.stage import NODE, Ground, Stage, a_ground, a_stage, cost_of, count, in_parallel, is_synced, told, wait
+from hack.benchmarks.stage import NODE, Ground, Stage, a_ground, a_stage, count, in_parallel, set_status, told
+from hack.lib.command import say
 from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ControlPlane, until
-from hack.lib.programs import GoDriver, Json, OurDriver, Sidecar
-from hack.lib.progress import say
+from hack.lib.programs import OURS, GoDriver, Json, OurDriver, Sidecar
 from sidecar.eviction.answers import BURST, QPS
-from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
+from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.model import names
 
@@ -98,16 +98,16 @@ def _install_reports(plane: ControlPlane) -> None:
 def _resident(stage: Stage, flags: tuple[str, ...]) -> float:
     stage.forget_capacity()
     # Upstream's role grants nothing of this, so all run with all rights.
-    process = stage.ours(*flags, "--kube-api-qps=-1")
+    process = stage.program(OURS, *flags, "--kube-api-qps=-1")
     put_into_a_pod(process, stage.plane.kubeconfig)
     process.log.unlink(missing_ok=True)
     with process:
-        wait(lambda: is_synced(process), process, "has not listed everything")
-        wait(stage.has_capacity, process, "has not published its capacity")
+        process.until(process.ready, "it has listed everything")
+        process.until(stage.has_capacity, "it has published its capacity")
         if flags:
             _until_judged(stage.plane, NODE, stage.driver.driver)
         time.sleep(5.0)
-        return cost_of(process.child.pid).resident
+        return process.cost().resident
 
 
 def _until_judged(plane: ControlPlane, node: str, driver: str) -> None:
@@ -144,7 +144,7 @@ def _place(node: str) -> str:
 
 async def _write_node(kube: KubeClient, name: str, key: str) -> None:
     await kube.create(NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, key: _place(name)}}})
-    await _set_status(kube, NODES, name, {"conditions": [{"type": "Ready", "status": "True"}]})
+    await set_status(kube, NODES, name, {"conditions": [{"type": "Ready", "status": "True"}]})
 
 
 async def _write_volume(kube: KubeClient, number: int, node: str, *, stage: Stage) -> None:
@@ -169,7 +169,7 @@ async def _write_volume(kube: KubeClient, number: int, node: str, *, stage: Stag
         "storageClassName": "late",
     }
     await kube.create(VOLUMES, volume)
-    await _set_status(kube, VOLUMES, f"pvc-{number}", {"phase": "Bound"})
+    await set_status(kube, VOLUMES, f"pvc-{number}", {"phase": "Bound"})
     if node == NODE:
         await kube.create(PODS, _pod(name), namespace="default")
 
@@ -195,10 +195,6 @@ def _attachment(number: int, nodes: list[str]) -> Json:
 
 def _budget(app: str) -> Json:
     return {"metadata": {"name": app}, "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": app}}}}
-
-
-async def _set_status(kube: KubeClient, resource: Resource, name: str, status: Json) -> None:
-    await kube.patch(resource, name, {"status": status}, content_type=MERGE_PATCH, subresource="status")
 
 
 # --- emptying ---------------------------------------------------------------------------------------------------------
@@ -282,7 +278,7 @@ class Scene:
         sidecar = Sidecar(self.work, node=FROM, address=self.driver.socket, kubeconfig=plane.kubeconfig, args=args, environ=environ)
         put_into_a_pod(sidecar, plane.kubeconfig)
         with sidecar:
-            wait(sidecar.ready, sidecar, "has not listed everything")
+            sidecar.until_ready()
             _until_judged(plane, FROM, self.driver.driver)
             before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
             plane.kubectl("taint", "node", FROM, "--overwrite", f"{names.EVACUATE_TAINT}=retire:NoSchedule")

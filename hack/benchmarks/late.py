@@ -23,27 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from hack.benchmarks.pod import put_into_a_pod
-from hack.benchmarks.stage import (
-    CLASS,
-    FLAGS,
-    NODE,
-    OURS,
-    PEER,
-    Audit,
-    Stage,
-    a_ground,
-    cost_of,
-    count,
-    is_synced,
-    kind_of,
-    new_class,
-    time_of,
-    told,
-    wait,
-)
+from hack.benchmarks.stage import CLASS, FLAGS, NODE, Audit, Stage, a_ground, count, kind_of, new_class, time_of, told
+from hack.lib.command import say
 from hack.lib.control_plane import ControlPlane
-from hack.lib.programs import GoDriver, claim
-from hack.lib.progress import say
+from hack.lib.programs import OURS, PEER, GoDriver, claim
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.model import names
@@ -153,14 +136,13 @@ def _turn(program: str, claims: int, *, live: bool, work: Path) -> tuple[Measure
 
 
 def _measure(stage: Stage, audit: Audit, program: str, claims: int, *, live: bool) -> Measurement:
-    process = stage.ours(*LIMITERS) if program == OURS else stage.peer(*LIMITERS)
+    process = stage.program(program, *LIMITERS)
     put_into_a_pod(process, stage.role)
     with process:
-        pid = process.child.pid
-        wait(lambda: is_synced(process), process, "has not listed everything")
-        wait(stage.has_capacity, process, "has not published its capacity")
+        process.until(process.ready, "it has listed everything")
+        process.until(stage.has_capacity, "it has published its capacity")
         audit.wait_for_quiet()
-        already, before, began = audit.size(), cost_of(pid), time.time()
+        already, before, began = audit.size(), process.cost(), time.time()
         if not live:
             process.signal(signal.SIGSTOP)
         asyncio.run(_ask(stage.plane.kubeconfig, driver=stage.driver.driver, claims=claims))
@@ -168,11 +150,11 @@ def _measure(stage: Stage, audit: Audit, program: str, claims: int, *, live: boo
             time.sleep(REST)
             began = time.time()
             process.signal(signal.SIGCONT)
-        wait(lambda: _stored(stage.plane) >= claims, process, f"has not stored {claims} volumes")
+        process.until(lambda: _stored(stage.plane) >= claims, f"it has stored {claims} volumes")
         if live:
-            wait(lambda: _all_bound(stage.plane), process, f"is still alone with its {claims} volumes: {BINDER} has not bound them")
+            process.until(lambda: _all_bound(stage.plane), f"{BINDER} has bound {claims} volumes")
         audit.wait_for_quiet()
-        after = cost_of(pid)
+        after = process.cost()
     events = audit.since(already)
     seconds = max(time_of(event) for event in events if kind_of(event) == STORED) - began
     kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(map(kind_of, events)).most_common())

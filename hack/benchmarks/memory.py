@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from hack.benchmarks.pod import put_into_a_pod
-from hack.benchmarks.stage import OURS, PEER, Cost, Stage, a_stage, cost_of, count, in_parallel, is_synced, told, wait
-from hack.lib.programs import Json
-from hack.lib.progress import say
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES
+from hack.benchmarks.stage import Stage, a_stage, count, in_parallel, set_status, told
+from hack.lib.command import say
+from hack.lib.programs import OURS, PEER, Cost, Json
+from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import open_client
 from sidecar.model import names
 
@@ -97,16 +97,16 @@ def _broken(groups: dict[tuple[str, str], list[Measurement]]) -> Iterable[str]:
 
 def _measure(stage: Stage, program: str, cluster: str) -> Measurement:
     stage.forget_capacity()
-    process = stage.ours() if program == OURS else stage.peer()
+    process = stage.program(program)
     put_into_a_pod(process, stage.role)
     process.log.unlink(missing_ok=True)
     started = time.monotonic()
     with process:
-        wait(lambda: is_synced(process), process, "has not listed everything")
+        process.until(process.ready, "it has listed everything")
         synced = time.monotonic() - started
-        wait(stage.has_capacity, process, "has not published its capacity")
+        process.until(stage.has_capacity, "it has published its capacity")
         time.sleep(SETTLE)
-        return Measurement(program, cluster, synced, cost_of(process.child.pid))
+        return Measurement(program, cluster, synced, process.cost())
 
 
 # --- a full cluster ---------------------------------------------------------------------------------------------------
@@ -123,16 +123,8 @@ async def _fill(stage: Stage, objects: int) -> None:
             await kube.create(VOLUMES, stored)
             if _is_bound(number):
                 status = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"}}
-                await kube.patch(
-                    CLAIMS,
-                    claimed["metadata"]["name"],
-                    {"status": status},
-                    content_type=MERGE_PATCH,
-                    namespace=NAMESPACE,
-                    subresource="status",
-                )
-                bound = {"status": {"phase": "Bound"}}
-                await kube.patch(VOLUMES, stored["metadata"]["name"], bound, content_type=MERGE_PATCH, subresource="status")
+                await set_status(kube, CLAIMS, claimed["metadata"]["name"], status, namespace=NAMESPACE)
+                await set_status(kube, VOLUMES, stored["metadata"]["name"], {"phase": "Bound"})
 
         await in_parallel(range(objects), write)
 

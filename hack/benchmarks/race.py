@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import itertools
 import os
+import re
 import statistics
 import tempfile
 import time
@@ -19,11 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from hack.benchmarks.stage import PEER, Audit, a_ground, cost_of, count, kind_of, told
-from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import IMMEDIATE, OurDriver, Process, Sidecar, all_of, claim, storage_class
-from hack.lib.programs import Peer as PeerProcess
-from hack.lib.progress import say
+from hack.benchmarks.stage import Audit, a_ground, count, kind_of, told
+from hack.lib.command import say
+from hack.lib.control_plane import ControlPlane
+from hack.lib.programs import IMMEDIATE, OURS, PEER, OurDriver, Peer, Sidecar, all_of, claim, provisioner, storage_class
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.model import names
@@ -35,7 +35,6 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
     "ours, random": ("--node-deployment", "--node-deployment-placement=random"),
     PEER: ("--node-deployment",),
 }
-CACHES = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 LATENCY = 0.05
 """Seconds that a driver takes to create a volume."""
 RATE = 5.0
@@ -137,7 +136,7 @@ class Scene:
 
     plane: ControlPlane
     program: str
-    instances: Sequence[Process]
+    instances: Sequence[Sidecar | Peer]
     audit: Audit
 
     def measure(self, phase: str, claims: int, *, rate: float | None = None) -> Measurement:
@@ -145,8 +144,7 @@ class Scene:
         seen = asyncio.run(_play(self.plane.kubeconfig, phase, claims, rate=rate))
         self.audit.wait_for_quiet()
         for instance in self.instances:
-            if instance.child.poll() is not None:  # it would look as if it cost nothing
-                raise SystemExit(f"hack/bench: {instance.name} has ended; the end of its log:\n{instance.output()[-4000:]}")
+            instance.until(instance.ready, f"{instance.name} is ready still")  # one that has ended would look as if it cost nothing
         kinds = [kind_of(event) for event in self.audit.since(already)]
         bound = [item for item in seen.values() if item.bound < float("inf")]
         stored = kinds.count(STORED) or 1
@@ -165,7 +163,7 @@ class Scene:
         )
 
     def _cpu(self) -> float:
-        return sum(cost_of(instance.child.pid).cpu for instance in self.instances)
+        return sum(instance.cost().cpu for instance in self.instances)
 
 
 @contextmanager
@@ -183,27 +181,29 @@ def _a_scene(work: Path, program: str, nodes: int) -> Iterator[Scene]:
             ground.plane.add_node(driver.node, {driver.key: driver.node}, managed=False)
             ground.plane.add_csinode(driver.node, DRIVER, driver.node, [driver.key])
         ground.plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, DRIVER, IMMEDIATE, pool="main"))
-        instances = [_instance(ground.bin_dir / PEER, program, driver, ground.role, work) for driver in drivers]
+        instances = [
+            provisioner(
+                PEER if program == PEER else OURS,
+                work,
+                bin_dir=ground.bin_dir,
+                node=driver.node,
+                address=driver.socket,
+                kubeconfig=ground.role,
+                args=(*FLAGS, *PROGRAMS[program]),
+                environ={"NODE_NAME": driver.node, "NAMESPACE": NAMESPACE},
+            )
+            for driver in drivers
+        ]
         with all_of(drivers), all_of(instances):
             for instance in instances:
-                until(lambda: _is_ready(instance, program, nodes), f"{instance.name} is ready", seconds=180)  # noqa: B023 - called at once
+                instance.until(lambda: _is_ready(instance, program, nodes), f"{instance.name} is ready", seconds=180)  # noqa: B023 - called at once
             yield Scene(ground.plane, program, instances, audit)
 
 
-def _instance(peer: Path, program: str, driver: OurDriver, role: Path, work: Path) -> Process:
-    flags, environ = (*FLAGS, *PROGRAMS[program]), {"NODE_NAME": driver.node, "NAMESPACE": NAMESPACE}
-    if program != PEER:
-        return Sidecar(work, node=driver.node, address=driver.socket, kubeconfig=role, args=flags, environ=environ)
-    return PeerProcess(work, binary=peer, node=driver.node, address=driver.socket, kubeconfig=role, args=flags, environ=environ)
-
-
-def _is_ready(instance: Process, program: str, nodes: int) -> bool:
-    lines = instance.output().splitlines()
-    if not isinstance(instance, Sidecar):
-        complete = [line for line in lines if "Caches populated" in line]
-        return all(any(f'type="*v1.{kind}"' in line for line in complete) for kind in CACHES)
-    contenders = any("Contenders for claims that bind immediately" in line and line.endswith(f"nodes={nodes}") for line in lines)
-    return instance.ready() and ("random" in program or contenders)
+def _is_ready(instance: Sidecar | Peer, program: str, nodes: int) -> bool:
+    """It has listed everything, and the ranked ones know of all others."""
+    contenders = re.search(rf"Contenders for claims that bind immediately.* nodes={nodes}$", instance.output(), re.MULTILINE)
+    return instance.ready() and ("ranked" not in program or contenders is not None)
 
 
 # --- one phase --------------------------------------------------------------------------------------------------------

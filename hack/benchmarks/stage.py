@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,21 +19,18 @@ from typing import Any
 
 import sidecar
 from hack.benchmarks.pod import compile_bytecode
-from hack.lib.control_plane import REPOSITORY, ControlPlane, binaries
-from hack.lib.programs import GoDriver, Json, OurDriver, Process, Sidecar, storage_class
-from hack.lib.progress import say
+from hack.lib.command import say
+from hack.lib.control_plane import ControlPlane, binaries
+from hack.lib.programs import OURS, PEER, GoDriver, Json, OurDriver, Peer, Sidecar, provisioner, storage_class
+from sidecar.kube.api import MERGE_PATCH, Resource
+from sidecar.kube.client import KubeClient
 
 NODE = "bench-node"
 CLASS = "late"
-SERVICE_ACCOUNT = "csi-provisioner"
-OURS, PEER = "csi-node-sidecar", "csi-provisioner"
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 # As drivers deploy them on nodes. -v=2 is also the least at which the peer says that a cache is complete.
 FLAGS = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--feature-gates=Topology=true", "-v=2")
-PEERS_CACHES = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSIStorageCapacity")
 ENVIRONMENT = {"NODE_NAME": NODE, "NAMESPACE": "default"}
-START_LIMIT = 120.0
-POLL = 0.02
 
 WRITES_AT_ONCE = 48
 # What the programs ask for, and when: others' requests are none of their business.
@@ -42,7 +38,7 @@ AUDIT_POLICY: Json = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived", "ResponseStarted"],
-    "rules": [{"level": "Metadata", "users": [f"system:serviceaccount:default:{SERVICE_ACCOUNT}"]}, {"level": "None"}],
+    "rules": [{"level": "Metadata", "users": ["system:serviceaccount:default:csi-provisioner"]}, {"level": "None"}],
 }
 
 
@@ -76,13 +72,10 @@ class Stage(Ground):
     driver: GoDriver | OurDriver
     work: Path
 
-    def ours(self, *flags: str) -> Sidecar:
+    def program(self, name: str, *flags: str) -> Sidecar | Peer:
         args = (*FLAGS, *flags)
-        return Sidecar(self.work, node=NODE, address=self.driver.socket, kubeconfig=self.role, args=args, environ=ENVIRONMENT)
-
-    def peer(self, *flags: str) -> Process:
-        places = (f"--csi-address={self.driver.socket}", f"--kubeconfig={self.role}", "--http-endpoint=127.0.0.1:0")
-        return Process(PEER, [str(self.bin_dir / PEER), *places, *FLAGS, *flags], self.work, environ=ENVIRONMENT)
+        where: Json = {"node": NODE, "address": self.driver.socket, "kubeconfig": self.role, "environ": ENVIRONMENT}
+        return provisioner(name, self.work, bin_dir=self.bin_dir, args=args, **where)
 
     def has_capacity(self) -> bool:
         """The proof that a program works, not only runs."""
@@ -91,23 +84,6 @@ class Stage(Ground):
     def forget_capacity(self) -> None:
         """The objects outlive the program that made them, and the next one would adopt them."""
         self.plane.request("DELETE", CAPACITIES)
-
-
-def is_synced(program: Process) -> bool:
-    """Everything it watches has been listed once. Ours answers that by /readyz, the peer has no such page and writes it to its log."""
-    if isinstance(program, Sidecar):
-        return program.ready()
-    complete = [line for line in program.output().splitlines() if "Caches populated" in line]
-    return all(any(f'type="*v1.{kind}"' in line for line in complete) for kind in PEERS_CACHES)
-
-
-def wait(condition: Callable[[], bool], process: Process, complaint: str) -> None:
-    """Until it comes true; the end of the benchmark if it does not."""
-    deadline = time.monotonic() + START_LIMIT
-    while not condition():
-        if process.child.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"hack/bench: {process.name} {complaint}; the end of its log:\n{process.output()[-4000:]}")
-        time.sleep(POLL)
 
 
 def count(word: str) -> int:
@@ -125,10 +101,8 @@ def a_ground(
     """`parts` are built besides the servers and the peer, `components` started besides etcd and the API server."""
     bin_dir = binaries("core", PEER, *parts)
     with ControlPlane(bin_dir, work / "plane", components=components, extra_args=extra_args) as plane:
-        plane.apply((REPOSITORY / "tests" / "e2e" / "upstream-role.yaml").read_text())
-        role = plane.kubeconfig_for(namespace="default", service_account=SERVICE_ACCOUNT)
         compile_bytecode()
-        yield Ground(plane, role, bin_dir)
+        yield Ground(plane, plane.upstream_role(), bin_dir)
 
 
 @contextmanager
@@ -152,6 +126,10 @@ def told(broken: Iterable[str], arguments: argparse.Namespace) -> int:
     return 1 if arguments.gate and lines else 0
 
 
+async def set_status(kube: KubeClient, resource: Resource, name: str, status: Json, *, namespace: str = "") -> None:
+    await kube.patch(resource, name, {"status": status}, content_type=MERGE_PATCH, namespace=namespace, subresource="status")
+
+
 async def in_parallel(items: Iterable[Any], work: Callable[[Any], Awaitable[object]]) -> None:
     waiting = iter(items)
 
@@ -164,23 +142,7 @@ async def in_parallel(items: Iterable[Any], work: Callable[[Any], Awaitable[obje
             group.create_task(worker())
 
 
-# --- what it costs ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Cost:
-    """MiB and seconds, as the kernel counts them: shared libraries and kernel time included."""
-
-    resident: float
-    peak: float
-    cpu: float
-
-
-def cost_of(pid: int) -> Cost:
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    resident, peak = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
-    return Cost(resident, peak, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+# --- what it costs the API server -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from hack.charts.placeholders import IMAGE, POLICY_VERSION, PULL_POLICY, RELEASE, RELEASE_IN_CLUSTER, SETTINGS, only_if, templated
+from hack.lib.command import Failure
+from hack.lib.control_plane import REPOSITORY, binaries
 
 Json = dict[str, Any]
+DEPLOY: Final = REPOSITORY / "deploy"
+CHART: Final = DEPLOY / "chart"
 CRD: Final = "CustomResourceDefinition"
 BASE_NAMES: Final = "csi-node-sidecar"
 """What the base calls its namespace, its account and their role: three names here, and there one."""
@@ -139,3 +146,42 @@ _Dumper.add_representer(str, _text)
 
 def _dumped(item: Json) -> str:
     return yaml.dump(item, Dumper=_Dumper, sort_keys=False, width=140, allow_unicode=True)
+
+
+# --- the files ----------------------------------------------------------------------------------------------------------
+
+
+def files() -> dict[Path, str]:
+    found = {name: _objects(source) for name, source in SOURCES.items()}
+    made = {CHART / "templates" / f"{name}.yaml": template(source, found[name]) for name, source in SOURCES.items()}
+    return made | {CHART / "crds" / "nodedrainreports.yaml": types(found["drain"])}
+
+
+def _objects(source: Source) -> Sequence[Json]:
+    if source.of.endswith(".yaml"):
+        return list(yaml.safe_load_all((DEPLOY / "base" / source.of).read_text()))
+    with tempfile.TemporaryDirectory(prefix=".chart-", dir=DEPLOY) as folder:
+        return _rendered(Path(folder), (source.of, *source.beside))
+
+
+def _rendered(folder: Path, components: Sequence[str]) -> Sequence[Json]:
+    """Kustomize takes components by relative path only, so the folder is one of deploy's."""
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "csi-node-sidecar-settings", "annotations": {"config.kubernetes.io/local-config": "true"}},
+        "data": dict(SETTINGS),
+    }
+    build = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": ["settings.yaml"],
+        "components": [f"../components/{name}" for name in components],
+    }
+    (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+    command = [str(binaries("core") / "kubectl"), "kustomize", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        raise Failure(f"{components[0]} cannot be rendered: {done.stderr.strip()}")
+    return list(yaml.safe_load_all(done.stdout))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from hack.kubelets import namespaces, needs, programs, remains, servers, setting
 from hack.kubelets.errors import ClusterError, until
 from hack.kubelets.node import Node
 from hack.kubelets.place import API_ADDRESS, GATEWAY, Place
+from hack.lib.command import say
 from hack.lib.servers import API_SERVER, CONTROLLERS, ETCD, SCHEDULER
 
 Json = dict[str, Any]
@@ -67,7 +67,7 @@ class Cluster:
         place.logs.mkdir()
         _furnish(place, nodes)
         cluster = cls(place)
-        print(f"cluster: starting {nodes} node{'s' if nodes > 1 else ''}", file=sys.stderr)
+        say(f"starting {nodes} node{'s' if nodes > 1 else ''}")
         cluster._start(leashed=leashed)
         return cluster
 

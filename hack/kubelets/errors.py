@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hack.lib import control_plane
-from hack.lib.failure import Failure
+from hack.lib.command import Failure
 
 T = TypeVar("T")
 

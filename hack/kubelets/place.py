@@ -9,7 +9,6 @@ from pathlib import Path
 from hack.kubelets.errors import ClusterError
 from hack.lib import cache
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 # The same in every cluster, as each has a network of its own. The API server's is the first of the service range, which is what pods are
 # told; it is a real address here, so that nothing has to translate it.
 API_ADDRESS = "10.0.0.1"

@@ -9,18 +9,17 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 from hack import images
 from hack.kubelets.errors import ClusterError
-from hack.kubelets.place import REPOSITORY
 from hack.kubelets.servers import PROGRAMS as SERVERS
 from hack.kubelets.settings import PAUSE_IMAGE
 from hack.lib import cache, debian
 from hack.lib.cache import only_one_at_a_time
+from hack.lib.command import say
+from hack.lib.control_plane import binaries
 
 RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 NETWORK = ("bridge", "host-local", "loopback")
@@ -29,20 +28,12 @@ PACKAGES = ("containerd", "runc", "containernetworking-plugins")
 
 def gather(folder: Path) -> None:
     """Links or copies all programs into a folder of the cluster's own, so that a running cluster does not notice a new build."""
-    built = build_kubernetes()
+    built = binaries("core", "kubelet", "pause")
     wanted = [built / name for name in (*SERVERS, "kubelet", "pause")]
     wanted += unpacked()
     folder.mkdir()
     for program in wanted:
         _link_or_copy(program.resolve(), folder / program.name)
-
-
-def build_kubernetes() -> Path:
-    command = [sys.executable, str(REPOSITORY / "hack" / "control-plane"), "core", "kubelet", "pause"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise ClusterError(f"hack/control-plane failed (exit {done.returncode}); what it said is above")
-    return Path(done.stdout.strip())
 
 
 def pause_archive(programs: Path) -> Path:
@@ -74,7 +65,7 @@ def _unpacked_home() -> Path:
 
 
 def _unpack(home: Path) -> None:
-    print(f"cluster: fetching {', '.join(PACKAGES)}", file=sys.stderr)
+    say(f"fetching {', '.join(PACKAGES)}")
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch:
         debian.unpacked(PACKAGES, Path(scratch, "root")).rename(home)
 

@@ -3,7 +3,8 @@
 control_plane      a real control plane in a folder: etcd, kube-apiserver, controllers, scheduler, kwok
 programs           programs beside it: the sidecar, its peer, CSI drivers
 environment        starting a command again with the Python that has its packages
-cache, progress, failure   where things are kept, progress on stderr, errors for people
+command            how commands begin and end, progress on stderr, errors for people
+cache              where things are kept
 debian             packages of Debian, unpacked and not installed
 links, effects_contract    checks of lint: links in Markdown files, effects in files of their own
 """

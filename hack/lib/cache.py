@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from hack.lib.progress import say
+from hack.lib.command import say
 
 
 def root() -> Path:

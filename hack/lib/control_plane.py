@@ -30,6 +30,7 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 from hack.lib import servers
+from hack.lib.command import Failure
 from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
 from hack.lib.patience import LIMIT, deadline, patient
 from hack.lib.signals import die_with_parent
@@ -38,6 +39,7 @@ T = TypeVar("T")
 Json = dict[str, Any]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+UPSTREAM_ROLE = REPOSITORY / "tests" / "e2e" / "upstream-role.yaml"
 PROGRAM_OF = {
     "etcd": "etcd",
     "apiserver": "kube-apiserver",
@@ -56,7 +58,7 @@ _OWN = {
 }
 
 
-class ControlPlaneError(Exception):
+class ControlPlaneError(Failure):
     """A program of the control plane is missing, did not start, or a tool refused."""
 
 
@@ -82,7 +84,7 @@ def binaries(*parts: str) -> Path:
     return Path(done.stdout.strip())
 
 
-def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 0.0) -> T:
+def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 0.0, pause: float = 0.05) -> T:
     """Polls until the condition answers something true; an object that is missing counts as not yet.
 
     It gives up where `patience` says, and tells what it waited for and what it saw last. `seconds`: how long it takes on a quiet machine,
@@ -102,7 +104,7 @@ def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds:
         if time.monotonic() > end:
             awaited = what if isinstance(what, str) else what()
             raise TimeoutError(f"waited {patient(seconds):.0f} s in vain: {awaited} (last answer: {last})")
-        time.sleep(0.05)
+        time.sleep(pause)
 
 
 class ControlPlane:
@@ -260,33 +262,27 @@ class ControlPlane:
     # --- readiness ------------------------------------------------------------------------------------------------
 
     def _await_ready(self) -> None:
+        self._await("apiserver", "/readyz", "/api/v1/namespaces/default")  # which is made a moment after /readyz says yes
+
+    def _await_components(self) -> None:
+        """The controllers show that they work by an object each namespace gets; scheduler and kwok only by being alive."""
+        if "controller-manager" in self._components:
+            self._await("controller-manager", "/api/v1/namespaces/default/serviceaccounts/default")
+        self._complain_about_the_dead()
+
+    def _await(self, component: str, *paths: str) -> None:
+        """Until all of these are answered, which shows that the component is at work."""
         end = deadline()
         while True:
             self._complain_about_the_dead()
             try:
-                self._send("GET", "/readyz")
-                self._send("GET", "/api/v1/namespaces/default")  # made a moment after /readyz says yes
+                for path in paths:
+                    self._send("GET", path)
                 return
             except (OSError, http.client.HTTPException, ApiError) as error:
                 if time.monotonic() > end:
-                    raise ControlPlaneError(
-                        f"the API server was not ready after {LIMIT:.0f} s ({error}); {self._tail('apiserver')}"
-                    ) from error
+                    raise ControlPlaneError(f"{component} was not ready after {LIMIT:.0f} s ({error}); {self._tail(component)}") from error
             time.sleep(0.05)
-
-    def _await_components(self) -> None:
-        """The controllers show that they work by an object each namespace gets; scheduler and kwok only by being alive."""
-        end = deadline()
-        while "controller-manager" in self._components:
-            self._complain_about_the_dead()
-            try:
-                self.request("GET", "/api/v1/namespaces/default/serviceaccounts/default")
-                break
-            except ApiError as error:
-                if time.monotonic() > end:
-                    raise ControlPlaneError(f"no controller was at work after {LIMIT:.0f} s; {self._tail('controller-manager')}") from error
-            time.sleep(0.05)
-        self._complain_about_the_dead()
 
     def _complain_about_the_dead(self) -> None:
         for component, process in self._running.items():
@@ -349,6 +345,11 @@ class ControlPlane:
         self._write_kubeconfig(file, self.token_for(namespace=namespace, service_account=service_account, bound_to=bound_to))
         return file
 
+    def upstream_role(self) -> Path:
+        """A kubeconfig with the rights of external-provisioner's sample manifest, and no others."""
+        self.apply(UPSTREAM_ROLE.read_text())
+        return self.kubeconfig_for(namespace="default", service_account="csi-provisioner")
+
     def token_for(self, *, namespace: str, service_account: str, bound_to: Json | None = None) -> str:
         """Valid for a day, and for as long as the pod exists to which it is bound; that pod says of which node it is."""
         spec = {"expirationSeconds": 86400, **({"boundObjectRef": bound_to} if bound_to else {})}
@@ -383,21 +384,6 @@ class ControlPlane:
             "status": {"allocatable": resources, "capacity": resources},
         }
         self.request("POST", "/api/v1/nodes", node)
-
-    def silence_node(self, name: str) -> None:
-        """Plays a power failure: no heartbeats, and pods stay as they are, whatever is asked of them.
-
-        The controllers notice after their grace period (50 s; shorter by extra_args) and taint the node.
-        """
-        self._set_kwok_label(name, None)
-
-    def revive_node(self, name: str) -> None:
-        self._set_kwok_label(name, "fake")
-
-    def _set_kwok_label(self, node: str, value: str | None) -> None:
-        # kwok watches by label: only a node that leaves its selection loses its heartbeat (an annotation would not do).
-        patch = {"metadata": {"labels": {KWOK_LABEL: value}}}
-        self.request("PATCH", f"/api/v1/nodes/{node}", patch, content_type="application/merge-patch+json")
 
     def add_csinode(self, name: str, driver: str, node_id: str, topology_keys: Sequence[str]) -> None:
         """Adds what a kubelet writes when the driver has registered."""

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hack.lib import cache
-from hack.lib.failure import Failure
-from hack.lib.progress import say
+from hack.lib.command import Failure, say
 
 
 def unpacked(wanted: Sequence[str], folder: Path) -> Path:

@@ -15,16 +15,28 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from hack.lib.command import Failure
 from hack.lib.control_plane import REPOSITORY, free_ports, until
 from hack.lib.patience import LIMIT
 from hack.lib.signals import heard
 
 Json = dict[str, Any]
+OURS, PEER = "csi-node-sidecar", "csi-provisioner"
 LATE, IMMEDIATE = "WaitForFirstConsumer", "Immediate"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """MiB and seconds, as the kernel counts them: shared libraries and kernel time included."""
+
+    resident: float
+    peak: float
+    cpu: float
 
 
 class Process:
@@ -83,10 +95,22 @@ class Process:
     def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def cpu_seconds(self) -> float:
-        """CPU time used so far, kernel time included."""
+    def cost(self) -> Cost:
+        """So far."""
+        status = dict(line.split(":", 1) for line in Path(f"/proc/{self.child.pid}/status").read_text().splitlines())
         fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        resident, peak = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
+        return Cost(resident, peak, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+
+    def until(self, condition: Callable[[], object], what: str | Callable[[], str], *, seconds: float = 0.0) -> None:
+        """Until it comes true; the error says what was awaited, and if the program has ended, what it said at last."""
+
+        def lives_and_comes_true() -> bool:
+            if self.child.poll() is not None:
+                raise Failure(f"{self.name} ended with {self.child.returncode}; the end of its log:\n{self.output()[-4000:]}")
+            return bool(condition())
+
+        until(lives_and_comes_true, what, seconds=seconds, pause=0.02)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -138,7 +162,7 @@ class Sidecar(Process):
         return self.page("/readyz")[0] == 200
 
     def until_ready(self) -> Self:
-        until(lambda: self._alive() and self.ready(), lambda: f"{self.name} ready; it says {self.page('/readyz')}")
+        self.until(self.ready, lambda: f"{self.name} ready; it says {self.page('/readyz')}")
         return self
 
     def metric(self, name: str, /, **labels: str) -> float:
@@ -156,10 +180,6 @@ class Sidecar(Process):
         odd = [line for line in lines if not re.match(r"[IWEF]\d{4} ", line)]
         assert not odd, f"{self.name} wrote what is no log record:\n{self.output()}"
         return [line for line in lines if line[0] in letters]
-
-    def _alive(self) -> bool:
-        assert self.child.poll() is None, f"{self.name} ended with {self.child.returncode}:\n{self.output()}"
-        return True
 
 
 class Peer(Process):
@@ -179,9 +199,32 @@ class Peer(Process):
         places = (f"--csi-address={address}", f"--kubeconfig={kubeconfig}", "--http-endpoint=127.0.0.1:0")
         command = [str(binary), "--node-deployment", "--feature-gates=Topology=true", "-v=4", *places, *args]
         super().__init__(f"peer-{node}", command, work, environ={"NODE_NAME": node, **(environ or {})})
+        kinds = ["PersistentVolumeClaim", "PersistentVolume", "StorageClass"]
+        self._caches = [*kinds, "CSIStorageCapacity"] if "--enable-capacity" in args else kinds
+
+    def ready(self) -> bool:
+        """Everything it watches has been listed once. It has no page that says so, and writes it to its log from -v=2 on."""
+        complete = [line for line in self.output().splitlines() if "Caches populated" in line]
+        return all(any(f'type="*v1.{kind}"' in line for line in complete) for kind in self._caches)
 
 
-class OurDriver(Process):
+def provisioner(program: str, work: Path, *, bin_dir: Path, **told: Any) -> Sidecar | Peer:
+    """This program or its peer, told the same."""
+    return Peer(work, binary=bin_dir / PEER, **told) if program == PEER else Sidecar(work, **told)
+
+
+class Driver(Process):
+    """A CSI driver, which is there when its socket takes connections."""
+
+    socket: Path
+
+    def start(self) -> Self:
+        super().start()
+        until(lambda: connects(self.socket), lambda: f"{self.name} serves:\n{self.output()}")
+        return self
+
+
+class OurDriver(Driver):
     """The driver of `hack.sim`, served; its state and its calls are in files that outlive it."""
 
     def __init__(
@@ -207,11 +250,6 @@ class OurDriver(Process):
         ]
         super().__init__(f"driver-{node}", command, work)
 
-    def start(self) -> Self:
-        super().start()
-        until(lambda: connects(self.socket), lambda: f"{self.name} serves:\n{self.output()}")
-        return self
-
     def recorded(self, method: str) -> list[Json]:
         """Every call of that method, over all lives of the driver."""
         lines = self.calls.read_text().splitlines() if self.calls.exists() else []
@@ -224,7 +262,7 @@ class OurDriver(Process):
         draft.replace(self.faults)
 
 
-class GoDriver(Process):
+class GoDriver(Driver):
     """Kubernetes' own end-to-end mock driver. Its space is infinite and its topology a constant."""
 
     key, topology = "io.kubernetes.storage.mock/node", "some-mock-node"
@@ -234,11 +272,6 @@ class GoDriver(Process):
         self.socket = work / f"{node}.sock"
         command = [str(binary), f"--endpoint={self.socket}", f"--driver-name={self.driver}", f"--node-id={node}", "--v=3"]
         super().__init__(f"driver-{node}", command, work)
-
-    def start(self) -> Self:
-        super().start()
-        until(lambda: connects(self.socket), lambda: f"{self.name} serves:\n{self.output()}")
-        return self
 
 
 def connects(path: Path) -> bool:

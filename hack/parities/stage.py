@@ -16,14 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hack.lib.control_plane import REPOSITORY, ApiError, ControlPlane, binaries, until
-from hack.lib.programs import Peer, Process, Sidecar, connects
-from hack.lib.progress import say
+from hack.lib.command import say
+from hack.lib.control_plane import ApiError, ControlPlane, binaries, until
+from hack.lib.programs import PEER, Driver, Peer, Sidecar, provisioner
 from hack.parities import crds
 from hack.parities.cases import CLASS_BETA, NAMESPACE, OTHER_NAMESPACE, SELECTED_NODE, SETTINGS, Case, Json, Setting, Snapshot
 from hack.parities.driver import OWN_NODE
 
-OURS, PEER = "csi-node-sidecar", "csi-provisioner"
 CLAIMS, SECRETS, VOLUMES = (
     f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims",
     "/api/v1/namespaces/{}/secrets",
@@ -64,7 +63,7 @@ subjects: [{kind: ServiceAccount, name: csi-provisioner, namespace: default}]
 """
 # A retry comes after one second, or two after that: what has not moved for longer has settled.
 QUIET, QUIET_AFTER_DELETION = 3.5, 4.5
-SETTLE_LIMIT, START_LIMIT = 240.0, 120.0
+SETTLE_LIMIT = 240.0
 POLL, SECONDS_TO_BE_HEARD = 0.4, 1.0
 
 
@@ -108,50 +107,38 @@ def play(program: str, cases: Sequence[Case], work: Path) -> Play:
     work.mkdir()
     bin_dir = binaries("core", PEER)
     with ControlPlane(bin_dir, work / "plane", components=("controller-manager",)) as plane, ExitStack() as stack:
-        sample = REPOSITORY / "tests" / "e2e" / "upstream-role.yaml"
-        for manifest in (sample.read_text(), MORE_RIGHTS, *(file.read_text() for file in crds.manifests())):
+        for manifest in (MORE_RIGHTS, *(file.read_text() for file in crds.manifests())):
             plane.apply(manifest)
+        role = plane.upstream_role()
         for path in (SNAPSHOTS, CONTENTS):
-            until(partial(plane.serves, path), f"the API server serves {path}", seconds=START_LIMIT)
-        role = plane.kubeconfig_for(namespace=NAMESPACE, service_account="csi-provisioner")
+            until(partial(plane.serves, path), f"the API server serves {path}")
         # In this order they start, and the other way round they stop.
-        started: list[Process] = []
+        started: list[Sidecar | Peer] = []
         for setting in (setting for setting in SETTINGS if any(case.setting == setting.name for case in cases)):
             folder = work / setting.name
             folder.mkdir()
-            stack.enter_context(_driver(setting, folder))
-            until(partial(connects, folder / "csi.sock"), f"the driver of {setting.name} serves", seconds=START_LIMIT)
-            started.append(stack.enter_context(_program(program, setting, folder, bin_dir=bin_dir, role=role)))
+            where: Json = {"node": OWN_NODE, "address": folder / "csi.sock", "kubeconfig": role}
+            stack.enter_context(ParityDriver(setting, folder))
+            process = provisioner(program, folder, bin_dir=bin_dir, args=(*FLAGS, *setting.flags), **where)
+            stack.enter_context(process)
+            started.append(process)
         for process in started:
-            until(partial(_is_at_work, process), f"{process.log} tells that it works", seconds=START_LIMIT)
+            process.until(process.ready, f"{process.log} tells that it works")
         say(f"{program}: {len(cases)} cases in {len(started)} settings")
         played = Stage(plane, work, cases).run()
         for process in started:
-            _check(process)
+            process.until(process.ready, f"{process.log} tells that it still works")
         return played
 
 
-def _program(program: str, setting: Setting, folder: Path, *, bin_dir: Path, role: Path) -> Process:
-    flags, socket = (*FLAGS, *setting.flags), folder / "csi.sock"
-    if program == OURS:
-        return Sidecar(folder, node=OWN_NODE, address=socket, kubeconfig=role, args=flags)
-    return Peer(folder, binary=bin_dir / PEER, node=OWN_NODE, address=socket, kubeconfig=role, args=flags)
+class ParityDriver(Driver):
+    """As it is told by its setting."""
 
-
-def _driver(setting: Setting, folder: Path) -> Process:
-    told: Json = {"endpoint": str(folder / "csi.sock"), "name": setting.driver, "calls": str(folder / "calls")}
-    told |= {"segments": dict(setting.segments), "capabilities": setting.capabilities}
-    return Process("driver", [sys.executable, str(Path(__file__).with_name("driver.py")), json.dumps(told)], folder)
-
-
-def _is_at_work(process: Process) -> bool:
-    _check(process)
-    return process.ready() if isinstance(process, Sidecar) else "Started provisioner controller" in process.output()
-
-
-def _check(process: Process) -> None:
-    if process.child.poll() is not None:
-        raise SystemExit(f"hack/parity: {process.log} has ended; the end of it:\n{process.output()[-3000:]}")
+    def __init__(self, setting: Setting, folder: Path) -> None:
+        self.socket = folder / "csi.sock"
+        told: Json = {"endpoint": str(self.socket), "name": setting.driver, "calls": str(folder / "calls")}
+        told |= {"segments": dict(setting.segments), "capabilities": setting.capabilities}
+        super().__init__("driver", [sys.executable, str(Path(__file__).with_name("driver.py")), json.dumps(told)], folder)
 
 
 class Stage:

@@ -14,7 +14,7 @@ from hack.lib.control_plane import REPOSITORY
 from hack.lib.programs import Json
 
 IMAGE, BASE = "registry.example/team/csi-node-sidecar", f"python@sha256:{'0123456789abcdef' * 4}"
-SCRIPTS = [REPOSITORY / "hack" / name for name in ("chart", "demo", "environment", "release", "renew-constraints", "test")]
+SCRIPTS = [REPOSITORY / "hack" / name for name in ("environment", "kind/scale", "release", "renew-constraints", "test")]
 
 
 def release(*words: str) -> subprocess.CompletedProcess[str]:

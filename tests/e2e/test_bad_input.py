@@ -188,11 +188,11 @@ def says_why(sidecar: Sidecar, *texts: str) -> None:
 
 def stays_calm(sidecar: Sidecar) -> None:
     """Trouble that lasts costs next to nothing: no log, processor or API server is flooded. It stays alive meanwhile."""
-    requests, lines, used = sidecar.metric("csi_node_sidecar_api_requests_total"), len(sidecar.records()), sidecar.cpu_seconds()
+    requests, lines, used = sidecar.metric("csi_node_sidecar_api_requests_total"), len(sidecar.records()), sidecar.cost().cpu
     began = time.monotonic()
     time.sleep(3.0)
     watched, passed = 4, time.monotonic() - began
     assert sidecar.metric("csi_node_sidecar_api_requests_total") - requests <= watched * passed
     assert len(sidecar.records()) - lines <= watched * passed
-    assert sidecar.cpu_seconds() - used < passed / 5
+    assert sidecar.cost().cpu - used < passed / 5
     assert sidecar.page("/healthz") == (200, "ok")

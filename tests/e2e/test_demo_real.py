@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -14,9 +13,8 @@ from hack.lib.patience import LIMIT
 
 
 def test_the_story_on_a_real_control_plane_which_is_kept_and_can_be_played_with(bin_dir: Path) -> None:
-    environ = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    command = [sys.executable, "-m", "hack.demos.real", "--keep"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ, cwd=REPOSITORY) as running:
+    command = [sys.executable, str(REPOSITORY / "hack" / "demo"), "--real", "--keep"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as running:
         try:
             told, kubeconfig = read_until_kept(running)
             assert "13 volumes in the drivers' own state, 13 PersistentVolumes: 0 leaked, 0 doubled" in told

@@ -71,7 +71,7 @@ class Played(Generic[S]):
     def spent(self) -> tuple[float, int, float]:
         """Requests, lines of the log, seconds of the processor."""
         requests = self.sidecar.metric("csi_node_sidecar_api_requests_total")
-        return requests, len(self.sidecar.records()), self.sidecar.cpu_seconds()
+        return requests, len(self.sidecar.records()), self.sidecar.cost().cpu
 
     def check(self, cluster: Cluster, every: Iterable[str], *about: str) -> None:
         told, want = self.told(cluster, *about), self.row

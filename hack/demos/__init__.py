@@ -1,1 +1,0 @@
-"""What hack/demo needs beyond the demo of the simulation."""
