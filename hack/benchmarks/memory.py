@@ -21,7 +21,8 @@ from typing import Any
 from hack.benchmarks.pod import put_into_a_pod
 from hack.benchmarks.stage import Stage, a_stage, count, in_parallel, set_status, told
 from hack.lib.command import say
-from hack.lib.programs import OURS, PEER, Cost, Json
+from hack.lib.processes import Cost
+from hack.lib.programs import OURS, PEER, Json
 from sidecar.kube.api import CLAIMS, VOLUMES
 from sidecar.kube.client import open_client
 from sidecar.model import names

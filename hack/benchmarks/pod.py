@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hack.lib.control_plane import REPOSITORY
-from hack.lib.programs import Process
+from hack.lib.processes import Process
 from sidecar.kube.credentials import SERVICE_ACCOUNT
 
 # In namespaces of its own, so that the folder is there for this program alone. $0 is the folder, $1 what belongs in it.

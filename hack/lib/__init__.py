@@ -1,6 +1,7 @@
 """What several commands of hack share, and the tests use as well. Nothing below hack imports the tests.
 
 control_plane      a real control plane in a folder: etcd, kube-apiserver, controllers, scheduler, kwok
+processes          programs as processes, and free ports for them
 programs           programs beside it: the sidecar, its peer, CSI drivers
 environment        starting a command again with the Python that has its packages
 command            how commands begin and end, progress on stderr, errors for people

@@ -15,30 +15,29 @@ import contextlib
 import http.client
 import json
 import os
-import random
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from hack.lib import servers
 from hack.lib.command import Failure
 from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
-from hack.lib.patience import LIMIT, deadline, patient
-from hack.lib.signals import die_with_parent
+from hack.lib.patience import LIMIT, deadline
+from hack.lib.patience import ApiError as ApiError
+from hack.lib.patience import until as until
+from hack.lib.processes import REPOSITORY as REPOSITORY
+from hack.lib.processes import Process, free_ports, stop_all
 
-T = TypeVar("T")
 Json = dict[str, Any]
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 UPSTREAM_ROLE = REPOSITORY / "tests" / "e2e" / "upstream-role.yaml"
 PROGRAM_OF = {
     "etcd": "etcd",
@@ -58,19 +57,7 @@ _OWN = {
 }
 
 
-class ControlPlaneError(Failure):
-    """A program of the control plane is missing, did not start, or a tool refused."""
-
-
-class ApiError(ControlPlaneError):
-    """The API server answered with an error; `status` is the HTTP code."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"HTTP {status}: {message}")
-        self.status = status
-
-
-class PortTaken(ControlPlaneError):
+class PortTaken(Failure):
     """Another program took the port after we had found it free: another try may succeed."""
 
 
@@ -80,31 +67,8 @@ def binaries(*parts: str) -> Path:
     # Its progress goes to our stderr, so that a first run is seen to work.
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise ControlPlaneError(f"hack/control-plane {' '.join(parts)} failed (exit {done.returncode}); what it said is in stderr")
+        raise Failure(f"hack/control-plane {' '.join(parts)} failed (exit {done.returncode}); what it said is in stderr")
     return Path(done.stdout.strip())
-
-
-def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 0.0, pause: float = 0.05) -> T:
-    """Polls until the condition answers something true; an object that is missing counts as not yet.
-
-    It gives up where `patience` says, and tells what it waited for and what it saw last. `seconds`: how long it takes on a quiet machine,
-    where that is long.
-    """
-    end = deadline(seconds)
-    while True:
-        last: object = None
-        try:
-            last = answer = condition()
-            if answer:
-                return answer
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            last = error
-        if time.monotonic() > end:
-            awaited = what if isinstance(what, str) else what()
-            raise TimeoutError(f"waited {patient(seconds):.0f} s in vain: {awaited} (last answer: {last})")
-        time.sleep(pause)
 
 
 class ControlPlane:
@@ -124,12 +88,12 @@ class ControlPlane:
     ) -> None:
         unknown = ({*components} | extra_args.keys()) - PROGRAM_OF.keys()
         if unknown:
-            raise ControlPlaneError(f"unknown components {sorted(unknown)}: there are {', '.join(ALL_COMPONENTS)}")
+            raise Failure(f"unknown components {sorted(unknown)}: there are {', '.join(ALL_COMPONENTS)}")
         self._components = [name for name in PROGRAM_OF if name in {"etcd", "apiserver", *components}]
         self._bin_dir = bin_dir
         self._work_dir = work_dir
         self._extra_args = extra_args
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, Process] = {}
         self._admin_token = servers.new_token()
         self._opener: urllib.request.OpenerDirector | None = None
         self.url = ""
@@ -161,27 +125,23 @@ class ControlPlane:
     def stop(self) -> None:
         """Ends all programs, etcd last, and leaves no process behind."""
         etcd = self._running.pop("etcd", None)
-        _end(list(self._running.values()))
+        stop_all([*self._running.values()])
         self._running.clear()
-        if etcd:
-            _end([etcd])
+        stop_all([etcd] if etcd else [])
 
     def _kill_all(self) -> None:
         """After a failed start: a server that is still starting reacts slowly to SIGTERM, so all get SIGKILL."""
         for process in self._running.values():
             process.kill()
-            process.wait()
         self._running.clear()
 
     def stop_apiserver(self) -> None:
         """Stops it as in an upgrade: open watches get an end of stream."""
-        _end([self._running.pop("apiserver")])
+        self._running.pop("apiserver").stop()
 
     def kill_apiserver(self) -> None:
         """SIGKILL, as in a crash: connections break."""
-        process = self._running.pop("apiserver")
-        process.kill()
-        process.wait()
+        self._running.pop("apiserver").kill()
 
     def start_apiserver(self) -> None:
         """Starts it again, on the same data and the same port."""
@@ -202,7 +162,7 @@ class ControlPlane:
     @contextlib.contextmanager
     def _servers_stopped(self) -> Iterator[None]:
         self.stop_apiserver()
-        _end([self._running.pop("etcd")])
+        self._running.pop("etcd").stop()
         yield
         self._spawn("etcd")
         self.start_apiserver()
@@ -224,21 +184,10 @@ class ControlPlane:
     def _spawn(self, component: str) -> None:
         program = self._bin_dir / PROGRAM_OF[component]
         if not program.exists():
-            raise ControlPlaneError(f"{program} is missing: run hack/control-plane {program.name}")
+            raise Failure(f"{program} is missing: run hack/control-plane {program.name}")
         command = [str(program), *self._arguments(component), *self._extra_args.get(component, ())]
-        # HOME keeps a developer's own ~/.kube and ~/.kwok out of it.
-        environment = {"PATH": os.environ.get("PATH", ""), "HOME": str(self._work_dir)}
-        with self._log(component).open("ab") as log:
-            self._running[component] = subprocess.Popen(
-                command,
-                cwd=self._work_dir,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C in pytest is for pytest, which then stops us in order
-                preexec_fn=die_with_parent,  # noqa: PLW1509 - few system calls, looked up beforehand: nothing to deadlock on
-            )
+        # Its HOME keeps a developer's own ~/.kube and ~/.kwok out of it.
+        self._running[component] = Process(component, command, self._work_dir, leashed=True).start()
 
     def _arguments(self, component: str) -> list[str]:
         work = self._work_dir
@@ -281,22 +230,14 @@ class ControlPlane:
                 return
             except (OSError, http.client.HTTPException, ApiError) as error:
                 if time.monotonic() > end:
-                    raise ControlPlaneError(f"{component} was not ready after {LIMIT:.0f} s ({error}); {self._tail(component)}") from error
+                    raise Failure(f"{component} was not ready after {LIMIT:.0f} s ({error}); {self._running[component].tail()}") from error
             time.sleep(0.05)
 
     def _complain_about_the_dead(self) -> None:
         for component, process in self._running.items():
-            if process.poll() is not None:
-                story = self._tail(component)
-                kind = PortTaken if "address already in use" in story else ControlPlaneError
-                raise kind(f"{component} ended with exit code {process.returncode}; {story}")
-
-    def _log(self, component: str) -> Path:
-        return self._work_dir / f"{component}.log"
-
-    def _tail(self, component: str) -> str:
-        lines = self._log(component).read_text(errors="replace").splitlines()[-10:]
-        return "\n  ".join([f"the last lines of {self._log(component)}:", *lines])
+            if (code := process.child.poll()) is not None:
+                kind = PortTaken if "address already in use" in process.tail() else Failure
+                raise kind(f"{component} ended with exit code {code}; {process.tail()}")
 
     # --- talking to it --------------------------------------------------------------------------------------------
 
@@ -324,7 +265,7 @@ class ControlPlane:
         environment = {**os.environ, "HOME": str(self._work_dir)}
         done = subprocess.run(command, input=input, capture_output=True, text=True, check=False, env=environment)
         if done.returncode:
-            raise ControlPlaneError(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
+            raise Failure(f"kubectl {' '.join(args)} failed: {done.stderr.strip()}")
         return done.stdout
 
     def apply(self, manifest: str) -> None:
@@ -419,38 +360,6 @@ class ControlPlane:
     def _write_kubeconfig(self, file: Path, token: str) -> None:
         file.touch(mode=0o600)
         file.write_text(servers.kubeconfig(self._work_dir, server=self.url, token=token))
-
-
-_given_out: set[int] = set()
-"""Programs listen on a port some time after they were given it: of a hundred that start together, two would often get the same."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Below those for outgoing connections: one of those may be taken before it is listened on."""
-    found: list[int] = []
-    for port in random.sample(range(10000, 30000), 1000 + count):
-        if port in _given_out:
-            continue
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            found.append(port)
-        if len(found) == count:
-            _given_out.update(found)
-            return found
-    raise OSError(f"of a thousand ports between 10000 and 30000 fewer than {count} are free")
-
-
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Sends SIGTERM to all at once, then SIGKILL to those that are left."""
-    for process in processes:
-        process.terminate()
-    end = deadline()
-    for process in processes:
-        try:
-            process.wait(timeout=max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _message_of(body: bytes) -> str:

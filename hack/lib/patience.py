@@ -8,6 +8,12 @@ in virtual time.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from hack.lib.command import Failure
+
+T = TypeVar("T")
 
 LIMIT = 120.0
 _STRETCH = 10.0
@@ -21,3 +27,34 @@ def patient(seconds: float) -> float:
 def deadline(seconds: float = 0.0) -> float:
     """The moment, on the monotonic clock, at which waiting for it is given up."""
     return time.monotonic() + patient(seconds)
+
+
+class ApiError(Failure):
+    """The API server answered with an error; `status` is the HTTP code."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"HTTP {status}: {message}")
+        self.status = status
+
+
+def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 0.0, pause: float = 0.05) -> T:
+    """Polls until the condition answers something true; an object that is missing counts as not yet.
+
+    It gives up where `patience` says, and tells what it waited for and what it saw last. `seconds`: how long it takes on a quiet machine,
+    where that is long.
+    """
+    end = deadline(seconds)
+    while True:
+        last: object = None
+        try:
+            last = answer = condition()
+            if answer:
+                return answer
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            last = error
+        if time.monotonic() > end:
+            awaited = what if isinstance(what, str) else what()
+            raise TimeoutError(f"waited {patient(seconds):.0f} s in vain: {awaited} (last answer: {last})")
+        time.sleep(pause)

@@ -5,118 +5,23 @@ They are started, stopped and queried here; what they should do is said in the t
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import signal
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from hack.lib.command import Failure
-from hack.lib.control_plane import REPOSITORY, free_ports, until
-from hack.lib.patience import LIMIT
-from hack.lib.signals import heard
+from hack.lib.patience import LIMIT, until
+from hack.lib.processes import Process, free_ports
+from hack.lib.processes import all_of as all_of
 
 Json = dict[str, Any]
 OURS, PEER = "csi-node-sidecar", "csi-provisioner"
 LATE, IMMEDIATE = "WaitForFirstConsumer", "Immediate"
-
-
-@dataclass(frozen=True)
-class Cost:
-    """MiB and seconds, as the kernel counts them: shared libraries and kernel time included."""
-
-    resident: float
-    peak: float
-    cpu: float
-
-
-class Process:
-    """One program in its own session, with its output in a file."""
-
-    def __init__(self, name: str, command: Sequence[str], work: Path, *, environ: Mapping[str, str] | None = None) -> None:
-        self.name = name
-        self.command = list(command)
-        self.log = work / f"{name}.log"
-        self._environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(work), "PYTHONPATH": str(REPOSITORY), **(environ or {})}
-        self._child: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> Self:
-        assert self._child is None or self._child.poll() is not None, f"{self.name} runs already"
-        with self.log.open("ab") as log:
-            self._child = subprocess.Popen(
-                self.command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environ,
-                start_new_session=True,
-                cwd=self.log.parent,
-                preexec_fn=heard,  # noqa: PLW1509 - few system calls: nothing to deadlock on
-            )
-        return self
-
-    @property
-    def child(self) -> subprocess.Popen[bytes]:
-        assert self._child is not None, f"{self.name} was not started"
-        return self._child
-
-    def signal(self, number: signal.Signals) -> None:
-        self.child.send_signal(number)
-
-    def kill(self) -> None:
-        """kill -9; returns when the process is gone."""
-        self.child.kill()
-        self.child.wait()
-
-    def wait(self) -> int:
-        """The exit code."""
-        try:
-            return self.child.wait(LIMIT)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self.name} did not end within {LIMIT:.0f} s:\n{self.output()}") from None
-
-    def stop(self) -> None:
-        if self._child is not None and self._child.poll() is None:
-            self._child.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._child.wait(LIMIT)
-            if self._child.poll() is None:
-                self.kill()
-
-    def output(self) -> str:
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
-
-    def cost(self) -> Cost:
-        """So far."""
-        status = dict(line.split(":", 1) for line in Path(f"/proc/{self.child.pid}/status").read_text().splitlines())
-        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
-        resident, peak = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
-        return Cost(resident, peak, (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
-
-    def until(self, condition: Callable[[], object], what: str | Callable[[], str], *, seconds: float = 0.0) -> None:
-        """Until it comes true; the error says what was awaited, and if the program has ended, what it said at last."""
-
-        def lives_and_comes_true() -> bool:
-            if self.child.poll() is not None:
-                raise Failure(f"{self.name} ended with {self.child.returncode}; the end of its log:\n{self.output()[-4000:]}")
-            return bool(condition())
-
-        until(lives_and_comes_true, what, seconds=seconds, pause=0.02)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
 
 class Sidecar(Process):
@@ -281,25 +186,6 @@ def connects(path: Path) -> bool:
         except OSError:
             return False
     return True
-
-
-@contextlib.contextmanager
-def all_of(processes: Sequence[Process]) -> Iterator[None]:
-    """Starts them one after the other and stops them together."""
-    try:
-        for process in processes:
-            process.start()
-        yield
-    finally:
-        started = [process for process in processes if process._child is not None]
-        for process in started:
-            if process.child.poll() is None:
-                process.child.terminate()
-        for process in started:
-            # A second signal would end it at once, whatever it is doing.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.child.wait(LIMIT)
-            process.stop()
 
 
 def storage_class(name: str, driver: str, binding: str, **parameters: str) -> Json:
