@@ -95,23 +95,33 @@ def _built(name: str, dockerfile: str, copied: Mapping[str, Path], *, base: str 
     below = {"base": _base, SIDECAR: sidecar}[base]() if base else None
     key = _key([platform.machine(), dockerfile, str(below), json.dumps(arguments)], copied)
     short = name.rpartition("/")[2].partition(":")[0]
-    archive = _folder() / f"{short}-{key}.tar"
+
+    def build(work: Path, draft: Path) -> None:
+        # A copy, because somebody may be working in the tree, and a store of its own, which goes with the folder.
+        _build(work, draft, name, dockerfile, copied, base=(base, below), arguments=arguments or {})
+
+    archive = _kept(f"{short}-{key}", f"building {name}", build)
+    archive.touch()  # the archive that was used last is removed last
+    for old in sorted(_folder().glob(f"{short}-????????????.tar"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return archive
+
+
+def _kept(name: str, what: str, make: Callable[[Path, Path], None]) -> Path:
+    """The archive of this name, made if it is not there: `make` gets a folder to work in, and where it puts the archive."""
+    archive = _folder() / f"{name}.tar"
     with cache.only_one_at_a_time(_folder()):
         if not archive.exists():
             _check_machine()
-            # A copy, because somebody may be working in the tree, and a store of its own, which goes with the folder.
-            with step(f"building {name}"), tempfile.TemporaryDirectory(prefix=".building-", dir=_folder()) as work:
-                _build(Path(work), archive, name, dockerfile, copied, base=(base, below), arguments=arguments or {})
-            dated = sorted(_folder().glob(f"{short}-????????????.tar"), key=lambda file: file.stat().st_mtime, reverse=True)
-            for old in dated[KEPT:]:
-                old.unlink()
-    archive.touch()  # the archive that was used last is removed last
+            with step(what), tempfile.TemporaryDirectory(prefix=".building-", dir=_folder()) as work:
+                make(Path(work), Path(work, "draft.tar"))
+                Path(work, "draft.tar").rename(archive)
     return archive
 
 
 def _build(
     work: Path,
-    archive: Path,
+    draft: Path,
     name: str,
     dockerfile: str,
     copied: Mapping[str, Path],
@@ -149,9 +159,7 @@ def _build(
     words = [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
     words += [word for mount in _lent(work) for word in ("--volume", mount)]
     buildah("build", *words, "--pull-never", "--tag", "built", str(context))
-    draft = work / "image.tar"
     buildah("push", "built", f"docker-archive:{draft}:{name if '/' in name else f'docker.io/library/{name}'}")
-    draft.rename(archive)
 
 
 def _lent(work: Path) -> list[str]:
@@ -168,17 +176,14 @@ def _lent(work: Path) -> list[str]:
 
 def _base() -> Path:
     release = Path("/etc/os-release").read_text()
-    archive = _folder() / f"base-{_key([platform.machine(), release, *BASE_PACKAGES, *NOT_IN_THE_BASE], {})}.tar"
-    with cache.only_one_at_a_time(_folder() / "base"):
-        if not archive.exists():
-            _check_machine()
-            (suite,) = re.findall(r"^VERSION_CODENAME=(\S+)$", release, re.MULTILINE)
-            with step("making the base image of Debian packages"), tempfile.TemporaryDirectory(prefix=".building-", dir=_folder()) as work:
-                root, draft = Path(work, "root"), Path(work, "base.tar")
-                _run("debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", suite, str(root))
-                _run("tar", "-C", str(root), "-cf", str(draft), *(f"--exclude=./{name}/*" for name in NOT_IN_THE_BASE), ".")
-                draft.rename(archive)
-    return archive
+    (suite,) = re.findall(r"^VERSION_CODENAME=(\S+)$", release, re.MULTILINE)
+
+    def make(work: Path, draft: Path) -> None:
+        _run("debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", suite, str(work / "root"))
+        _run("tar", "-C", str(work / "root"), "-cf", str(draft), *(f"--exclude=./{name}/*" for name in NOT_IN_THE_BASE), ".")
+
+    key = _key([platform.machine(), release, *BASE_PACKAGES, *NOT_IN_THE_BASE], {})
+    return _kept(f"base-{key}", "making the base image of Debian packages", make)
 
 
 def _check_machine() -> None:

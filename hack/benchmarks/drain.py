@@ -29,7 +29,7 @@ from hack.benchmarks.pod import put_into_a_pod
 from hack.benchmarks.stage import NODE, Ground, Stage, a_ground, a_stage, count, in_parallel, set_status, told
 from hack.lib.command import say
 from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ControlPlane, until
-from hack.lib.programs import OURS, GoDriver, Json, OurDriver, Sidecar
+from hack.lib.programs import OURS, GoDriver, Json, OurDriver, Sidecar, claim
 from sidecar.eviction.answers import BURST, QPS
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
@@ -149,14 +149,9 @@ async def _write_node(kube: KubeClient, name: str, key: str) -> None:
 
 async def _write_volume(kube: KubeClient, number: int, node: str, *, stage: Stage) -> None:
     name, driver = f"data-{number}", stage.driver.driver
-    claim: Json = {"metadata": {"name": name, "annotations": {names.STORAGE_PROVISIONER: driver, names.SELECTED_NODE: node}}}
-    claim["spec"] = {
-        "storageClassName": "late",
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "1Gi"}},
-        "volumeName": f"pvc-{number}",
-    }
-    made = await kube.create(CLAIMS, claim, namespace="default")
+    wish = claim(name, "late", annotations={names.STORAGE_PROVISIONER: driver, names.SELECTED_NODE: node})
+    wish["spec"]["volumeName"] = f"pvc-{number}"
+    made = await kube.create(CLAIMS, wish, namespace="default")
     term = {"matchExpressions": [{"key": stage.driver.key, "operator": "In", "values": [_place(node)]}]}
     volume: Json = {"metadata": {"name": f"pvc-{number}"}}
     volume["spec"] = {
@@ -174,7 +169,7 @@ async def _write_volume(kube: KubeClient, number: int, node: str, *, stage: Stag
         await kube.create(PODS, _pod(name), namespace="default")
 
 
-def _pod(claim: str) -> Json:
+def _pod(name: str) -> Json:
     owner = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
@@ -182,9 +177,9 @@ def _pod(claim: str) -> Json:
         "uid": "5a11de5c-0000-4000-8000-000000000000",
         "controller": True,
     }
-    mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+    mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     spec = {"nodeName": NODE, "containers": [{"name": "db", "image": "db"}], "volumes": mounted}
-    return {"metadata": {"name": claim, "labels": {"app": claim}, "ownerReferences": [owner]}, "spec": spec}
+    return {"metadata": {"name": name, "labels": {"app": name}, "ownerReferences": [owner]}, "spec": spec}
 
 
 def _attachment(number: int, nodes: list[str]) -> Json:

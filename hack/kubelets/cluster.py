@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from hack.kubelets import namespaces, needs, programs, remains, servers, settings
+from hack.kubelets import namespaces, needs, remains, servers, settings
 from hack.kubelets.errors import ClusterError, until
 from hack.kubelets.node import Node
 from hack.kubelets.place import API_ADDRESS, GATEWAY, Place
@@ -18,6 +18,16 @@ from hack.lib.servers import API_SERVER, CONTROLLERS, ETCD, SCHEDULER
 Json = dict[str, Any]
 
 DEFAULT_NAME = "default"
+# The network that all nodes hang on, made by the first process of the cluster's namespaces, which then becomes what holds them.
+NETWORK = """
+ip link set lo up
+ip address add "$2/32" dev lo
+ip link add name nodes type bridge
+ip address add "$3/24" dev nodes
+ip link set nodes up
+echo 1 >/proc/sys/net/ipv4/ip_forward
+exec "$0" "$1"
+"""
 
 
 class Cluster:
@@ -63,7 +73,7 @@ class Cluster:
     @classmethod
     def _made(cls, place: Place, *, nodes: int, leashed: bool) -> Self:
         place.folder.mkdir(parents=True)
-        programs.gather(place.programs)
+        needs.gather(place.programs)
         place.logs.mkdir()
         _furnish(place, nodes)
         cluster = cls(place)
@@ -72,12 +82,11 @@ class Cluster:
         return cluster
 
     def _start(self, *, leashed: bool) -> None:
-        script = Path(__file__).with_name("hold-cluster")
-        command = [str(script), str(self.place.programs / "pause"), self.place.ident, API_ADDRESS, GATEWAY]
+        command = ["sh", "-euc", NETWORK, str(self.place.programs / "pause"), self.place.ident, API_ADDRESS, GATEWAY]
         namespaces.start_holder(command, self.place.ident, log=self.place.logs / "namespaces.log", leashed=leashed)
         holder = namespaces.holder_of(self.place.ident)
         servers.start(self.place, holder, ETCD, API_SERVER)
-        archive = programs.pause_archive(self.place.programs)
+        archive = needs.pause_archive(self.place.programs)
         self._on_all(Node.power_on)  # while the API server starts
         self._on_all(lambda node: node.load(archive))
         servers.open_door(self.place, holder)

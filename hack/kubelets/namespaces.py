@@ -15,7 +15,7 @@ from pathlib import Path
 from hack.kubelets.errors import ClusterError, tail, until
 from hack.kubelets.settings import PROGRAMS
 from hack.lib.patience import LIMIT
-from hack.lib.signals import die_with_parent
+from hack.lib.processes import die_with_parent
 
 PROC = Path("/proc")
 ALL = ("--mount", "--pid", "--net", "--ipc", "--uts")

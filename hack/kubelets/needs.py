@@ -1,8 +1,13 @@
-"""Checks what this machine must have before anything is touched. What is missing is named at once, with what to do about it."""
+"""What a cluster needs: of this machine, which is looked at before anything is touched, and programs, which are gathered in one folder.
+
+What is missing is named at once, with what to do about it. Kubernetes' programs come from hack/control-plane; containerd, runc and the
+network plugins from packages of Debian or Ubuntu, which are unpacked, not installed. All of them are kept in the cache.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -10,9 +15,16 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hack.kubelets import programs, remains
-from hack.kubelets.errors import MachineLacks
+from hack import images
+from hack.kubelets import remains
+from hack.kubelets.errors import ClusterError, MachineLacks
 from hack.kubelets.namespaces import ALL, ENVIRONMENT
+from hack.kubelets.servers import PROGRAMS as SERVERS
+from hack.kubelets.settings import PAUSE_IMAGE
+from hack.lib import cache, debian
+from hack.lib.cache import only_one_at_a_time
+from hack.lib.command import say
+from hack.lib.control_plane import binaries
 
 TOOLS = ("unshare", "nsenter", "setsid", "losetup", "pivot_root", "mount", "umount", "ip", "openssl")
 # In namespaces of their own: neither bridge nor mount is ever seen outside.
@@ -29,6 +41,9 @@ set -e
 mkdir "$0/lower" "$0/upper" "$0/work" "$0/all"
 mount -t overlay overlay -o "lowerdir=$0/lower,upperdir=$0/upper,workdir=$0/work" "$0/all"
 """
+RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
+NETWORK = ("bridge", "host-local", "loopback")
+PACKAGES = ("containerd", "runc", "containernetworking-plugins")
 
 
 def check() -> None:
@@ -49,7 +64,7 @@ def _lacks() -> Iterator[str]:
         yield f"namespaces with a network and mounts cannot be made ({said}): a container must be privileged for it"
     if not all(os.access(tree, os.W_OK) for tree in remains.trees()):  # to root it says no only of a read-only mount
         yield f"{remains.CGROUPS} is read-only: mount it anew for writing, or make the container privileged"
-    if not (programs.are_here() or (_has("apt-get") and _has("dpkg"))):
+    if not (_unpacked_home().exists() or (_has("apt-get") and _has("dpkg"))):
         yield "containerd comes from packages of Debian or Ubuntu, and there is no apt-get or dpkg: use kind (hack/kind), or such a machine"
 
 
@@ -68,3 +83,53 @@ def _tried(script: str, *arguments: str) -> str:
     command = ["unshare", *ALL, "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c", script, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     return " ".join((done.stderr or f"exit {done.returncode}").split()) if done.returncode else ""
+
+
+# --- programs ---------------------------------------------------------------------------------------------------------
+
+
+def gather(folder: Path) -> None:
+    """Links or copies all programs into a folder of the cluster's own, so that a running cluster does not notice a new build."""
+    built = binaries("core", "kubelet", "pause")
+    wanted = [built / name for name in (*SERVERS, "kubelet", "pause")]
+    wanted += unpacked()
+    folder.mkdir()
+    for program in wanted:
+        _link_or_copy(program.resolve(), folder / program.name)
+
+
+def pause_archive(programs: Path) -> Path:
+    """The image of every pod's sandbox container."""
+    return images.single(programs / "pause", name=PAUSE_IMAGE)
+
+
+def unpacked() -> list[Path]:
+    home = _unpacked_home()
+    if not home.exists():
+        with only_one_at_a_time(home.parent):
+            if not home.exists():
+                _unpack(home)
+    found = {
+        path.name: path for path in home.rglob("*") if path.name in (*RUNTIME, *NETWORK) and os.access(path, os.X_OK) and path.is_file()
+    }
+    if missing := [name for name in (*RUNTIME, *NETWORK) if name not in found]:
+        raise ClusterError(f"the packages {', '.join(PACKAGES)} of this distribution lack {', '.join(missing)}")
+    return list(found.values())
+
+
+def _unpacked_home() -> Path:
+    release = platform.freedesktop_os_release()
+    return cache.root() / f"containers-{release.get('ID')}-{release.get('VERSION_ID')}-{platform.machine()}"
+
+
+def _unpack(home: Path) -> None:
+    say(f"fetching {', '.join(PACKAGES)}")
+    with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch:
+        debian.unpacked(PACKAGES, Path(scratch, "root")).rename(home)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)

@@ -24,8 +24,8 @@ class EffectsContract(Contract):
     forbidden_modules = fields.ListField(subfield=fields.StringField())
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        root = _text(self.root)
-        modules = sorted(item for item in graph.modules if _is_below(item, root))
+        root = str(self.root)
+        modules = sorted(item for item in graph.modules if f"{item}.".startswith(f"{root}."))
         breaches = [
             *self._unused(graph, modules),
             *(line for module in modules if not _matches(module, _texts(self.effects)) for line in self._impurities(graph, module)),
@@ -61,14 +61,6 @@ def _awaits(module: str) -> bool:
 
 def _matches(module: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(module, pattern) for pattern in patterns)
-
-
-def _is_below(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")
-
-
-def _text(value: Any) -> str:
-    return str(value)
 
 
 def _texts(value: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 import signal
@@ -16,9 +17,12 @@ from typing import Self
 
 from hack.lib.command import Failure
 from hack.lib.patience import LIMIT, deadline, until
-from hack.lib.signals import die_with_parent, heard
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+_HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Looked up here because loading a library between fork and exec is not safe.
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -156,3 +160,22 @@ def free_ports(count: int) -> list[int]:
             _given_out.update(found)
             return found
     raise OSError(f"of a thousand ports between 10000 and 30000 fewer than {count} are free")
+
+
+# --- between fork and exec --------------------------------------------------------------------------------------------
+
+
+def heard() -> None:
+    """Signals end the program again, unless it says otherwise itself, whoever started us.
+
+    A shell without job control starts its background jobs with SIGINT ignored, and nohup does the same with SIGHUP. That is inherited: a
+    program started from there would not hear Ctrl-C, and a test that sends it would wait in vain.
+    """
+    for number in _HEARD:
+        signal.signal(number, signal.SIG_DFL)
+
+
+def die_with_parent() -> None:
+    """The same, and the program is killed when the thread that started it ends."""
+    heard()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
