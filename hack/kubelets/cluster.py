@@ -46,7 +46,10 @@ class Cluster:
         place = Place(name)
         needs.check()
         if namespaces.find_holder(place.ident):
-            raise ClusterError(f"the cluster {name} is running already; hack/cluster down ends it")
+            raise ClusterError(
+                f"the cluster {name} is running already: `hack/cluster --name OTHER up` makes another one beside it, and "
+                f"`hack/cluster --name {name} down` ends it"
+            )
         remains.clear(place)  # of a run that was killed
         try:
             return cls._made(place, nodes=nodes, leashed=leashed)
