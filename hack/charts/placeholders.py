@@ -27,8 +27,8 @@ RELEASE: Final = "release-placeholder"
 RELEASE_IN_CLUSTER: Final = "cluster-wide-placeholder"
 """For what is in no namespace: another one may have a release of the same name."""
 POLICY_VERSION: Final = "v0placeholder0"
-IMAGE: Final = "image-placeholder"
-PULL_POLICY: Final = "PullPolicyPlaceholder"
+BLOCK: Final = "block-placeholder"
+"""With a name behind it, a key in whose place stands what deploy/chart/templates/_helpers.tpl defines by that name."""
 
 _EXPRESSIONS: Final[Mapping[str, str]] = {
     SETTINGS["driver"]: ".Values.driver",
@@ -41,10 +41,8 @@ _EXPRESSIONS: Final[Mapping[str, str]] = {
     SETTINGS["runbook"]: ".Values.monitoring.runbook",
     SETTINGS["socket-folder"]: ".Values.reportOnly.socketFolder",
     SETTINGS["socket"]: ".Values.reportOnly.socket",
-    IMAGE: ".Values.image",
-    PULL_POLICY: ".Values.imagePullPolicy",
-    RELEASE: ".Release.Name",
-    RELEASE_IN_CLUSTER: 'printf "%s--%s" .Release.Name .Release.Namespace',
+    RELEASE: 'include "csi-node-sidecar.fullname" .',
+    RELEASE_IN_CLUSTER: 'printf "%s--%s" (include "csi-node-sidecar.fullname" .) .Release.Namespace',
     POLICY_VERSION: ".Values.scopedWatches.policyVersion",
 }
 
@@ -58,7 +56,8 @@ def templated(text: str) -> str:
     for name, expression in _EXPRESSIONS.items():
         text = re.sub(rf"(?<=: ){re.escape(name)}$", "{{ " + expression + " | quote }}", text, flags=re.MULTILINE)
         text = text.replace(name, "{{ " + expression + " }}")
-    return text
+    include = r'\1{{- include "csi-node-sidecar.\2" . | nindent %d }}'
+    return re.sub(rf"^( *){BLOCK}-(\w+): ''$", lambda found: found.expand(include) % len(found[1]), text, flags=re.MULTILINE)
 
 
 def only_if(condition: str, text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from hack.charts.placeholders import IMAGE, POLICY_VERSION, PULL_POLICY, RELEASE, RELEASE_IN_CLUSTER, SETTINGS, only_if, templated
+from hack.charts.placeholders import BLOCK, POLICY_VERSION, RELEASE, RELEASE_IN_CLUSTER, SETTINGS, only_if, templated
 from hack.lib.command import Failure
 from hack.lib.control_plane import REPOSITORY, binaries
 
@@ -71,12 +71,26 @@ def _is_of_report_only(item: Json) -> bool:
     return item["kind"] in ("DaemonSet", "ServiceAccount") or item["metadata"]["name"].startswith("csi-node-sidecar-report--")
 
 
-def _with_any_image(item: Json) -> Json:
+def _as_the_values_say(item: Json) -> Json:
     made: Json = yaml.safe_load(yaml.safe_dump(item, sort_keys=False))
     if made["kind"] == "DaemonSet":
-        (container,) = made["spec"]["template"]["spec"]["containers"]
-        container |= {"image": IMAGE, "imagePullPolicy": PULL_POLICY}
+        pod = made["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        for part, block, keys in (
+            (made["spec"], "strategy", ("updateStrategy",)),
+            (pod, "pod", ("nodeSelector", "priorityClassName", "tolerations")),
+            (container, "container", ("image", "imagePullPolicy", "resources", "securityContext")),
+        ):
+            for key in keys:
+                part.pop(key, None)
+            part[f"{BLOCK}-{block}"] = ""
     return made
+
+
+def _labelled(item: Json) -> Json:
+    block = "monitoring" if item["kind"] in ("PodMonitor", "PrometheusRule") else "labels"
+    labels = item["metadata"].get("labels", {}) | {f"{BLOCK}-{block}": ""}
+    return item | {"metadata": item["metadata"] | {"labels": labels}}
 
 
 SOURCES: Final[dict[str, Source]] = {
@@ -97,7 +111,7 @@ SOURCES: Final[dict[str, Source]] = {
     "report-only": Source(
         "report-only",
         [(".Values.reportOnly.enabled", everything)],
-        _with_any_image,
+        _as_the_values_say,
         beside=("drain", "gate", "monitoring"),
         is_its_own=_is_of_report_only,
         optional=[
@@ -115,7 +129,7 @@ def template(source: Source, objects: Sequence[Json]) -> str:
     parts = [f"{{{{- /* Made by hack/chart from {at}{source.of}. */}}}}\n"]
     for condition, _ in source.conditions:
         own = (item for item in objects if item["kind"] != CRD and source.is_its_own(item))
-        chosen = [source.change(item) for item in own if _condition_of(source, item) == condition]
+        chosen = [_labelled(source.change(item)) for item in own if _condition_of(source, item) == condition]
         text = templated("".join("---\n" + _dumped(item) for item in chosen))
         for given, lines in source.optional:
             text = re.sub(f"^{lines}", lambda found, given=given: only_if(given, found.group()), text, flags=re.MULTILINE)  # type: ignore[misc]

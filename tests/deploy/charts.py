@@ -16,7 +16,6 @@ from tests.deploy.manifests import DEPLOY, NAMESPACE, Json
 CHART = DEPLOY / "chart"
 RELEASE = "csi-node-sidecar"
 SIDECAR = "csi-provisioner"
-KUBERNETES = "--kube-version=1.36"
 Values = dict[str, Any]
 
 
@@ -32,7 +31,7 @@ def helm(*arguments: str, values: Values | None = None) -> subprocess.CompletedP
 
 
 def templated(values: Values, *, namespace: str = NAMESPACE, release: str = RELEASE) -> list[Json]:
-    done = helm("template", release, str(CHART), f"--namespace={namespace}", "--include-crds", KUBERNETES, values=values)
+    done = helm("template", release, str(CHART), f"--namespace={namespace}", "--include-crds", values=values)
     assert done.returncode == 0, done.stderr
     return [item for item in yaml.safe_load_all(done.stdout) if item]
 

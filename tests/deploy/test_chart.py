@@ -10,16 +10,22 @@ import yaml
 
 from hack.charts.sources import files
 from hack.lib.control_plane import ControlPlane
-from tests.deploy.charts import CHART, GATE, KUBERNETES, ON, RELEASE, SIDECAR, Values, helm, templated
+from sidecar import __version__
+from tests.deploy.charts import CHART, GATE, ON, RELEASE, SIDECAR, Values, helm, templated
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, rendered, the, written
 
 pytestmark = pytest.mark.real_api
+DEV = {"tag": "dev"}
+CRD = "CustomResourceDefinition"
+HELMS_LABELS = ("helm.sh/chart", "app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by")
 
 
 def by_name(objects: list[Json]) -> dict[tuple[str, str, str], Json]:
-    """Without namespaces, which Helm makes itself if asked to, and without the settings, which are for kustomize alone."""
+    """Without namespaces, which Helm makes itself if asked to, and without the labels of Helm, which all have or none."""
     names = {(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): item for item in objects}
     assert len(names) == len(objects)
+    labels = [item["metadata"].get("labels", {}) for item in objects if item["kind"] != CRD]
+    assert {sum(each.pop(label, "") != "" for label in HELMS_LABELS) for each in labels} in ({0}, {len(HELMS_LABELS)})
     return {key: item for key, item in names.items() if key[0] != "Namespace"}
 
 
@@ -31,6 +37,7 @@ def base() -> Values:
     pod = daemon_set["spec"]["template"]["spec"]
     return {
         "driver": DRIVER,
+        "image": DEV,
         "account": {"create": True},
         "rights": {"create": True},
         "daemonSet": {
@@ -112,49 +119,70 @@ def test_beside_a_driver_that_provisions_centrally_it_reports(project: str, fold
     data = written("examples", project, "reporting", "settings.yaml")[0]["data"]
     values: Values = {
         "driver": data["driver"],
+        "image": DEV,
         "account": {"name": data["account"]},
         "drain": ON,
         "reportOnly": ON | {"socketFolder": data["socket-folder"], "socket": data["socket"]},
     }
     made = by_name(templated(values | more, namespace=data["namespace"], release="anything"))
     assert made == by_name(rendered(DEPLOY / "examples" / project / folder))
-    watched = templated(values | {"monitoring": ON, "image": "registry.example/ours:v1"}, namespace=data["namespace"])
-    template = the("DaemonSet", watched)["spec"]["template"]
-    assert template["metadata"]["labels"]["csi-node-sidecar.io/scrape"] == "true"
-    assert template["spec"]["containers"][0]["image"] == "registry.example/ours:v1"
 
 
 def test_what_is_switched_off_is_not_there() -> None:
     assert [item["kind"] for item in templated({"driver": DRIVER})] == ["CustomResourceDefinition"]
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ({}, "driver"),
-        ({"driver": "two words"}, "/driver"),
-        ({"driver": DRIVER, "drian": ON}, "drian"),
-        ({"driver": DRIVER, "gate": GATE}, "/drain/enabled"),
-        ({"driver": DRIVER, "drain": ON, "gate": ON}, "/gate/guardImage"),
-        ({"driver": DRIVER, "ownNode": ON | {"placement": "somewhere"}}, "/ownNode/placement"),
-        ({"driver": DRIVER, "ownNode": ON | {"secretNamespaces": ["a'b"]}}, "/ownNode/secretNamespaces"),
-        ({"driver": DRIVER, "daemonSet": {"create": True}}, "/daemonSet/driverContainers"),
-        ({"driver": DRIVER, "reportOnly": ON}, "/drain/enabled"),
-        ({"driver": DRIVER, "drain": ON, "reportOnly": ON}, "/reportOnly/socketFolder"),
-        ({"driver": DRIVER, "drain": ON, "reportOnly": ON | {"socketFolder": "/a"}, "account": {"create": True}}, "/account/create"),
-        ({"driver": DRIVER, "storageClasses": [{"name": "a", "provisioner": "another"}]}, "/storageClasses/0"),
-    ],
-)
-def test_settings_that_cannot_be_meant_are_refused_by_name(values: Values, named: str) -> None:
-    done = helm("template", RELEASE, str(CHART), KUBERNETES, values=values)
-    assert done.returncode != 0
-    assert named in done.stderr
-
-
 def test_lint_has_nothing_to_say(base: Values) -> None:
     for values in (*(base | overlay for overlay in OVERLAYS.values()), {"driver": DRIVER}):
-        done = helm("lint", "--strict", "--quiet", str(CHART), KUBERNETES, values=values)
+        done = helm("lint", "--strict", "--quiet", str(CHART), values=values)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("which", ["daemonSet", "reportOnly"])
+def test_what_helm_users_set_is_where_it_belongs(which: str, base: Values) -> None:
+    said: Values = {
+        "priorityClassName": "ours",
+        "nodeSelector": {"kubernetes.io/os": "plan9"},
+        "tolerations": [{"key": "a"}],
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+    }
+    other: Values = {"securityContext": {"runAsUser": 7}, "resources": {"limits": {"memory": "1Gi"}}}
+    other |= {"updateStrategy": {"type": "OnDelete"}, "podSecurityContext": {"fsGroup": 8}}
+    own = {"env": [{"name": "LANG", "value": "C"}], "extraVolumes": [{"name": "more", "emptyDir": {}}]}
+    own |= {"extraVolumeMounts": [{"name": "more", "mountPath": "/more"}]}
+    values = dict(base) if which == "daemonSet" else {"driver": DRIVER, "drain": ON, "reportOnly": ON | {"socketFolder": "/a"}}
+    values |= {"image": {"pullSecrets": [{"name": "login"}]}, "commonLabels": {"team": "12"}, "kubeletDir": "/k"}
+    values |= {"daemonSet": base["daemonSet"] | {"create": which == "daemonSet"} | said | other | own, "nameOverride": "node"}
+    values["monitoring"] = ON | {"labels": {"release": "prometheus", "team": "theirs"}}
+    made = [item for item in templated(values) if item["kind"] != CRD]
+    spec = the("DaemonSet", made)["spec"]
+    pod, sidecar = spec["template"]["spec"], spec["template"]["spec"]["containers"][-1]
+    assert said.items() <= pod.items()
+    found = (
+        spec["updateStrategy"]["type"],
+        pod["securityContext"],
+        sidecar["securityContext"]["runAsUser"],
+        sidecar["resources"]["limits"],
+    )
+    assert found == ("OnDelete", {"fsGroup": 8}, 7, {"memory": "1Gi"})
+    assert (sidecar["image"], pod["imagePullSecrets"]) == (f"csi-node-sidecar:v{__version__}", [{"name": "login"}])
+    asked = {item["kind"]: item["metadata"]["labels"] for item in made if item["kind"] in ("PodMonitor", "PrometheusRule")}
+    assert [(labels["release"], labels["team"]) for labels in asked.values()] == [("prometheus", "theirs")] * 2
+    assert {item["metadata"]["labels"]["team"] for item in made if item["kind"] not in asked} == {"12"}
+    if which == "daemonSet":
+        assert own["env"][0] in sidecar["env"] and own["extraVolumes"][0] in pod["volumes"]
+        assert own["extraVolumeMounts"][0] in sidecar["volumeMounts"]
+        assert f"/k/plugins/{DRIVER}" in [item.get("hostPath", {}).get("path") for item in pod["volumes"]]
+        assert spec["template"]["metadata"]["labels"]["team"] == "12"
+        assert the("NetworkPolicy", made)["metadata"]["name"] == f"{RELEASE}-node"
+        assert the("NetworkPolicy", templated(values | {"fullnameOverride": "it"}))["metadata"]["name"] == "it"
+
+
+def test_the_page_has_every_value() -> None:
+    rows = [line for line in (CHART / "README.md").read_text().splitlines() if line.startswith("| `")]
+    for name, value in yaml.safe_load((CHART / "values.yaml").read_text()).items():
+        for word in value if isinstance(value, dict) and value else [name]:
+            assert any(f"`{name}" in row and (f".{word}`" in row or word == name) for row in rows), f"{name}: {word}"
 
 
 def test_its_files_are_those_that_their_sources_make() -> None:

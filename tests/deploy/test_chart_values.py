@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.charts import CHART, GATE, KUBERNETES, ON, RELEASE, SIDECAR, Values, helm, templated
+from tests.deploy.charts import CHART, GATE, ON, RELEASE, SIDECAR, Values, helm, templated
 from tests.deploy.manifests import DRIVER, Json, the, written
 
 pytestmark = pytest.mark.real_api
@@ -23,13 +23,6 @@ def daemon_set(**values: Any) -> Values:
     return {"driver": DRIVER, "daemonSet": WITH_DAEMON_SET["daemonSet"] | values}
 
 
-def refused(values: Values) -> str:
-    done = helm("template", RELEASE, str(CHART), KUBERNETES, values=values)
-    assert done.returncode != 0, done.stdout
-    assert "meet the specifications of the schema" in done.stderr, done.stderr
-    return done.stderr
-
-
 def test_every_value_that_has_a_default_is_required_so_that_none_is_taken_for_empty() -> None:
     """An old release's values lack new ones (`helm upgrade --reuse-values`), and `value: null` takes the default away. A policy for no
     account holds nobody back, and nothing shows it."""
@@ -39,46 +32,48 @@ def test_every_value_that_has_a_default_is_required_so_that_none_is_taken_for_em
             assert sorted(SCHEMA["properties"][name].get("required", [])) == sorted(value), name
 
 
-@pytest.mark.parametrize("value", ["drain", "account.name", "ownNode.placement", "gate.guardImage", "monitoring.runbook", "daemonSet.name"])
-def test_a_value_that_is_not_there_is_refused_by_name(value: str) -> None:
-    values: Values = {"driver": DRIVER, "drain": ON, "gate": GATE, "ownNode": ON, "monitoring": ON}
-    first, _, second = value.partition(".")
-    values[first] = values.get(first, {}) | {second: None} if second else None
-    said = refused(values)
-    assert f"at '{f'/{first}' if second else ''}': missing property '{second or first}'" in said
-
-
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        (daemon_set() | {"image": "sidecar:v1\n        command: [sh]"}, "/image"),
-        (daemon_set() | {"image": "sidecar:v1 # none"}, "/image"),
-        (daemon_set() | {"image": "{{ .Release.Name }}"}, "/image"),
+        (daemon_set() | {"image": {"tag": "v1\n        command: [sh]"}}, "/image/tag"),
+        (daemon_set() | {"image": {"repository": "sidecar # none"}}, "/image/repository"),
+        (daemon_set() | {"commonLabels": {"helm.sh/chart": "another"}}, "/commonLabels"),
         (daemon_set(socketFolder="/var: lib\n"), "/daemonSet/socketFolder"),
         (daemon_set(name="a" * 64), "/daemonSet/name"),
         (daemon_set(podLabels={"app.kubernetes.io/name": "another"}), "/daemonSet/podLabels"),
         (daemon_set(driverContainers=[{"name": SIDECAR, "image": "driver:v1"}]), "/daemonSet/driverContainers/0/name"),
         (daemon_set(driverVolumes=[{"name": "plugin"}]), "/daemonSet/driverVolumes/0/name"),
-        (daemon_set(driverVolumes=[{"name": "api-access"}]), "/daemonSet/driverVolumes/0/name"),
         ({"driver": "a..b"}, "/driver"),
-        ({"driver": "a.-b"}, "/driver"),
         ({"driver": "a" * 64}, "/driver"),
         ({"driver": DRIVER, "monitoring": ON | {"runbook": "https://x\n        evil: y"}}, "/monitoring/runbook"),
-        ({"driver": DRIVER, "monitoring": ON | {"runbook": 'a": b'}}, "/monitoring/runbook"),
-        ({"driver": DRIVER, "monitoring": ON | {"runbook": "@x"}}, "/monitoring/runbook"),
-        *(({"driver": DRIVER, "storageClasses": [{"name": "a", key: "Secret"}]}, "/storageClasses/0") for key in ("apiVersion", "kind")),
-        ({"driver": DRIVER, "storageClasses": [{"name": "a", "metadata": {"name": "b"}}]}, "/storageClasses/0"),
+        *(
+            ({"driver": DRIVER, "storageClasses": [{"name": "a", key: "b"}]}, "/storageClasses/0")
+            for key in ("apiVersion", "kind", "metadata", "provisioner")
+        ),
+        ({"driver": DRIVER, "ownNode": ON | {"placement": None}}, "/ownNode': missing property 'placement"),
+        ({}, "driver is required: the name"),
+        ({"driver": DRIVER, "drian": ON}, "drian"),
+        ({"driver": DRIVER, "gate": GATE}, "/drain/enabled"),
+        ({"driver": DRIVER, "drain": ON, "gate": ON}, "/gate/guardImage"),
+        ({"driver": DRIVER, "ownNode": ON | {"placement": "somewhere"}}, "/ownNode/placement"),
+        ({"driver": DRIVER, "ownNode": ON | {"secretNamespaces": ["a'b"]}}, "/ownNode/secretNamespaces"),
+        ({"driver": DRIVER, "daemonSet": {"create": True}}, "/daemonSet/driverContainers"),
+        ({"driver": DRIVER, "reportOnly": ON}, "/drain/enabled"),
+        ({"driver": DRIVER, "drain": ON, "reportOnly": ON}, "/reportOnly/socketFolder"),
+        ({"driver": DRIVER, "drain": ON, "reportOnly": ON | {"socketFolder": "/a"}, "account": {"create": True}}, "/account/create"),
     ],
 )
-def test_a_value_that_would_become_something_else_is_refused_by_name(values: Values, named: str) -> None:
-    assert f"'{named}" in refused(values)
+def test_a_value_that_cannot_be_meant_or_would_become_something_else_is_refused_by_name(values: Values, named: str) -> None:
+    done = helm("template", RELEASE, str(CHART), values=values)
+    assert done.returncode != 0
+    assert named in done.stderr
 
 
 @pytest.mark.parametrize("word", ["12", "1e5", "true", "no", "null", "0x1f"])
 def test_a_name_that_reads_like_a_number_stays_a_name(word: str) -> None:
     values = daemon_set(name=word, socketFolder=f"/{word} #1") | {
         "driver": word,
-        "image": word,
+        "image": {"repository": word, "tag": word},
         "account": {"name": word, "create": True},
         "rights": {"create": True},
         "drain": ON,
@@ -97,7 +92,7 @@ def test_a_name_that_reads_like_a_number_stays_a_name(word: str) -> None:
         for subject in item.get("subjects", []):
             assert (subject["name"], subject["namespace"]) == (word, word)
     pod = the("DaemonSet", made)["spec"]["template"]["spec"]
-    assert pod["serviceAccountName"] == pod["containers"][-1]["image"] == word
+    assert (pod["serviceAccountName"], pod["containers"][-1]["image"]) == (word, f"{word}:{word}")
     assert pod["containers"][-1]["args"][-1] == f"--drain-gate-image={word}:"
     assert pod["volumes"][1]["hostPath"]["path"] == f"/{word} #1"
     assert the("StorageClass", made)["provisioner"] == the("CSIDriver", made)["metadata"]["name"] == word
@@ -130,7 +125,7 @@ def notes_of(values: Values, folder: Path, *more: str) -> str:
     (chart / "templates" / "_notes.tpl").write_text(f'{{{{- define "notes" }}}}{notes.read_text()}{{{{ end }}}}')
     notes.unlink()
     (chart / "templates" / "notes.yaml").write_text('kind: Notes\ntext: {{ include "notes" . | toJson }}\n')
-    done = helm("template", RELEASE, str(chart), KUBERNETES, "--show-only=templates/notes.yaml", *more, values=values)
+    done = helm("template", RELEASE, str(chart), "--show-only=templates/notes.yaml", *more, values=values)
     assert done.returncode == 0, done.stderr
     return str(yaml.safe_load(done.stdout)["text"])
 

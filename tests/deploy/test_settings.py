@@ -12,12 +12,6 @@ SHARED = "CustomResourceDefinition"
 
 
 @pytest.fixture(scope="module")
-def first() -> list[Json]:
-    base = rendered(DEPLOY / "base")
-    return [item for item in rendered(DEPLOY / "overlays" / "gated") if item not in base and item["kind"] != "DaemonSet"]
-
-
-@pytest.fixture(scope="module")
 def second() -> list[Json]:
     return [item for item in rendered(DEPLOY / "examples" / "second-driver") if item["kind"] != "Namespace"]
 
@@ -26,7 +20,9 @@ def keys(objects: list[Json]) -> set[tuple[str, str, str]]:
     return {(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]) for item in objects}
 
 
-def test_nothing_of_one_driver_overwrites_what_is_another_s(first: list[Json], second: list[Json]) -> None:
+def test_nothing_of_one_driver_overwrites_what_is_another_s(second: list[Json]) -> None:
+    base = rendered(DEPLOY / "base")
+    first = [item for item in rendered(DEPLOY / "overlays" / "gated") if item not in base and item["kind"] != "DaemonSet"]
     assert len(first) == len(second)
     assert {kind for kind, _, _ in keys(first) & keys(second)} == {SHARED}
     assert [item for item in first if item["kind"] == SHARED] == [item for item in second if item["kind"] == SHARED]

@@ -184,9 +184,6 @@ class Drain(Process):
     def refusals(self) -> list[str]:
         return [line for line in self.output().splitlines() if "Cannot evict pod as it would violate" in line]
 
-    def runs(self) -> bool:
-        return self.child.poll() is None
-
 
 def explain(kubeconfig: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """`explain node`, as somebody calls it who is nowhere near the node."""

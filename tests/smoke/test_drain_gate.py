@@ -29,7 +29,7 @@ def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(ground: Ground) -> No
             sidecar.kill()
             sidecar.start().until_ready()
             after_looks(sidecar)
-            assert drain.runs() and ground.gate_stands(), drain.output()
+            assert drain.is_running() and ground.gate_stands(), drain.output()
             assert ground.phase(PODS, "db-0") == "Pending", "the node is closed, and its volume lies there"
             assert ground.marks("n1")[names.of_driver(driver.driver, names.EVACUATION_STARTED_AT)] == started
             assert all(name in line for line in drain.refusals() for name in guards(ground)), "nothing else holds it"
