@@ -98,9 +98,7 @@ def _install_reports(plane: ControlPlane) -> None:
 def _resident(stage: Stage, flags: tuple[str, ...]) -> float:
     stage.forget_capacity()
     # Upstream's role grants nothing of this, so all run with all rights.
-    process = stage.program(OURS, *flags, "--kube-api-qps=-1")
-    put_into_a_pod(process, stage.plane.kubeconfig)
-    process.log.unlink(missing_ok=True)
+    process = stage.program(OURS, *flags, "--kube-api-qps=-1", rights=stage.plane.kubeconfig)
     with process:
         process.until(process.ready, "it has listed everything")
         process.until(stage.has_capacity, "it has published its capacity")

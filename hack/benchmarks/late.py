@@ -22,11 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hack.benchmarks.pod import put_into_a_pod
-from hack.benchmarks.stage import CLASS, FLAGS, NODE, Audit, Stage, a_ground, count, kind_of, new_class, time_of, told
+from hack.benchmarks.stage import CLASS, FLAGS, NODE, Audit, Stage, a_stage, count, kind_of, time_of, told
 from hack.lib.command import say
 from hack.lib.control_plane import ControlPlane
-from hack.lib.programs import OURS, PEER, GoDriver, claim
+from hack.lib.programs import OURS, PEER, claim
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.model import names
@@ -125,19 +124,14 @@ def _median(group: Iterable[Measurement], name: str) -> float:
 def _turn(program: str, claims: int, *, live: bool, work: Path) -> tuple[Measurement, Mapping[str, str]]:
     """Each has servers of its own, so that no program meets what another one has left."""
     audit = Audit(work / "audit.log")
-    components = ("etcd", "apiserver", *(("controller-manager",) if live else ()))
+    components = ("controller-manager",) if live else ()
     extra_args = {"apiserver": audit.flags(), "controller-manager": list(BINDER_FLAGS)}
-    with (
-        a_ground(work, "mock-driver", components=components, extra_args=extra_args) as ground,
-        GoDriver(work, node=NODE, binary=ground.bin_dir / "mock-driver") as driver,
-    ):
-        new_class(ground.plane, driver.driver)
-        return _measure(ground.stage(driver, work), audit, program, claims, live=live), ground.versions()
+    with a_stage(work, components=components, extra_args=extra_args) as stage:
+        return _measure(stage, audit, program, claims, live=live), stage.versions()
 
 
 def _measure(stage: Stage, audit: Audit, program: str, claims: int, *, live: bool) -> Measurement:
     process = stage.program(program, *LIMITERS)
-    put_into_a_pod(process, stage.role)
     with process:
         process.until(process.ready, "it has listed everything")
         process.until(stage.has_capacity, "it has published its capacity")

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hack.benchmarks.pod import put_into_a_pod
 from hack.benchmarks.stage import Stage, a_stage, count, in_parallel, set_status, told
 from hack.lib.command import say
 from hack.lib.processes import Cost
@@ -99,8 +98,6 @@ def _broken(groups: dict[tuple[str, str], list[Measurement]]) -> Iterable[str]:
 def _measure(stage: Stage, program: str, cluster: str) -> Measurement:
     stage.forget_capacity()
     process = stage.program(program)
-    put_into_a_pod(process, stage.role)
-    process.log.unlink(missing_ok=True)
     started = time.monotonic()
     with process:
         process.until(process.ready, "it has listed everything")

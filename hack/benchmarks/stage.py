@@ -11,17 +11,16 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
 from types import MappingProxyType
 from typing import Any
 
 import sidecar
-from hack.benchmarks.pod import compile_bytecode
+from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.lib.command import say
 from hack.lib.control_plane import ControlPlane, binaries
-from hack.lib.programs import OURS, PEER, GoDriver, Json, OurDriver, Peer, Sidecar, provisioner, storage_class
+from hack.lib.programs import LATE, OURS, PEER, GoDriver, Json, Peer, Sidecar, provisioner, storage_class
 from sidecar.kube.api import MERGE_PATCH, Resource
 from sidecar.kube.client import KubeClient
 
@@ -51,31 +50,29 @@ class Ground:
     """A kubeconfig with the rights of upstream's sample role."""
     bin_dir: Path
 
-    def stage(self, driver: GoDriver | OurDriver, work: Path) -> Stage:
-        return Stage(self.plane, self.role, self.bin_dir, driver, work)
-
     def versions(self) -> dict[str, str]:
         server: Json = self.plane.request("GET", "/version")
         asked = subprocess.run([self.bin_dir / PEER, "--version"], capture_output=True, text=True, check=False)
-        libraries = ("kubernetes", "grpcio", "protobuf", "prometheus-client")
         return {
             OURS: sidecar.__version__,
             PEER: (asked.stdout or asked.stderr).split()[-1],
             "kube-apiserver": str(server["gitVersion"]),
             "Python": python_version(),
-            **{name: version(name) for name in libraries},
         }
 
 
 @dataclass(frozen=True)
 class Stage(Ground):
-    driver: GoDriver | OurDriver
+    driver: GoDriver
     work: Path
 
-    def program(self, name: str, *flags: str) -> Sidecar | Peer:
-        args = (*FLAGS, *flags)
-        where: Json = {"node": NODE, "address": self.driver.socket, "kubeconfig": self.role, "environ": ENVIRONMENT}
-        return provisioner(name, self.work, bin_dir=self.bin_dir, args=args, **where)
+    def program(self, name: str, *flags: str, rights: Path | None = None) -> Sidecar | Peer:
+        """As a pod starts it. `rights`: others than those of upstream's role."""
+        where: Json = {"node": NODE, "address": self.driver.socket, "kubeconfig": rights or self.role, "environ": ENVIRONMENT}
+        process = provisioner(name, self.work, bin_dir=self.bin_dir, args=(*FLAGS, *flags), **where)
+        put_into_a_pod(process, rights or self.role)
+        process.log.unlink(missing_ok=True)
+        return process
 
     def has_capacity(self) -> bool:
         """The proof that a program works, not only runs."""
@@ -106,16 +103,12 @@ def a_ground(
 
 
 @contextmanager
-def a_stage(work: Path) -> Iterator[Stage]:
+def a_stage(work: Path, **how: Any) -> Iterator[Stage]:
     """Everything is started, nothing of what is to be measured."""
     say("starting etcd, kube-apiserver and the CSI driver")
-    with a_ground(work, "mock-driver") as ground, GoDriver(work, node=NODE, binary=ground.bin_dir / "mock-driver") as driver:
-        new_class(ground.plane, driver.driver)
-        yield ground.stage(driver, work)
-
-
-def new_class(plane: ControlPlane, driver: str) -> None:
-    plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, driver, "WaitForFirstConsumer"))
+    with a_ground(work, "mock-driver", **how) as ground, GoDriver(work, node=NODE, binary=ground.bin_dir / "mock-driver") as driver:
+        ground.plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, driver.driver, LATE))
+        yield Stage(ground.plane, ground.role, ground.bin_dir, driver, work)
 
 
 def told(broken: Iterable[str], arguments: argparse.Namespace) -> int:

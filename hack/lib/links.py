@@ -1,8 +1,8 @@
 """Checks that what the Markdown files of this repository point at exists: files, folders and headings. Asks no network.
 
-    python -m hack.lib.links [FOLDER]
+    python -m hack.lib.links
 
-prints a line for each broken pointer and ends with 1 if there is one. Two kinds of pointer are checked:
+writes a line for each broken pointer to stderr and ends with 1 if there is one. Two kinds of pointer are checked:
 
 - links `[text](target)`, relative to the file they stand in, with the heading behind `#` as GitHub names it;
 - paths in backticks. Prose moves more slowly than code, and a path that leads nowhere helps nobody. A word counts as a path if it
@@ -14,6 +14,7 @@ Addresses outside the repository are not looked at, nor is what stands in a code
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -22,8 +23,6 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = (".ci/", ".github/", "csi_proto/", "deploy/", "hack/", "sidecar/", "tests/")
 ENDINGS = (".json", ".md", ".py", ".sh", ".svg", ".toml", ".yaml")
-READ_THOUGH_HIDDEN = (".github",)
-FOREIGN = frozenset({"node_modules", "site-packages", "build", "dist"})
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -34,20 +33,10 @@ _OUTSIDE = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 _PATH = re.compile(r"[\w./-]+")
 
 
-def broken(root: Path) -> list[str]:
+def broken() -> list[str]:
     """A line for each pointer that leads nowhere, in the order of files and lines."""
-    root = root.resolve()
-    return [f"{page.relative_to(root)}:{line}: {fault}" for page in pages(root) for line, fault in _faults(page, root)]
-
-
-def pages(root: Path) -> list[Path]:
-    """The Markdown files below a folder; hidden folders and installed packages are not ours, but for what a forge reads."""
-    found = (page.relative_to(root) for page in root.rglob("*.md"))
-    return [root / page for page in sorted(found) if not any(_is_foreign(part) for part in page.parts)]
-
-
-def _is_foreign(part: str) -> bool:
-    return part in FOREIGN or (part.startswith(".") and part not in READ_THOUGH_HIDDEN)
+    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.splitlines()
+    return [f"{name}:{line}: {fault}" for name in listed for line, fault in _faults(REPOSITORY / name)]
 
 
 def anchor(heading: str) -> str:
@@ -69,26 +58,26 @@ def anchors(page: Path) -> frozenset[str]:
     return frozenset(names)
 
 
-def _faults(page: Path, root: Path) -> Iterator[tuple[int, str]]:
+def _faults(page: Path) -> Iterator[tuple[int, str]]:
     # Blanks in place of what is left out keep the numbers of lines.
     text = page.read_text()
     for unread in (_FENCE, _COMMENT):
         text = unread.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     for number, line in enumerate(text.splitlines(), 1):
         for target in _LINK.findall(_CODE.sub("``", line)):
-            if fault := _link_fault(target, page, root):
+            if fault := _link_fault(target, page):
                 yield number, fault
         for _, code in _CODE.findall(line):
-            if _is_path(code) and not any((base / code).exists() for base in (page.parent, root)):
+            if _is_path(code) and not any((base / code).exists() for base in (page.parent, REPOSITORY)):
                 yield number, f"`{code}`: no such file"
 
 
-def _link_fault(target: str, page: Path, root: Path) -> str:
+def _link_fault(target: str, page: Path) -> str:
     if _OUTSIDE.match(target):
         return ""
     name, _, heading = target.partition("#")
     file = (page.parent / name).resolve() if name else page
-    if not file.is_relative_to(root) or not file.exists():
+    if not file.is_relative_to(REPOSITORY) or not file.exists():
         return f"({target}): no such file"
     if heading and (file.suffix != ".md" or heading not in anchors(file)):
         return f"({target}): no such heading"
@@ -103,7 +92,4 @@ def _is_path(code: str) -> bool:
 
 
 if __name__ == "__main__":
-    found = broken(Path(sys.argv[1]) if len(sys.argv) > 1 else REPOSITORY)
-    for fault in found:
-        print(fault)
-    sys.exit(1 if found else 0)
+    sys.exit("\n".join(broken()) or 0)
