@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sidecar.kube import page_sizes, wire
-from sidecar.kube.api import EVENTS, Page, Reached, Resource, Take, WatchEvent, always, take_none
+from sidecar.kube.api import EVENTS, PODS, Page, Reached, Resource, Take, WatchEvent, always, take_none
 from sidecar.kube.errors import NotFound
 from sidecar.kube.event_prefix import Skip, read_metadata, read_prefix, reads_all, without_managed_fields
 from sidecar.kube.large_objects import LARGE
@@ -291,6 +291,11 @@ class KubeClient:
         request = Request("GET", "/version", "get", "version", "get version")
         head, raw = await self._transport.send_for_head(request, self._limiter)
         return str(wire.decode(raw, what=request.what).get("gitVersion") or ""), str(head.headers.get("date") or "")
+
+    async def pod_page(self, namespace: str, pod: str, port: int, path: str, *, query: Mapping[str, str]) -> bytes:
+        """What a pod serves at this port, through the API server's proxy."""
+        request = _request("get", "GET", PODS, name=f"{pod}:{port}", namespace=namespace, subresource=f"proxy{path}", query=query)
+        return await self._transport.send(request, self._limiter)
 
     async def _ask(self, verb: str, method: str, resource: Resource, **of: Any) -> Json:
         request = _request(verb, method, resource, **of)

@@ -65,6 +65,16 @@ def target(method: str, path: str, query: Mapping[str, str], kinds: Iterable[Kin
     return Target(kind.resource, "watch" if verb == "list" and flag(query, "watch") else verb, namespace, name, subresource)
 
 
+def proxied(path: str) -> tuple[Wish, str] | None:
+    """What somebody must be allowed who asks for a page of a pod, and that page: NAMESPACE/POD:PORT/PATH. None: it is no such request."""
+    match [unquote(part) for part in path.split("/")[1:]]:
+        case ["api", "v1", "namespaces", namespace, "pods", name, "proxy", *page]:
+            wish = Wish(verb="get", group="", resource="pods/proxy", namespace=namespace, name=name.partition(":")[0])
+            return wish, "/".join((namespace, name, *page))
+        case _:
+            return None
+
+
 def _names(resource: Resource) -> tuple[str, str, str]:
     return resource.group, resource.version, resource.plural
 

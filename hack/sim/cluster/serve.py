@@ -70,6 +70,8 @@ class Served:
         self.cluster = cluster
         self.access = Access(cluster.store)
         self.before, self.after = before, after
+        self.pages: dict[str, bytes] = {}
+        """What pods serve to who asks the API server for it, by NAMESPACE/POD:PORT/PATH?QUERY."""
         self.url = ""
         self._certificate = certificate
         self._admin_token = ""
@@ -148,6 +150,12 @@ class Served:
             if request.method != "GET":
                 raise no_such_method()
             return _response(request, _encoded(about_itself))
+        if of_pod := routes.proxied(path):
+            self.access.demand(user, of_pod[0])
+            found = self.pages.get(f"{of_pod[1]}?{request.query_string}")
+            if found is None:
+                raise Refused(503, "ServiceUnavailable", "error trying to reach service: connect: connection refused")
+            return _response(request, found)
         target = routes.target(request.method, path, request.query, kinds)
         body = _body(raw)
         named = (body.get("metadata") or {}).get("name") if isinstance(body, dict) else None

@@ -12,7 +12,7 @@ from queue import Queue
 from typing import Any
 
 from hack.sim.cluster import Call, Cluster, Refused
-from hack.sim.cluster.serve import serving_cluster
+from hack.sim.cluster.serve import Served, serving_cluster
 from sidecar.commands.node import run
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, VOLUMES
 from tests.harness.drain.listed_cluster import OTHER, claim, node, volume
@@ -80,6 +80,7 @@ class Scene:
     kubeconfig: Path
     faults: Faults
     loop: asyncio.AbstractEventLoop
+    served: Served
     asked: list[str] = field(default_factory=list)
     answer: bool = True
     meanwhile: Callable[[], None] = lambda: None
@@ -128,7 +129,7 @@ def served_scene(folder: Path) -> Iterator[Scene]:
         fill(cluster)
         async with serving_cluster(cluster, before=faults.before) as served:
             served.after = faults.after
-            ready.put((Scene(cluster, served.kubeconfig(folder / "kubeconfig"), faults, asyncio.get_running_loop()), stop))
+            ready.put((Scene(cluster, served.kubeconfig(folder / "kubeconfig"), faults, asyncio.get_running_loop(), served), stop))
             await stop.wait()
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
