@@ -77,7 +77,7 @@ COMMANDS = (
 
 
 def called(words: list[str], file: Path) -> int:
-    return main([*words, *([] if words[0] == "node" else ["--driver=d"]), f"--kubeconfig={file}"])
+    return main([*words, *([] if words[0] == "node" or "pvc" in words else ["--driver=d"]), f"--kubeconfig={file}"])
 
 
 @pytest.mark.usefixtures("without")

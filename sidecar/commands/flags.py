@@ -53,11 +53,9 @@ NAMESPACE: Final = Flag("namespace", "NAMESPACE", "Namespace of the claim; by de
 NAMESPACE_ALONE: Final = Flag("namespace", "NAMESPACE", "Only claims of this namespace; by default those of all.", letter="n")
 DRIVER: Final = Flag("driver", "DRIVER", "Name of the CSI driver. Required.")
 DRIVER_ALONE: Final = Flag("driver", "DRIVER", "Only this CSI driver; by default all that have, or could have, volumes there.")
-DRIVER_TO_THINK_OF: Final = Flag("driver", "DRIVER", "The CSI driver to think of, where its socket cannot be reached.")
 DRIVER_TO_CHECK: Final = Flag("driver", "DRIVER", "The CSI driver; by default the one at the socket, or the one beside our containers.")
 NAMESPACE_OF_OURS: Final = Flag("namespace", "NAMESPACE", "Only sidecars of this namespace; by default those of all.", letter="n")
 IMAGE: Final = Flag("image", "TEXT", "What the name of our image contains here; by default csi-node-sidecar.")
-NODE_TO_THINK_OF: Final = Flag("node", "NODE", "The node to think of; by default NODE_NAME, or what the driver says.")
 NODE_ALONE: Final = Flag("node", "NODE", "Only volumes on this node.")
 INTENT: Final = Flag(
     "intent",

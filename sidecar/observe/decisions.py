@@ -22,14 +22,6 @@ _LIMITS = Limits(text=500, items=20, depth=3)
 _LONGEST_FIELDS = 8000
 
 
-class Shown(NamedTuple):
-    """A decision as a page shows it."""
-
-    decision: str
-    why: str
-    fields: dict[str, Plain]
-
-
 class Summary(NamedTuple):
     """A decision's name and reason."""
 
@@ -46,12 +38,6 @@ def _shown_fields(kind: type) -> tuple[str, ...]:
         items = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
         _SHOWN_FIELDS[kind] = tuple(item.name for item in items if item.repr and item.name != "why")
     return _SHOWN_FIELDS[kind]
-
-
-def shown(decision: object) -> Shown:
-    """Class name, `why` and the other fields, which are a decision's metric label, reason and effect."""
-    fields = {name: plain(getattr(decision, name), _LIMITS) for name in _shown_fields(type(decision))}
-    return Shown(type(decision).__name__, _why(decision), fields)
 
 
 def _why(decision: object) -> str:

@@ -1,6 +1,6 @@
 """What can be decided about a claim, and what can be concluded from the driver's answer to CreateVolume.
 
-A decision is a value. Its class name is the metric label; its `why` is the text in the log, the event and `explain`; its other fields say
+A decision is a value. Its class name is the metric label; its `why` is the text in the log and the event; its other fields say
 what to do, and `controller` has it done. To wait is a decision too: it occupies no worker.
 """
 

@@ -20,7 +20,7 @@ def judge(listed: ListedNode, driver: str) -> tuple[Assessment, ...]:
 
 
 def asked(*words: str) -> Question:
-    question = read_question(["node", "n1", *words], {})
+    question = read_question(["node", "n1", *words])
     assert question
     return question
 
@@ -69,7 +69,7 @@ def test_a_node_without_drivers_says_so_and_is_ready() -> None:
 
 
 def test_the_line_is_read() -> None:
-    question = read_question(["node", "n1", "--intent", "reboot", "--driver=d", "-o", "json", "--kubeconfig=k"], {})
+    question = read_question(["node", "n1", "--intent", "reboot", "--driver=d", "-o", "json", "--kubeconfig=k"])
     assert question
     assert (question.kind, question.name, question.intent, question.driver, question.form) == (NODE, "n1", "reboot", "d", "json")
     assert question.flags == ("--kubeconfig=k",)
@@ -81,7 +81,7 @@ def test_the_line_is_read() -> None:
     ids=str,
 )
 def test_the_namespace_of_a_claim_stands_before_its_name_or_in_the_flag(words: list[str], namespace: str) -> None:
-    question = read_question(["pvc", *words], {})
+    question = read_question(["pvc", *words])
     assert question and (question.namespace, question.name) == (namespace, "b")
 
 
@@ -89,13 +89,15 @@ def test_the_namespace_of_a_claim_stands_before_its_name_or_in_the_flag(words: l
     ("words", "said"),
     [
         (["node"], "explain node takes one name, and not 0"),
-        (["pvc", "a/b", "--exit-code"], "explain pvc takes neither --intent nor --exit-code"),
+        (["pvc", "a/b", "--intent=retire"], "explain pvc takes no --intent"),
+        (["pvc", "a/b", "--driver=d"], "explain pvc takes no --driver"),
+        (["pvc", "a/b", "--node=n1"], "explain pvc takes no --node"),
         (["pvc", "a/b", "-n", "c"], '"a/b" is in another namespace than --namespace=c says'),
     ],
 )
 def test_what_is_wrong_with_a_line_is_said(words: list[str], said: str) -> None:
     with pytest.raises(UsageError) as wrong:
-        read_question(words, {})
+        read_question(words)
     assert wrong.value.messages[0].startswith(said)
 
 

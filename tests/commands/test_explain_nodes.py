@@ -21,7 +21,7 @@ HEARTBEAT = "1970-01-01T00:00:05Z"
 
 
 def asked(*words: str) -> Question:
-    question = read_question(["nodes", *words], {})
+    question = read_question(["nodes", *words])
     assert question
     return question
 

@@ -13,7 +13,7 @@ from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, look_at_all,
 
 
 def asked(*words: str) -> Question:
-    question = read_question(["volumes", *words], {})
+    question = read_question(["volumes", *words])
     assert question
     return question
 

@@ -32,7 +32,7 @@ def test_examples_can_be_read(line: str) -> None:
     read = CommandParser(usage(verb), flags_of(verb)).read(words)
     assert read is not None
     if verb == "explain":
-        assert read_question(words, {})
+        assert read_question(words)
 
 
 @pytest.fixture

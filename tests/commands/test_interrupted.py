@@ -20,7 +20,7 @@ STALLED = {
     "check": (["check", f"--driver={DRIVER}"], Fault(hang=True)),
     "explain node": (["explain", "node", "n1"], Fault(hang=True, verb="list")),
     "explain nodes": (["explain", "nodes"], Fault(hang=True, verb="list")),
-    "explain pvc": (["explain", "pvc", "ns/data", f"--driver={DRIVER}"], Fault(hang=True)),
+    "explain pvc": (["explain", "pvc", "ns/data"], Fault(hang=True)),
     "explain volumes": (["explain", "volumes"], Fault(hang=True, verb="list")),
     "release-finalizers": (["release-finalizers", f"--driver={DRIVER}", "--yes"], Fault(hang=True, verb="list")),
     "release-finalizers, writing": (

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.observe.decisions import BYTES, Decisions, shown
+from sidecar.observe.decisions import BYTES, Decisions
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,14 @@ class Silent:
 
 
 def test_a_decision_says_its_class_name_its_reason_and_its_effect():
-    assert shown(Wait(3.0, "not our turn")) == ("Wait", "not our turn", {"until": 3.0})
-    assert shown(Create("pvc-1", "hidden")) == ("Create", "", {"name": "pvc-1"})
-    assert shown(Silent()) == ("Silent", "", {})
+    decisions = Decisions()
+    for decision in (Wait(3.0, "not our turn"), Create("pvc-1", "hidden"), Silent()):
+        decisions.note(decision, at=1.0, room="r", key=type(decision).__name__)
+    assert [(row["decision"], row["why"], row["fields"]) for row in decisions.rows()] == [
+        ("Wait", "not our turn", {"until": 3.0}),
+        ("Create", "", {"name": "pvc-1"}),
+        ("Silent", "", {}),
+    ]
 
 
 def test_a_row_has_what_the_page_shows():

@@ -6,28 +6,23 @@ import json
 from pathlib import Path
 
 from hack.lib.control_plane import until
-from hack.lib.programs import all_of
-from sidecar.model import names
-from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, STATEFUL_SETS, VOLUMES, Cluster, late, selected
+from hack.lib.programs import all_of, claim
+from tests.harness.cluster import CLAIMS, CLASSES, STATEFUL_SETS, VOLUMES, Cluster, late
 from tests.harness.drains import Ground, command, explain, judged, stateful_set
 
 
-def test_of_a_claim_that_this_node_provisions_it_shows_the_very_request(cluster: Cluster) -> None:
+def test_of_a_claim_without_a_volume_it_says_what_to_do(cluster: Cluster) -> None:
+    """With what upstream's role shows; what it does not show is named."""
     driver = cluster.driver()
     cluster.classes(driver)
-    cluster.create(CLAIMS, selected("data", late(driver)))
-    until(lambda: names.STORAGE_PROVISIONER in cluster.notes(CLAIMS, "data"), "the provisioner is asked")
-    before = cluster.versions(CLAIMS, CLASSES, VOLUMES, CAPACITIES)
-    words = ("explain", "pvc", f"{cluster.namespace}/data", "--node=n1", f"--csi-address={driver.socket}")
-    with driver:
-        table, answer = command(cluster.role, *words), command(cluster.role, *words, "-o", "json")
-    assert (table.returncode, answer.returncode, answer.stderr) == (0, 0, "")
-    facts = json.loads(answer.stdout)
-    assert (facts["decision"], "this node is selected" in facts["why"]) == ("Create", True)
-    assert facts["request"]["name"] == f"pvc-{cluster.get(CLAIMS, 'data')['metadata']['uid']}"
-    assert ["decision", "Create"] in [line.split(maxsplit=1) for line in table.stdout.splitlines()]
-    assert cluster.versions(CLAIMS, CLASSES, VOLUMES, CAPACITIES) == before
-    assert driver.recorded("CreateVolume") == []
+    cluster.create(CLAIMS, claim("data", late(driver).replace("late", "laet")))
+    before = cluster.versions(CLAIMS, CLASSES, VOLUMES)
+    words = ("explain", "pvc", f"{cluster.namespace}/data", "--exit-code")
+    table, answer = command(cluster.role, *words), command(cluster.role, *words, "-o", "json")
+    assert (table.returncode, answer.returncode, answer.stderr) == (3, 3, "")
+    assert f"{late(driver)} may be meant" in json.loads(answer.stdout)["next"]
+    assert table.stdout.splitlines()[-1].startswith("next ") and "may be meant" in table.stdout
+    assert cluster.versions(CLAIMS, CLASSES, VOLUMES) == before
 
 
 def test_of_a_node_it_says_who_holds_it_and_what_would_help(ground: Ground, drainer: Path) -> None:

@@ -51,7 +51,7 @@ async def _stay(stage: Stage, kubeconfig: Path) -> None:
         f"\nEverything goes on running until Ctrl-C. To play with it, in another terminal:\n"
         f"  export KUBECONFIG={kubeconfig}\n"
         f"  kubectl get pvc,pv,pods,csistoragecapacities\n"
-        f"  {sys.executable} -m sidecar explain pvc {NAMESPACE}/race-1 --node={node} --csi-address={stage.drivers[node].socket}\n"
+        f"  {sys.executable} -m sidecar explain pvc {NAMESPACE}/race-1\n"
         f"The logs, and what the drivers know, are in {stage.drivers[node].socket.parent}.",
         flush=True,
     )

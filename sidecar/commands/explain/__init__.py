@@ -27,7 +27,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
     With --exit-code: 0 ready, 3 not ready, 4 not known; of several answers the worst, and 3 is worse than 4.
     """
-    question = read_question(words, environ)
+    question = read_question(words)
     parsed = (
         None if question is None else configured([*AS_IN_A_DAEMON_SET, *question.flags], question.reach, environ, node=question.node or "-")
     )

@@ -1,6 +1,6 @@
 """Reads the line of `explain`, on which flags of `run` may stand too."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,19 +49,18 @@ class Question:
         return self.form in STRUCTURED
 
 
-def read_question(words: Sequence[str], environ: Mapping[str, str]) -> Question | None:
+def read_question(words: Sequence[str]) -> Question | None:
     """None where help is wanted."""
     line = CommandParser(usage("explain"), flags_of("explain")).read(words)
     if line is None:
         return None
     kind = _kind(line)
     namespace, name = _name(kind, line.positional[1], line.own.namespace) if kind in _NAMED else ("", "")
-    here = environ.get("NODE_NAME", "") if kind == CLAIM else ""
     return Question(
         kind,
         namespace,
         name,
-        node=line.own.node or here,
+        node=line.own.node,
         driver=line.own.driver,
         intent=line.own.intent,
         form=line.own.output,
@@ -81,12 +80,16 @@ def _kind(line: Line) -> str:
         raise _wrong(f"explain {kind} takes one name, and not {count}")
     if kind not in _NAMED and count:
         raise _wrong(f"explain {kind} takes no name, as it is about all of them: {quoted(words[1])}")
-    if (line.own.intent or line.own.exit_code) and kind not in _JUDGED:
-        raise _wrong(f"explain {kind} takes neither --intent nor --exit-code: it gives no verdict")
+    if line.own.intent and kind not in _JUDGED:
+        raise _wrong(f"explain {kind} takes no --intent: it is not about a drain's")
+    if line.own.exit_code and kind == VOLUMES:
+        raise _wrong(f"explain {kind} takes no --exit-code: it gives no verdict")
     if line.own.output == WIDE and kind in _NAMED:
         raise _wrong(f"explain {kind} has no output {WIDE}: it tells all it knows")
-    if line.own.node and kind in _JUDGED:
+    if line.own.node and kind != VOLUMES:
         raise _wrong(f"explain {kind} takes no --node")
+    if line.own.driver and kind == CLAIM:
+        raise _wrong(f"explain {kind} takes no --driver: the class of the claim says it")
     if line.own.namespace and kind != CLAIM:
         raise _wrong(f"explain {kind} takes no --namespace: it is about all of them")
     return kind

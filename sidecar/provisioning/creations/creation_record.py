@@ -121,7 +121,7 @@ class CreationRecord:
 
     @property
     def leftover(self) -> str:
-        """What is said of a suspect wherever it is told: in the event, the log, `explain` and `leftovers`. The driver, or a file in whose
+        """What is said of a suspect wherever it is told: in the event, the log and `leftovers`. The driver, or a file in whose
         folder others write, may have said the reason: it could move a terminal's cursor, or be no text."""
         return visible(clipped(f"volume {self.request.name} may be left behind on this node: {self.suspect}"))
 
