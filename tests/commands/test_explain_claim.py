@@ -2,41 +2,29 @@
 
 import json
 import re
-from typing import Any
+import socket
+from collections.abc import Iterator
 
 import pytest
 
 from hack.lib.programs import IMMEDIATE, LATE, claim, pod, storage_class
-from sidecar import doors
 from sidecar.cli import main
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_NODES, DAEMON_SETS, EVENTS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, volume
 from tests.harness.drain.served import Fault, Json, Scene, bare
 
-ASKED = ("explain", "pvc", "default/data")
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
-CRASHES = {
-    "conditions": [{"type": "Ready", "status": "False", "message": "containers with unready status: [csi-provisioner]"}],
-    "containerStatuses": [{"name": "csi-provisioner", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}],
-}
+WAITS = [{"name": "csi-provisioner", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
+CRASHES = {"conditions": [{"type": "Ready", "status": "False", "message": "unready"}], "containerStatuses": WAITS}
 FIRST = f"class    fast, of {DRIVER}; binds when a pod that uses the claim is scheduled"
 SIDECARS = "sidecar  DaemonSet kube-system/sidecar ready on 2 of 2 nodes"
-ON_N1 = "sidecar  Pod kube-system/sidecar-n1 is ready"
 ANEW = "make the claim anew (kubectl delete pvc -n default data)"
 
 
-@pytest.fixture(autouse=True)
-def no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    def connects(*_: Any) -> None:
-        pytest.fail("the socket of this machine was asked")
-
-    monkeypatch.setattr(doors.DriverConnection, "run", connects)
-
-
 @pytest.fixture
-def town(scene: Scene) -> Scene:
-    """A driver with its sidecar on n1 and n2, with 8Gi and 5Gi free, and two classes of it."""
+def town(scene: Scene) -> Iterator[Scene]:
+    """A driver with its sidecar on n1 and n2, with 8Gi and 5Gi free, and two classes of it. The socket of this machine is never asked."""
     containers = [{"name": "csi-provisioner", "image": "csi-node-sidecar:1", "args": ["--node-deployment", f"--of={DRIVER}"]}]
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -57,7 +45,19 @@ def town(scene: Scene) -> Scene:
             meta = {"name": f"{class_}-{node}", "labels": {names.CAPACITY_DRIVER_LABEL: DRIVER}}
             here = {"matchLabels": {"kubernetes.io/hostname": node}}
             put(scene, CAPACITIES, {"metadata": meta, "storageClassName": class_, "nodeTopology": here, "capacity": free}, "kube-system")
-    return scene
+    with socket.socket(socket.AF_UNIX) as here:
+        here.bind(str(scene.kubeconfig.with_name("csi.sock")))
+        here.listen()
+        here.setblocking(False)
+        yield scene
+        with pytest.raises(BlockingIOError):
+            here.accept()
+
+
+def asked(scene: Scene, *words: str) -> int:
+    address = scene.kubeconfig.with_name("csi.sock")
+    line = ["explain", "pvc", "default/data", *words, f"--kubeconfig={scene.kubeconfig}", f"--csi-address={address}"]
+    return main([*line, "--kube-api-qps=1000"])
 
 
 def put(scene: Scene, resource: Resource, obj: Json, namespace: str = "", status: Json | None = None) -> Json:
@@ -103,105 +103,89 @@ def serve(scene: Scene, flag: str) -> None:
     put(scene, PODS, {"metadata": {"name": "other"}, "spec": {"nodeName": "n1", "containers": containers}}, "kube-system", READY)
 
 
-def told(scene: Scene, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[str]]:
-    code = main([*ASKED, "--exit-code", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000"])
+def told(scene: Scene, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:
+    code = asked(scene, "--exit-code")
     out, err = capsys.readouterr()
     assert err == ""
     return code, re.sub(r"\b\d+s ago", "1s ago", out).splitlines()
 
 
-def test_the_class_is_misspelt(town: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    made = want(town, "fats")
-    warn(town, made, "persistentvolume-controller", 'storageclass.storage.k8s.io "fats" not found')
-    assert told(town, capsys) == (
-        3,
-        [
-            "claim  default/data is Pending: 1Gi, ReadWriteOnce",
-            "class  fats does not exist",
-            'event  ProvisioningFailed (1s ago, persistentvolume-controller): storageclass.storage.k8s.io "fats" not found',
-            f"next   {ANEW} with a class that exists (fast may be meant), or create StorageClass fats",
-        ],
-    )
+SAYS = "0/2 nodes are available: 1 node(s) were unschedulable, 1 node(s) did not have enough free storage."
+MULTI = "rpc error: code = InvalidArgument desc = cannot be MULTI_NODE_MULTI_WRITER"
+ANSWERS = {
+    "class misspelt": """\
+claim  default/data is Pending: 1Gi, ReadWriteOnce
+class  fats does not exist
+event  ProvisioningFailed (1s ago, persistentvolume-controller): storageclass.storage.k8s.io "fats" not found
+next   {anew} with a class that exists (fast may be meant), or create StorageClass fats""",
+    "too big": """\
+claim    default/data is Pending: 100Gi, ReadWriteOnce
+{late}
+pod      db-0: not scheduled: {says}
+nodes    0 of 2 could take it; n1 has 8Gi free, n2 has 5Gi free
+{ready}
+next     {anew} with 8Gi at most, free space on a node, or add one: none has 100Gi""",
+    "too big, at once": """\
+claim    default/data is Pending: 100Gi, ReadWriteOnce
+class    fast-now, of local.example; binds at once
+nodes    0 of 2 could take it; n1 has 8Gi free, n2 has 5Gi free
+{ready}
+next     {anew} with 8Gi at most, free space on a node, or add one: none has 100Gi""",
+    "access mode": """\
+claim    default/data is Pending: 1Gi, ReadWriteMany
+{late}
+node     n1 is selected, has 8Gi free
+sidecar  Pod kube-system/sidecar-n1 is ready
+event    ProvisioningFailed (1s ago, local.example on n1): {multi}
+next     {anew} with ReadWriteOnce: a volume of one node can hardly be ReadWriteMany; the event has the driver's own words""",
+    "node cordoned": """\
+claim    default/data is Pending: 6Gi, ReadWriteOnce
+{late}
+pod      db-0: not scheduled: {says}
+nodes    0 of 2 could take it; n1 is cordoned, n2 has 5Gi free
+{ready}
+next     kubectl uncordon n1, or add a node""",
+    "sidecar not ready": """\
+claim    default/data is Pending: 1Gi, ReadWriteOnce
+{late}
+node     n1 is selected, has 8Gi free
+sidecar  Pod kube-system/sidecar-n1 is not ready: csi-provisioner CrashLoopBackOff
+next     see why it is not ready: kubectl describe pod -n kube-system sidecar-n1""",
+    "driver's error": """\
+claim    default/data is Pending: 1Gi, ReadWriteOnce
+{late}
+node     n1 is selected, has 8Gi free
+sidecar  Pod kube-system/sidecar-n1 is ready
+event    ProvisioningFailed (1s ago, local.example on n1): rpc error: code = Internal desc = no file system ext5
+next     mend what the event names, in class fast or in the claim; it is tried again by itself""",
+}
 
 
-@pytest.mark.parametrize("class_", ["fast", "fast-now"])
-def test_it_is_too_big_for_any_node(town: Scene, class_: str, capsys: pytest.CaptureFixture[str]) -> None:
-    says = "0/2 nodes are available: 2 node(s) did not have enough free storage. no new claims to deallocate, preemption: 0/2 nodes"
-    want(town, class_, size="100Gi", scheduler=says)
-    late = ["pod      db-0: not scheduled: 0/2 nodes are available: 2 node(s) did not have enough free storage."]
-    assert told(town, capsys) == (
-        3,
-        [
-            "claim    default/data is Pending: 100Gi, ReadWriteOnce",
-            *([FIRST, *late] if class_ == "fast" else [f"class    fast-now, of {DRIVER}; binds at once"]),
-            "nodes    0 of 2 could take it; n1 has 8Gi free, n2 has 5Gi free",
-            SIDECARS,
-            f"next     {ANEW} with 8Gi at most, free space on a node, or add one: none has 100Gi",
-        ],
-    )
-
-
-def test_the_driver_does_not_offer_the_access_mode(town: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    made = want(town, mode="ReadWriteMany", on="n1")
-    warn(town, made, f"{DRIVER}_sidecar-n1_1-2-3", "rpc error: code = InvalidArgument desc = cannot be MULTI_NODE_MULTI_WRITER", "n1")
-    assert told(town, capsys) == (
-        3,
-        [
-            "claim    default/data is Pending: 1Gi, ReadWriteMany",
-            FIRST,
-            "node     n1 is selected, has 8Gi free",
-            ON_N1,
-            f"event    ProvisioningFailed (1s ago, {DRIVER} on n1): "
-            "rpc error: code = InvalidArgument desc = cannot be MULTI_NODE_MULTI_WRITER",
-            f"next     {ANEW} with ReadWriteOnce: a volume of one node can hardly be ReadWriteMany; the event has the driver's own words",
-        ],
-    )
-
-
-def test_the_driver_answers_with_an_error(town: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    made = want(town, on="n1")
-    warn(town, made, f"{DRIVER}_sidecar-n1_1-2-3", "rpc error: code = Internal desc = no file system ext5", "n1")
+@pytest.mark.parametrize("case", ANSWERS)
+def test_the_whole_answer(town: Scene, case: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = f"{DRIVER}_sidecar-n1_1-2-3"
+    match case:
+        case "class misspelt":
+            made = want(town, "fats")
+            warn(town, made, "persistentvolume-controller", 'storageclass.storage.k8s.io "fats" not found')
+        case "too big":
+            want(town, size="100Gi", scheduler=f"{SAYS} no new claims to deallocate, preemption: 0/2 nodes are available")
+        case "too big, at once":
+            want(town, "fast-now", size="100Gi")
+        case "access mode":
+            warn(town, want(town, mode="ReadWriteMany", on="n1"), ours, MULTI, "n1")
+        case "node cordoned":
+            town.patch("n1", {"spec": {"unschedulable": True}})
+            want(town, size="6Gi", scheduler=SAYS)
+        case "sidecar not ready":
+            want(town, on="n1")
+            where: Json = {"content_type": MERGE_PATCH, "namespace": "kube-system", "subresource": "status"}
+            town.act(lambda: town.cluster.patch(PODS, "sidecar-n1", {"status": CRASHES}, **where))
+        case "driver's error":
+            warn(town, want(town, on="n1"), ours, "rpc error: code = Internal desc = no file system ext5", "n1")
+    words = {"anew": ANEW, "late": FIRST, "ready": SIDECARS, "says": SAYS, "multi": MULTI}
     code, lines = told(town, capsys)
-    assert (code, lines[3:]) == (
-        3,
-        [
-            ON_N1,
-            f"event    ProvisioningFailed (1s ago, {DRIVER} on n1): rpc error: code = Internal desc = no file system ext5",
-            "next     mend what the event names, in class fast or in the claim; it is tried again by itself",
-        ],
-    )
-
-
-def test_the_node_is_cordoned(town: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    town.patch("n1", {"spec": {"unschedulable": True}})
-    want(town, size="6Gi", scheduler="0/2 nodes are available: 1 node(s) were unschedulable, 1 node(s) did not have enough free storage.")
-    assert told(town, capsys) == (
-        3,
-        [
-            "claim    default/data is Pending: 6Gi, ReadWriteOnce",
-            FIRST,
-            "pod      db-0: not scheduled: "
-            "0/2 nodes are available: 1 node(s) were unschedulable, 1 node(s) did not have enough free storage.",
-            "nodes    0 of 2 could take it; n1 is cordoned, n2 has 5Gi free",
-            SIDECARS,
-            "next     kubectl uncordon n1, or add a node",
-        ],
-    )
-
-
-def test_the_nodes_sidecar_is_not_ready(town: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    want(town, on="n1")
-    where: Json = {"content_type": MERGE_PATCH, "namespace": "kube-system", "subresource": "status"}
-    town.act(lambda: town.cluster.patch(PODS, "sidecar-n1", {"status": CRASHES}, **where))
-    code, lines = told(town, capsys)
-    assert (code, lines[2:]) == (
-        3,
-        [
-            "node     n1 is selected, has 8Gi free",
-            "sidecar  Pod kube-system/sidecar-n1 is not ready: csi-provisioner CrashLoopBackOff",
-            "next     see why it is not ready: kubectl describe pod -n kube-system sidecar-n1",
-        ],
-    )
+    assert (code, "\n".join(lines)) == (3, ANSWERS[case].format(**words))
 
 
 @pytest.mark.parametrize("by", ["affinity", "maker", "nothing"])
@@ -214,16 +198,12 @@ def test_it_is_bound(town: Scene, by: str, capsys: pytest.CaptureFixture[str]) -
     put(town, VOLUMES, bare(made, "v1", "PersistentVolume", **more))
     wanted = claim("data", "fast")
     put(town, CLAIMS, {**wanted, "spec": {**wanted["spec"], "volumeName": "pv-data"}}, "default", {"phase": "Bound"})
-    there = "on no node that is there" if by == "nothing" else "on n1"
-    what = "no node reaches the volume: see `csi-node-sidecar explain volumes`, and restore the node's labels or the node"
-    assert told(town, capsys) == (
-        3 if by == "nothing" else 0,
-        [
-            "claim   default/data is Bound: 1Gi, ReadWriteOnce",
-            f"volume  pv-data of {DRIVER}, {there}",
-            f"next    {what if by == 'nothing' else 'nothing: the claim has its volume'}",
-        ],
-    )
+    where, code, what = ("on n1", 0, "nothing: the claim has its volume")
+    if by == "nothing":
+        where, code = "on no node that is there", 3
+        what = "no node reaches the volume: see `csi-node-sidecar explain volumes`, and restore the node's labels or the node"
+    lines = ["claim   default/data is Bound: 1Gi, ReadWriteOnce", f"volume  pv-data of {DRIVER}, {where}", f"next    {what}"]
+    assert told(town, capsys) == (code, lines)
 
 
 @pytest.mark.parametrize(
@@ -264,22 +244,12 @@ def test_the_sidecars_last_decision_is_asked_through_the_api_server(town: Scene,
 
 
 def test_what_may_not_be_read_is_named_and_the_rest_is_told(town: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    made = want(town, on="n1")
-    warn(town, made, f"{DRIVER}_sidecar-n1_1-2-3", "no", "n1")
-    hidden = (CLASSES, NODES, CSI_NODES, CAPACITIES)
+    want(town, on="n1")
+    hidden = (CLASSES, NODES, CSI_NODES, CAPACITIES, PODS, EVENTS)
     town.faults.set(*[Fault(resource=resource.plural, status=403) for resource in hidden])
-    assert told(town, capsys, "-o", "json")[0] == 3
-    town.faults.set(*[Fault(resource=resource.plural, status=403) for resource in (*hidden, PODS, EVENTS)])
-    assert main([*ASKED, f"--kubeconfig={town.kubeconfig}", "-o", "json"]) == 0
+    assert asked(town, "-o", "json") == 0
     said = json.loads(capsys.readouterr().out)
-    assert [line.split()[1].rstrip(":") for line in said["not known"]] == [
-        "storageclasses.storage.k8s.io",
-        "events",
-        "nodes",
-        "csinodes.storage.k8s.io",
-        "csistoragecapacities.storage.k8s.io",
-        "pods",
-    ]
+    assert {line.split()[1].rstrip(":") for line in said["not known"]} == {str(resource) for resource in hidden}
     assert (said["status"], said["node"]) == ("Unknown", "n1 is selected")
     town.faults.set(Fault(resource=CLAIMS.plural, status=403))
-    assert main([*ASKED, f"--kubeconfig={town.kubeconfig}"]) == 1
+    assert asked(town) == 1

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import yaml
 
 from sidecar.cli import main
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NAMESPACES
@@ -47,19 +46,6 @@ def test_all_nodes_in_one_line_each(scene: Scene, capsys: pytest.CaptureFixture[
 def test_the_exit_code_tells_whether_it_is_ready(scene: Scene, words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert explain(scene, *words) == code
     assert bool(capsys.readouterr().err) is (code in (1, 2))
-
-
-def test_each_volume_and_programs_read_the_same(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(scene, "volumes") == 0
-    assert [line.split()[:2] for line in capsys.readouterr().out.splitlines()[1:]] == [["pv-1", "n1"], ["pv-other", "n1"]]
-    read = {"json": json.loads, "yaml": yaml.safe_load}
-    said = {}
-    for form, reader in read.items():
-        assert explain(scene, "volumes", "-o", form) == 0
-        said[form] = reader(capsys.readouterr().out)
-        said[form].pop("observedAt")
-    assert said["json"] == said["yaml"]
-    assert [item["nodes"] for item in said["json"]["volumes"]] == [["n1"], ["n1"]]
 
 
 def test_a_node_that_is_not_there_is_named(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

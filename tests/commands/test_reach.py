@@ -26,13 +26,6 @@ def home(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_the_file_at_home_counts_where_no_other_is_named(home: str) -> None:
-    assert config(HOME=home).kubeconfig == f"{home}/.kube/config"
-    assert config(HOME=home, KUBECONFIG="/a:/b").kubeconfig == "/a:/b"
-    assert config("--kubeconfig=/c", HOME=home, KUBECONFIG="/a").kubeconfig == "/c"
-    assert config().kubeconfig == config(HOME="/nowhere").kubeconfig == ""
-
-
 def test_credentials_that_nobody_named_are_not_sent_to_a_server_that_somebody_did(home: str) -> None:
     assert config("--master=http://x", HOME=home).kubeconfig == ""
     assert config("--master=http://x", "--context=c", HOME=home).kubeconfig == f"{home}/.kube/config"
@@ -52,10 +45,6 @@ def test_a_home_that_may_not_be_looked_into_is_none(monkeypatch: pytest.MonkeyPa
 )
 def test_limits_of_a_request_are_written_as_for_kubectl(text: str, seconds: float) -> None:
     assert config(f"--request-timeout={text}").request_timeout == seconds
-
-
-def test_by_default_no_limit_is_said() -> None:
-    assert config().request_timeout is None
 
 
 @pytest.mark.parametrize("text", ["-1s", "soon", "", "10 s", "1e3", "٣"])

@@ -9,7 +9,7 @@ import pytest
 from hack.sim.cluster import Call, Cluster, InProcessApi
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.release_finalizers import Order, release
-from sidecar.kube.api import CSI_DRIVERS, DAEMON_SETS, MERGE_PATCH, PODS, VOLUMES, KubeApi, Resource
+from sidecar.kube.api import CSI_DRIVERS, DAEMON_SETS, PODS, VOLUMES, KubeApi, Resource
 from sidecar.kube.errors import ApiError, Conflict, Forbidden
 from sidecar.model import names
 from tests.contract.objects import volume
@@ -110,20 +110,6 @@ def test_one_that_somebody_deletes_meanwhile_keeps_it() -> None:
 
 
 # --- others who write -------------------------------------------------------------------------------------------------
-
-
-def test_what_others_write_meanwhile_is_not_lost() -> None:
-    cluster, tries = cluster_with(), list[int]()
-
-    def before(call: Call, you: KubeApi) -> Any:
-        if call.verb != "patch" or len(tries) == 2:
-            return None
-        tries.append(1)
-        return you.patch(VOLUMES, "a", {"metadata": {"labels": {"beat": str(len(tries))}}}, content_type=MERGE_PATCH)
-
-    assert ran(cluster, before=before) == 0
-    assert cluster.get(VOLUMES, "a").obj["metadata"]["labels"] == {"beat": "2"}
-    assert names.VOLUME_FINALIZER not in finalizers(cluster)["a"]
 
 
 @pytest.mark.parametrize(

@@ -26,13 +26,10 @@ class Silent:
 
 def test_a_decision_says_its_class_name_its_reason_and_its_effect():
     decisions = Decisions()
-    for decision in (Wait(3.0, "not our turn"), Create("pvc-1", "hidden"), Silent()):
-        decisions.note(decision, at=1.0, room="r", key=type(decision).__name__)
-    assert [(row["decision"], row["why"], row["fields"]) for row in decisions.rows()] == [
-        ("Wait", "not our turn", {"until": 3.0}),
-        ("Create", "", {"name": "pvc-1"}),
-        ("Silent", "", {}),
-    ]
+    for key, decision in (("1", Create("pvc-1", "hidden")), ("2", Silent())):
+        decisions.note(decision, at=1.0, room="r", key=key)
+    shown = [(row["decision"], row["why"], row["fields"]) for row in decisions.rows()]
+    assert shown == [("Create", "", {"name": "pvc-1"}), ("Silent", "", {})]
 
 
 def test_a_row_has_what_the_page_shows():

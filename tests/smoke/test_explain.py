@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from hack.lib.control_plane import until
-from hack.lib.programs import all_of, claim
-from tests.harness.cluster import CLAIMS, CLASSES, STATEFUL_SETS, VOLUMES, Cluster, late
-from tests.harness.drains import Ground, command, explain, judged, stateful_set
-
-
-def test_of_a_claim_without_a_volume_it_says_what_to_do(cluster: Cluster) -> None:
-    """With what upstream's role shows; what it does not show is named."""
-    driver = cluster.driver()
-    cluster.classes(driver)
-    cluster.create(CLAIMS, claim("data", late(driver).replace("late", "laet")))
-    before = cluster.versions(CLAIMS, CLASSES, VOLUMES)
-    words = ("explain", "pvc", f"{cluster.namespace}/data", "--exit-code")
-    table, answer = command(cluster.role, *words), command(cluster.role, *words, "-o", "json")
-    assert (table.returncode, answer.returncode, answer.stderr) == (3, 3, "")
-    assert f"{late(driver)} may be meant" in json.loads(answer.stdout)["next"]
-    assert table.stdout.splitlines()[-1].startswith("next ") and "may be meant" in table.stdout
-    assert cluster.versions(CLAIMS, CLASSES, VOLUMES) == before
+from hack.lib.programs import all_of
+from tests.harness.cluster import STATEFUL_SETS
+from tests.harness.drains import Ground, explain, judged, stateful_set
 
 
 def test_of_a_node_it_says_who_holds_it_and_what_would_help(ground: Ground, drainer: Path) -> None:
