@@ -211,7 +211,9 @@ def test_it_is_bound(town: Scene, by: str, capsys: pytest.CaptureFixture[str]) -
     [
         ("n1", "", 4, "nothing is wrong: the sidecar of n1 makes the volume; if that lasts, see its log"),
         ("n1", "cordon", 4, "nothing is wrong: the sidecar of n1 makes the volume"),
-        ("n1", "cordon that is heeded", 3, "kubectl uncordon n1, or let the pod that uses the claim run elsewhere"),
+        ("n1", "cordon --node-drain-policy=NoSchedule", 3, "kubectl uncordon n1, or let the pod that uses the claim run elsewhere"),
+        ("n1", "--provisioning=false", 4, f"the sidecars only report here: see the log of {DRIVER}'s own provisioner"),
+        ("n1", "--watch-scope=labelled", 4, "nothing is wrong: the sidecar of n1 makes the volume"),
         ("n9", "", 3, f"bring node n9 back; or, if it is gone for good, delete the pod that uses the claim, and {ANEW}"),
         ("n3", "", 3, f"see why nobody makes volumes of {DRIVER} on n3; if this program makes its volumes: "),
         ("", "", 4, "nothing is wrong that the cluster shows; ask again in a minute"),
@@ -220,14 +222,15 @@ def test_it_is_bound(town: Scene, by: str, capsys: pytest.CaptureFixture[str]) -
 )
 def test_what_comes_of_the_node(town: Scene, on: str, does: str, code: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
     want(town, on=on)
-    if "heeded" in does:
-        serve(town, "--node-drain-policy=NoSchedule")
+    if "--" in does:
+        serve(town, does.split()[-1])
     if "cordon" in does:
         town.patch("n1", {"spec": {"unschedulable": True}})
     if does == "no pod":
         town.act(lambda: town.cluster.delete(PODS, "db-0", namespace="default"))
     got = told(town, capsys)
     assert (got[0], got[1][-1].startswith(f"next     {says}")) == (code, True), got
+    assert any("has no label where node.n1 should be" in line for line in got[1]) is ("labelled" in does)
 
 
 @pytest.mark.parametrize("reaches", [True, False])

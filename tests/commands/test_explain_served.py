@@ -7,7 +7,7 @@ import pytest
 from sidecar.cli import main
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NAMESPACES
 from sidecar.model import names
-from tests.harness.drain.listed_cluster import DRIVER, OTHER
+from tests.harness.drain.listed_cluster import DRIVER
 from tests.harness.drain.served import Scene
 
 
@@ -16,14 +16,6 @@ def explain(scene: Scene, *words: str) -> int:
     code = main(["explain", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000"])
     assert scene.versions() == before
     return code
-
-
-def test_all_nodes_in_one_line_each(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(scene, "nodes") == 0
-    out, err = capsys.readouterr()
-    head, *lines = out.splitlines()
-    assert (head.split()[:4], err) == (["NODE", "DRIVER", "DRAIN", "RETIRE"], "")
-    assert [line.split()[:4] for line in lines] == [["n1", DRIVER, "True", "False"], ["n1", OTHER, "True", "False"]]
 
 
 @pytest.mark.parametrize(
