@@ -11,7 +11,7 @@ from hack.lib.programs import IMMEDIATE, LATE, claim, pod, storage_class
 from sidecar.cli import main
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_NODES, DAEMON_SETS, EVENTS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.model import names
-from tests.harness.drain.listed_cluster import DRIVER, volume
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, volume
 from tests.harness.drain.served import Fault, Json, Scene, bare
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
@@ -29,10 +29,10 @@ def town(scene: Scene) -> Iterator[Scene]:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     put(scene, DAEMON_SETS, {"metadata": {"name": "sidecar"}, "spec": spec}, "kube-system", {"numberReady": 2, "desiredNumberScheduled": 2})
-    for name, binding in (("fast", LATE), ("fast-now", IMMEDIATE)):
-        put(scene, CLASSES, storage_class(name, DRIVER, binding))
+    for name, driver, binding in (("fast", DRIVER, LATE), ("fast-now", DRIVER, IMMEDIATE), ("theirs", OTHER, LATE)):
+        put(scene, CLASSES, storage_class(name, driver, binding))
     for node, free in (("n1", "8Gi"), ("n2", "5Gi")):
-        drivers = [{"name": DRIVER, "nodeID": node, "topologyKeys": ["kubernetes.io/hostname"]}]
+        drivers = [{"name": name, "nodeID": node, "topologyKeys": ["kubernetes.io/hostname"]} for name in (DRIVER, OTHER)]
         put(scene, CSI_NODES, {"metadata": {"name": node}, "spec": {"drivers": drivers}})
         put(
             scene,
@@ -216,12 +216,13 @@ def test_it_is_bound(town: Scene, by: str, capsys: pytest.CaptureFixture[str]) -
         ("n1", "--watch-scope=labelled", 4, "nothing is wrong: the sidecar of n1 makes the volume"),
         ("n9", "", 3, f"bring node n9 back; or, if it is gone for good, delete the pod that uses the claim, and {ANEW}"),
         ("n3", "", 3, f"see why nobody makes volumes of {DRIVER} on n3; if this program makes its volumes: "),
+        ("", "theirs", 3, f"see why nobody makes volumes of {OTHER} in this cluster"),
         ("", "", 4, "nothing is wrong that the cluster shows; ask again in a minute"),
         ("", "no pod", 4, "nothing is wrong: the volume is made when a pod that uses the claim is scheduled; create that pod"),
     ],
 )
 def test_what_comes_of_the_node(town: Scene, on: str, does: str, code: int, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    want(town, on=on)
+    want(town, "theirs" if does == "theirs" else "fast", on=on)
     if "--" in does:
         serve(town, does.split()[-1])
     if "cordon" in does:

@@ -122,6 +122,8 @@ class _Look:
     volumes: list[Volume] | None = None
     nodes: list[Node] | None = None
     """The selected one alone, where one is selected."""
+    drivers: set[str] = field(default_factory=set)
+    """All that a node has: whose a sidecar is that names another one is known by it."""
     registered: list[str] | None = None
     """Nodes on which the driver is."""
     free: list[CapacityRecord] | None = None
@@ -173,10 +175,15 @@ class _Look:
     async def _read_nodes(self, claim: Claim) -> None:
         only = f"metadata.name={claim.selected_node}" if claim.selected_node else ""
         self.nodes = await self._list(NODES, Node.of, cached=True, field_selector=only)
-        self.registered = await self._list(CSI_NODES, lambda obj: _registered(obj, self.driver), cached=True, field_selector=only)
+        self.registered = await self._list(CSI_NODES, self._registered, cached=True, field_selector=only)
         published = f"{names.CAPACITY_DRIVER_LABEL}={self.driver}"
         found = await self._list(CAPACITIES, CapacityRecord.of, label_selector=published)
         self.free = None if found is None else [one for one in found if one.class_name == claim.class_name]
+
+    def _registered(self, csi_node: Json) -> str | None:
+        there = {str(one.get("name")) for one in (csi_node.get("spec") or {}).get("drivers") or ()}
+        self.drivers |= there
+        return str(csi_node["metadata"]["name"]) if self.driver in there else None
 
     async def _read_sidecars(self, claim: Claim) -> None:
         kind, resource = (names.POD, PODS) if claim.selected_node else (names.DAEMON_SET, DAEMON_SETS)
@@ -184,13 +191,15 @@ class _Look:
         def of(obj: Json) -> list[_Sidecar]:
             if kind == names.POD and not reading.works_on(obj):
                 return []
-            found = reading.provisioners(obj, kind, drivers=(self.driver,), image=reading.OUR_IMAGE)
+            found = reading.provisioners(obj, kind, drivers={self.driver, *self.drivers}, image=reading.OUR_IMAGE)
             return [_Sidecar(one, obj) for one in found if not one.central]
 
         listed = await self._list(resource, of, field_selector=f"spec.nodeName={claim.selected_node}" if claim.selected_node else "")
         if listed is not None:
             every = [one for some in listed for one in some]
-            named = [one for one in every if one.found.serves(self.driver)] or [one for one in every if len(every) == 1]
+            named = [one for one in every if one.found.serves(self.driver)] or [
+                one for one in every if one.found.serves(self.driver) is None
+            ]
             self.sidecars = [one for one in named if one.provisions] or named
 
     # --- what is told of it -------------------------------------------------------------------------------------------
@@ -379,11 +388,6 @@ class _Look:
 
 def _whole(obj: Json) -> Json:
     return obj
-
-
-def _registered(csi_node: Json, driver: str) -> str | None:
-    drivers = (csi_node.get("spec") or {}).get("drivers") or ()
-    return str(csi_node["metadata"]["name"]) if any(one.get("name") == driver for one in drivers) else None
 
 
 def _uses(pod: Json, claim: Claim) -> bool:
