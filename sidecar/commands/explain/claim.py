@@ -197,9 +197,8 @@ class _Look:
         listed = await self._list(resource, of, field_selector=f"spec.nodeName={claim.selected_node}" if claim.selected_node else "")
         if listed is not None:
             every = [one for some in listed for one in some]
-            named = [one for one in every if one.found.serves(self.driver)] or [
-                one for one in every if one.found.serves(self.driver) is None
-            ]
+            may = [one for one in every if one.found.serves(self.driver) is not False]
+            named = [one for one in may if one.found.serves(self.driver)] or may
             self.sidecars = [one for one in named if one.provisions] or named
 
     # --- what is told of it -------------------------------------------------------------------------------------------
