@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sidecar.drain.duty import Duty, Picture
 from sidecar.drain.emptying.controller import EmptyingDuty
-from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty, Views, nothing_is_away
+from sidecar.drain.evacuation.controller import DeadlineDuty, EvacuationDuty, EvacuationEvents, StandDownDuty, Views, nothing_is_left
 from sidecar.drain.evacuation.slots_io import SlotController
 from sidecar.drain.evacuation.standing_io import StandingKeeper
 from sidecar.drain.facts.absence_io import Absence
@@ -109,7 +109,8 @@ class DrainRoom:
             reports, lookups = ReportWriter(kube, settings, clock=clock), Lookups(kube, settings, watched, clock=clock)
             evictor = Evictor(kube, clock=clock, rng=tools.rng, qps=settings.eviction_qps)
             anew = _reprovisions(settings, tools, refusals, evictor) if settings.reprovisions else None
-            views = Views(settings, clock=clock, wall=wall, away=anew.under_way if anew else nothing_is_away)
+            emptying = EmptyingDuty(settings, tools, refusals, evictor=evictor)
+            views = Views(settings, clock=clock, wall=wall, left=anew.left if anew else nothing_is_left)
             self._duties = (
                 DeadlineDuty(settings, own_node, events, views=views),
                 JudgementDuty(
@@ -120,6 +121,7 @@ class DrainRoom:
                     untracked=untracked,
                     new_uses=NewUses(watched.begun_uses, clock=clock),
                     absence=absence,
+                    put_back=emptying.put_back,
                     refusals=refusals,
                     wall=wall,
                 ),
@@ -129,7 +131,7 @@ class DrainRoom:
                 marks,
                 # First what takes minutes and is stored: while a replica is on its way nobody else is evicted.
                 *((anew,) if anew else ()),
-                *((EmptyingDuty(settings, tools, refusals, evictor=evictor),) if settings.evicts else ()),
+                *((emptying,) if settings.evicts else ()),
                 ReportDuty(settings, reports, recorder=tools.recorder, refusals=refusals, clock=clock, wall=wall),
                 # Last: a report does not wait for what an earlier process may have left.
                 *(() if anew else (LeftLeasesDuty(settings, kube, refusals),)),

@@ -310,7 +310,7 @@ def _of_emptying(world: "World") -> Findings:
         yield NOT_WHOLE, f"{name} is still away, and everything has been well for {world.plan.settle:.0f} s"
     for node in world.cluster.store.all_of(NODES):
         state = (node["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
-        if world.evacuated.get(node["metadata"]["name"]) and state == "InProgress":
+        if world.evacuated.get(node["metadata"]["name"]) and state in ("InProgress", "Blocked"):
             for pod in world.cluster.store.all_of(PODS):
                 if pod["spec"].get("nodeName") == node["metadata"]["name"] and _may_leave(world, pod):
                     yield NOT_EMPTIED, f"{pod['metadata']['name']} is still on {node['metadata']['name']}, and nothing keeps it there"

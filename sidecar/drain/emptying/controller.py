@@ -4,7 +4,7 @@ Just before each eviction the Node is read anew: what a watch shows may be old, 
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -14,7 +14,7 @@ from sidecar.drain.emptying import decisions, rivals, rules
 from sidecar.drain.emptying.pauses import Pauses
 from sidecar.drain.emptying.rivals import Rivals
 from sidecar.drain.evacuation import undone_io
-from sidecar.drain.evacuation.rules import retires, state_after
+from sidecar.drain.evacuation.rules import AskForSlot, retires, state_after
 from sidecar.drain.evacuation.undone_io import Undone
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.own_notes import State
@@ -80,8 +80,10 @@ class EmptyingDuty:
     async def perform(self, picture: Picture) -> Outcome:
         if not is_under_way(picture.signals, picture) or picture.snapshot is None:
             if picture.signals.state is not State.IN_PROGRESS:
-                self._pauses = self._pauses.for_another()
+                self._pauses = self._pauses.for_another(asked=picture.signals.state is not None)
             return Outcome(picture)
+        if not has_slot(picture):
+            return self._told(picture, Rest("whether this node has its slot is not known"))
         if picture.away:
             return self._told(picture, Rest(picture.away))
         try:
@@ -100,6 +102,10 @@ class EmptyingDuty:
             self._refusals.note(_WHAT, f"no answer within {LONGEST_PASS:g} s")
             return Outcome(picture, until=self._wall() + NEXT_PASS)
         return self._told(picture, decision, rest=await self._evict(decision))
+
+    def put_back(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """As `Snapshot.put_back`."""
+        return self._pauses.put_back(pods)
 
     async def _decide(self, picture: Picture) -> decisions.Decision:
         snapshot = picture.snapshot
@@ -135,7 +141,6 @@ class EmptyingDuty:
                 versions=answers.versions,
                 expected=self._pauses.expected(self._clock()),
                 paused=self._pauses.paused(self._clock()),
-                before=self._pauses.before,
                 waiting_evicted=self._pauses.waiting_evicted,
                 rivals=answers.rivals or Rivals(),
                 leaving=self._pauses.leaving,
@@ -239,6 +244,16 @@ class EmptyingDuty:
 
     def _told(self, picture: Picture, decision: object, *, rest: float | None = None) -> Outcome:
         return Outcome(picture, decision, about=_ROOM, until=None if rest is None else self._wall() + rest)
+
+
+def has_slot(picture: Picture) -> bool:
+    """And this look has seen that: others may have taken one that could not be read or renewed."""
+    return is_under_way(picture.signals, picture) and not isinstance(picture.evacuation, AskForSlot)
+
+
+def stands_aside(picture: Picture) -> bool:
+    """Others have the slot, because nobody but a person can help, as far as is known."""
+    return state_after(picture.evacuation, picture.signals.state) is State.BLOCKED and retires(picture.signals)
 
 
 def is_under_way(signals: Signals, picture: Picture) -> bool:

@@ -39,8 +39,6 @@ class EmptyingView:
     """By workload that lost a pod by an eviction of this process: how many pods it had."""
     paused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a pod that is not to be tried for a while: what the API server said."""
-    before: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
-    """By such a workload: the uids of its pods that were here at its first eviction. Any other one has come since."""
     waiting_evicted: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     """By workload: how many of its pods this process has evicted that waited for a node."""
     rivals: Rivals = field(default_factory=Rivals)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from sidecar.drain.emptying.decisions import Ask, AskController, Decision, Evict, Hold
+from sidecar.drain.emptying.decisions import Ask, AskController, Decision, Evict, Hold, workload_of
 from sidecar.drain.vocabulary import Hindrance
 from sidecar.eviction.answers import MAY_ARRIVE_WITHIN, NEXT_PASS, Answer, Result
 from sidecar.model.nodes import Pod
@@ -30,8 +30,8 @@ class Pauses:
         """By uid: until when it counts as leaving although nothing shows that."""
         self._paused: dict[str, tuple[float, str]] = {}
         self._expected: dict[str, tuple[float, int]] = {}
-        self.before: dict[str, frozenset[str]] = {}
-        """As `EmptyingView.before`."""
+        self._before: dict[str, frozenset[str]] = {}
+        """By workload that lost a pod: the uids of its pods that were here at its first eviction. Any other one has come since."""
         self.failures: dict[str, int] = {}
         """As `EmptyingView.failures`."""
         self.passed: frozenset[str] = frozenset()
@@ -86,11 +86,17 @@ class Pauses:
         if now - self._waited_since.setdefault(namespace, now) >= patience:
             self.slow |= {namespace}
 
-    def for_another(self) -> "Pauses":
-        """For the next evacuation. What was asked for and not answered may be carried out even then."""
+    def for_another(self, *, asked: bool) -> "Pauses":
+        """For the next evacuation. What was asked for and not answered may be carried out even then. `asked`: nobody has taken the one
+        before back, so that who puts pods here does so still."""
         another = Pauses()
         another._unanswered = self._unanswered
+        another._before = self._before if asked else {}
         return another
+
+    def put_back(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """As `Snapshot.put_back`."""
+        return frozenset(pod.uid for pod in pods if pod.uid not in self._before.get(workload_of(pod), (pod.uid,)))
 
     def in_doubt(self, now: float) -> bool:
         """As `EmptyingView.in_doubt`."""
@@ -108,9 +114,9 @@ class Pauses:
             if evicted.waits:
                 self.waiting_evicted[evicted.workload] = self.waiting_evicted.get(evicted.workload, 0) + 1
             else:
-                self.before.setdefault(evicted.workload, evicted.here)
+                self._before.setdefault(evicted.workload, evicted.here)
         self._expected = {key: each for key, each in self._expected.items() if now < each[0]}
-        for remembered in (self.before, self.waiting_evicted, self._late_evicted):
+        for remembered in (self._before, self.waiting_evicted, self._late_evicted):
             while len(remembered) > _MOST_REMEMBERED:
                 del remembered[next(iter(remembered))]
         match answer.result:

@@ -20,7 +20,6 @@ from sidecar.drain.emptying.decisions import (
     Finished,
     Hold,
     Looked,
-    workload_of,
 )
 from sidecar.drain.emptying.replicas import not_ready, replicas_of, says_how_many, too_few
 from sidecar.drain.emptying.rivals import is_kept_apart
@@ -55,7 +54,7 @@ def decide(view: EmptyingView) -> Decision:
         may = may_evict(pod, node=snapshot.node_name, ours=view.ours)
         if isinstance(may, MayNot) or _leaves(pod, view):
             continue
-        hold = _stays(pod, held, node, snapshot) or _has_come_back(pod, view) or _refused(pod, view, findings)
+        hold = _stays(pod, held, node, snapshot) or _has_come_back(pod, snapshot) or _refused(pod, view, findings)
         if hold:
             holds.append(hold)
         else:
@@ -158,10 +157,9 @@ def _stays(pod: Pod, held: Iterable[LocalItem], node: Node, snapshot: Snapshot) 
     return None
 
 
-def _has_come_back(pod: Pod, view: EmptyingView) -> Hold | None:
+def _has_come_back(pod: Pod, snapshot: Snapshot) -> Hold | None:
     """Somebody puts pods here whatever keeps them off. To evict them again and again would help nobody."""
-    before = view.before.get(workload_of(pod))
-    if before is None or pod.uid in before:
+    if pod.uid not in snapshot.put_back:
         return None
     return Hold(Hindrance.WOULD_COME_BACK, pod.full_name, "it was put on this node after another pod of its workload had been evicted")
 

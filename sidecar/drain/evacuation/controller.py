@@ -17,6 +17,7 @@ from sidecar.drain.evacuation.slots_io import SlotController
 from sidecar.drain.evacuation.steady_clock import SteadyClock
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.own_notes import State
+from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assessment import Verdict
 from sidecar.drain.publish.on_node import wanted
 from sidecar.drain.publish.own_node_io import OwnNode
@@ -32,6 +33,8 @@ from sidecar.model import names
 from sidecar.model.nodes import Node
 
 _SLOT: Final = "the evacuation slot"
+# Seconds for which nobody but a person can help before the slot is given back: what has left is on its way for a moment.
+_STUCK: Final = 60.0
 # Before anything is judged.
 _UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the conditions of the node say what blocks")
 
@@ -58,7 +61,7 @@ class EvacuationEvents:
             )
 
 
-def nothing_is_away() -> str:
+def nothing_is_left(_: Snapshot, __: bool) -> str:
     """Where no replica is made anew."""
     return ""
 
@@ -72,19 +75,21 @@ class Views:
         *,
         clock: Callable[[], float],
         wall: Callable[[], float],
-        away: Callable[[], str] = nothing_is_away,
+        left: Callable[[Snapshot, bool], str] = nothing_is_left,
     ) -> None:
-        """`away`: why a replica of this node is on its way to another one; empty: none is."""
+        """`left`: which replica of this node is, or where something blocks can be, made anew on another one; empty: none."""
         self._settings = settings
         self._clock = clock
         self._wall = wall
-        self._away = away
+        self._left = left
         self._steady = SteadyClock()
+        self._stuck_since: float | None = None
 
     def view(self, picture: Picture) -> EvacuationView:
         signals, judged, settings, wall = picture.signals, picture.assessment, self._settings, self._wall()
         ended = signals.state is State.OVERRIDDEN
         steady = self._steady.now(signals.started_at, allowed=settings.allowed, overridden=ended, wall=wall, clock=self._clock())
+        leaving = self._leaving(picture)
         return EvacuationView(
             now=wall,
             signals=signals,
@@ -93,7 +98,8 @@ class Views:
             retire=judged.retire if judged else _UNSEEN,
             allowed=settings.allowed,
             expiry=settings.expiry,
-            leaving=self._leaving(picture),
+            leaving=leaving,
+            stuck=self._is_stuck(picture, leaving),
             steady=steady,
         )
 
@@ -102,15 +108,26 @@ class Views:
             return ""
         if picture.signals.state is State.SUCCESS:
             return evictable(picture.snapshot, ours=self._settings.own_pods)
-        return self._away() or unfinished(picture.snapshot, ours=self._settings.own_pods)
+        blocked = picture.assessment is not None and picture.assessment.retire.status is Status.FALSE
+        return self._left(picture.snapshot, blocked) or unfinished(picture.snapshot, ours=self._settings.own_pods)
+
+    def _is_stuck(self, picture: Picture, leaving: str) -> bool:
+        if not self._settings.evicts or not retires(picture.signals):
+            return False
+        if picture.assessment is None or picture.assessment.retire.status is Status.UNKNOWN:
+            return picture.signals.state is State.BLOCKED
+        now = self._clock()
+        self._stuck_since = None if leaving else now if self._stuck_since is None else self._stuck_since
+        return self._stuck_since is not None and (picture.signals.state is State.BLOCKED or now - self._stuck_since >= _STUCK)
 
     def noted_deadline(self, signals: Signals) -> float | None:
         """As people reckon it, from what is noted: always the same."""
-        return signals.started_at + self._settings.allowed if signals.started_at is not None and self._settings.allowed > 0 else None
+        at = signals.started_at if rules.has_deadline(signals) and self._settings.allowed > 0 else None
+        return None if at is None else at + self._settings.allowed
 
     def next_look(self, signals: Signals, view: EvacuationView) -> float | None:
         """When the deadline will be over, on the wall clock as it is now."""
-        if signals.started_at is None or self._settings.allowed <= 0:
+        if signals.started_at is None or not rules.has_deadline(signals) or self._settings.allowed <= 0:
             return None
         return view.now + rules.remaining(signals.started_at, allowed=self._settings.allowed, clocks=view.clocks)
 

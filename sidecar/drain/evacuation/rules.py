@@ -19,8 +19,8 @@ from sidecar.drain.rest import Rest
 from sidecar.drain.vocabulary import Intent, Reason, Status
 from sidecar.model import names, timestamps
 
-# States that need a slot: in any other the node is ready, or its time is over.
-_AT_WORK: Final = (State.PENDING, State.IN_PROGRESS)
+# States that may need a slot: in any other the node is ready, or its time is over.
+_AT_WORK: Final = (State.PENDING, State.IN_PROGRESS, State.BLOCKED)
 _NOT_LOOKED_AT: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "what blocks is not looked at for this")
 
 
@@ -52,6 +52,8 @@ class EvacuationView:
 
     After a success: the pod that could be evicted now.
     """
+    stuck: bool = False
+    """This sidecar empties the node, something blocks, and for some time nobody but a person could have changed that."""
     steady: float | None = None
     """The same by a clock that does not jump, as `steady_clock` has it; None: there is none."""
 
@@ -101,8 +103,17 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Proceed:
-    """Note that it is in progress, be it for the first time or again."""
+    """Note that it is in progress, be it for the first time or again, and since when its time runs."""
 
+    started_at: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StandAside:
+    """Note that nobody but a person can help, and leave the slot to others. Its time runs."""
+
+    started_at: float
     why: str
 
 
@@ -134,7 +145,7 @@ class Undo:
     why: str
 
 
-Decision = Rest | Begin | Restart | AskForSlot | Wait | Proceed | Succeed | Expire | Override | Undo
+Decision = Rest | Begin | Restart | AskForSlot | Wait | Proceed | StandAside | Succeed | Expire | Override | Undo
 
 
 def decide(view: EvacuationView) -> Decision:
@@ -144,8 +155,13 @@ def decide(view: EvacuationView) -> Decision:
         return Undo(f"{why} any more") if signals.marked else Rest(why)
     if signals.started_at is None:
         return _begin(view)
-    left = remaining(signals.started_at, allowed=view.allowed, clocks=view.clocks)
+    left = remaining(signals.started_at, allowed=view.allowed, clocks=view.clocks) if has_deadline(signals) else float("inf")
     return _end(view, left) or _next_step(view, None if left == float("inf") else view.now + left)
+
+
+def has_deadline(signals: Signals) -> bool:
+    """The time runs from the moment on in which the node has its slot, or needs none: others must not use it up."""
+    return signals.started_at is not None and signals.state not in (None, State.PENDING)
 
 
 def remaining(started_at: float, *, allowed: float, clocks: Iterable[float]) -> float:
@@ -164,27 +180,27 @@ def override_due(signals: Signals, *, policy: NodePolicy, allowed: float, expiry
     `allowed` and `expiry` are the flags', `clocks` those that are known, as for `remaining`.
     """
     asked = asked_by_marks(signals, policy)
-    view = EvacuationView(min(clocks), _unlabelled(signals), asked, _NOT_LOOKED_AT, _NOT_LOOKED_AT, allowed=allowed, expiry=expiry)
+    view = EvacuationView(min(clocks), _unended(signals), asked, _NOT_LOOKED_AT, _NOT_LOOKED_AT, allowed=allowed, expiry=expiry)
     decision = decide(view)
     return decision.why if isinstance(decision, Override) else ""
 
 
 def wants_slot(view: EvacuationView) -> bool:
-    return bool(view.asked) and view.signals.state in _AT_WORK
+    return bool(view.asked) and view.signals.state in _AT_WORK and not view.stuck
 
 
 def lets_go(view: EvacuationView) -> bool:
     """Whether the rule overrides what blocks. The label does not count, because anybody can write it."""
-    return isinstance(decide(replace(view, signals=_unlabelled(view.signals))), Override)
+    return isinstance(decide(replace(view, signals=_unended(view.signals))), Override)
 
 
 def believed(view: EvacuationView) -> Signals:
     """The signals as far as they can be trusted: a label Overridden counts only if the rule would override again; else the node waits."""
-    return view.signals if lets_go(view) else _unlabelled(view.signals)
+    return view.signals if lets_go(view) else _unended(view.signals, State.PENDING)
 
 
-def _unlabelled(signals: Signals) -> Signals:
-    return replace(signals, state=State.PENDING) if signals.state is State.OVERRIDDEN else signals
+def _unended(signals: Signals, state: State = State.IN_PROGRESS) -> Signals:
+    return replace(signals, state=state) if signals.state is State.OVERRIDDEN else signals
 
 
 def retires(signals: Signals) -> bool:
@@ -201,6 +217,8 @@ def state_after(decision: Decision, state: State | None) -> State | None:
             return state or State.PENDING
         case Proceed():
             return State.IN_PROGRESS
+        case StandAside():
+            return State.BLOCKED
         case Succeed():
             return State.SUCCESS
         case Expire():
@@ -228,7 +246,7 @@ def event(decision: Decision) -> tuple[str, str, str] | None:
             return names.WARNING, names.EVACUATION_OVERRIDDEN, why
         case Undo(why):
             return names.NORMAL, names.EVACUATION_UNDONE, why
-        case Rest() | AskForSlot() | Wait() | Proceed():
+        case Rest() | AskForSlot() | Wait() | Proceed() | StandAside():
             return None
 
 
@@ -260,21 +278,21 @@ def _end(view: EvacuationView, left: float) -> Rest | Begin | Succeed | Expire |
     state, verdict = view.signals.state, view.verdict
     if state is State.SUCCESS:
         return _after_success(view, left)
-    if verdict.status is Status.TRUE and not _waits_for_pods(view, left):
+    if verdict.status is Status.TRUE and not _waits_for_pods(view):
         return Succeed(verdict.message)
     if view.signals.override:
         return _once(state, State.OVERRIDDEN, Override(f"{names.FORCE_DRAIN}: {view.signals.override} ({verdict.message})"))
     if left > 0:
         return None
-    late = f"the evacuation has taken longer than {view.allowed:g} s: {verdict.message}"
+    late = f"the evacuation has taken longer than {view.allowed:g} s: {view.leaving or verdict.message}"
     if view.expiry is Expiry.OVERRIDE:
         return _once(state, State.OVERRIDDEN, Override(f"--evacuation-expiry={view.expiry}, and {late}"))
     return _once(state, State.FAILED, Expire(late))
 
 
-def _waits_for_pods(view: EvacuationView, left: float) -> bool:
-    """Nothing blocks, and yet it is not over before they have left: neither the deadline nor a person has said that it is."""
-    return bool(view.leaving) and left > 0 and not view.signals.override
+def _waits_for_pods(view: EvacuationView) -> bool:
+    """Nothing blocks, and yet it is not over before they have left, unless a person says that it is."""
+    return bool(view.leaving) and not view.signals.override
 
 
 def _once(state: State | None, wanted: State, decision: Expire | Override) -> Rest | Expire | Override:
@@ -285,10 +303,10 @@ def _after_success(view: EvacuationView, left: float) -> Rest | Begin:
     """What blocks now starts another evacuation: neither the old start nor an old override may end it before it has begun.
 
     So does a pod that can be evicted now: the node is retired after a reboot, --evacuation-evict is new, or an undo was not seen. Only
-    while time is left, though: whoever puts pods here for ever must not take back a success that the deadline has brought.
+    while time is left, though: whoever puts pods here for ever must not take back a success for ever.
     """
     match view.verdict.status:
-        case Status.TRUE if _waits_for_pods(view, left):
+        case Status.TRUE if _waits_for_pods(view) and left > 0:
             return Begin(view.now, f"it had succeeded, and now a pod can be evicted: {view.leaving}")
         case Status.TRUE:
             return Rest(view.verdict.message)
@@ -299,13 +317,16 @@ def _after_success(view: EvacuationView, left: float) -> Rest | Begin:
 
 
 def _next_step(view: EvacuationView, deadline: float | None) -> Decision:
-    state, verdict, slot = view.signals.state, view.verdict, view.slot
+    state, verdict, slot, started_at = view.signals.state, view.verdict, view.slot, view.signals.started_at
+    since = started_at if started_at is not None and has_deadline(view.signals) else view.now
+    if view.stuck:
+        return Rest(verdict.message, deadline) if state is State.BLOCKED else StandAside(since, verdict.message)
     match slot:
         case slots.NoLimit() | leases.Hold() | leases.Renew():
-            return Rest(verdict.message, deadline) if state is State.IN_PROGRESS else Proceed(verdict.message)
+            return Rest(verdict.message, deadline) if state is State.IN_PROGRESS else Proceed(since, verdict.message)
         case leases.Release() if state in _AT_WORK:
             # Of two slots the second is given back: this node holds the first.
-            return Rest(verdict.message, deadline) if state is State.IN_PROGRESS else Proceed(verdict.message)
+            return Rest(verdict.message, deadline) if state is State.IN_PROGRESS else Proceed(since, verdict.message)
         case slots.WaitFor(until=until, why=why):
             again = until if deadline is None else min(until, deadline)
             return Rest(why, again) if state is State.PENDING else Wait(again, why)

@@ -24,6 +24,8 @@ class State(StrEnum):
 
     PENDING = "Pending"
     IN_PROGRESS = "InProgress"
+    BLOCKED = "Blocked"
+    """It has no slot and needs none, because nobody but a person can help."""
     SUCCESS = "Success"
     FAILED = "Failed"
     OVERRIDDEN = "Overridden"

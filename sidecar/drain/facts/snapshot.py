@@ -117,6 +117,8 @@ class Snapshot:
     node_policy: NodePolicy | None = None
     """The policy of the flag, for nodes that have none of their own; None: not known."""
     untracked_blocks: bool = False
+    put_back: frozenset[str] = frozenset()
+    """Uids of pods that were put here after this sidecar had evicted another pod of their workload."""
     reprovisions: bool = False
     """The node's sidecar makes replicas anew whose policy is Reprovision. False also where that is not known."""
     skip_terminating_after: float = 300.0

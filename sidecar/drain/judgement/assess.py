@@ -152,7 +152,7 @@ def _notes(
     if snapshot.node:
         signals = read(snapshot.node, snapshot.driver, now=snapshot.now, default_policy=snapshot.node_policy)
         yield from signals.notes
-        if signals.state is State.IN_PROGRESS and retires(signals):
+        if retires(signals) and (signals.state in (State.IN_PROGRESS, State.BLOCKED) or snapshot.put_back):
             yield f"next, where the sidecar evicts (--evacuation-evict): {in_words(decide(EmptyingView(snapshot)))}"
             yield from _about_replicas(snapshot, held, found)
     if snapshot.node and snapshot.node.ready == nodes.FALSE:

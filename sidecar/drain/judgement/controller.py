@@ -20,7 +20,7 @@ from sidecar.drain.publish.controller import ReportWriter
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Intent, Status
-from sidecar.model.nodes import Node
+from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Volume
 
 
@@ -37,6 +37,7 @@ class JudgementDuty:
         untracked: Untracked,
         new_uses: NewUses,
         absence: Absence,
+        put_back: Callable[[Iterable[Pod]], frozenset[str]],
         refusals: Refusals,
         wall: Callable[[], float],
     ) -> None:
@@ -47,6 +48,7 @@ class JudgementDuty:
         self._untracked = untracked
         self._new_uses = new_uses
         self._absence = absence
+        self._put_back = put_back
         self._refusals = refusals
         self._wall = wall
         self._recalled_for = ""
@@ -97,6 +99,7 @@ class JudgementDuty:
             untracked=self._untracked.handles,
             untracked_unknown=self._untracked.unknown,
             untracked_blocks=self._settings.untracked_blocks,
+            put_back=self._put_back(facts.pods),
             reprovisions=self._settings.reprovisions,
             never_used=self._never_used.names(),
             void_acknowledgements=void | new,

@@ -1,7 +1,7 @@
 """Everything that a sidecar writes on a Node: each key, what it should say, and the patch that makes it so.
 
     metadata.labels       DRIVER.csi-node-sidecar.io/evacuation-state           how far an evacuation is
-    metadata.annotations  DRIVER.csi-node-sidecar.io/evacuation-started-at      when it began: the deadline counts from here
+    metadata.annotations  DRIVER.csi-node-sidecar.io/evacuation-started-at      when it began or got its slot: the deadline counts from it
                           DRIVER.csi-node-sidecar.io/closed-at                  since when the node takes no volumes
                           DRIVER.csi-node-sidecar.io/node-uid                   for which Node these were written
                           DRIVER.csi-node-sidecar.io/spent-override             the force-drain that has had its time, as a digest
@@ -29,7 +29,7 @@ from typing import Final
 
 from sidecar.drain.evacuation import rules
 from sidecar.drain.evacuation.closing import noted_at
-from sidecar.drain.evacuation.rules import Begin, Restart, Undo
+from sidecar.drain.evacuation.rules import Begin, Proceed, Restart, StandAside, Undo
 from sidecar.drain.facts.node_marks import Signals
 from sidecar.drain.facts.own_notes import digest
 from sidecar.drain.judgement.assessment import Assessment
@@ -113,7 +113,7 @@ def wanted(signals: Signals, driver: str, *, standing: Standing, decision: rules
 
 def _start(signals: Signals, decision: rules.Decision) -> str | None:
     match decision:
-        case Begin(at) | Restart(at):
+        case Begin(at) | Restart(at) | Proceed(at) | StandAside(at):
             return timestamps.to_text(at)
         case Undo():
             return None

@@ -11,8 +11,9 @@ from typing import Final
 
 from sidecar.drain import leases
 from sidecar.drain.duty import Outcome, Picture
-from sidecar.drain.emptying.controller import is_under_way
+from sidecar.drain.emptying.controller import has_slot, is_under_way, stands_aside
 from sidecar.drain.evacuation.undone_io import Undone
+from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.lease_io import LeaseWriter
 from sidecar.drain.leases import Lease
 from sidecar.drain.refusals_io import Refusals
@@ -48,6 +49,19 @@ _STRIPPED: Final = "the mark that was written on its claim is not there: a webho
 _MOST_CANDIDATES: Final = 3
 _MOST_PASSED: Final = 2
 _MOST_STRAY: Final = 3
+_PASSES: Final = (
+    None,
+    Hindrance.REPLICA_NOT_READY,
+    Hindrance.REPLICA_NOT_IN_SYNC,
+    Hindrance.POD_LEAVING,
+    Hindrance.ANOTHER_NODE_FIRST,
+    Hindrance.WORKLOAD_TAKEN,
+    Hindrance.REPLACEMENT_NOT_READY,
+    Hindrance.PDB_BLOCKED,
+    Hindrance.PAUSED,
+    Hindrance.NOT_KNOWN,
+)
+"""What keeps a replica here and passes by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Would:
-    """All locks are open, and this is a dry run."""
+    """All locks are open, and this is a dry run, or the node has no slot yet."""
 
     why: str
 
@@ -93,19 +107,27 @@ class ReprovisionDuty:
         """What the last pass was refused."""
         self._told: Told = Rest("no replica is made anew")
         self._looked: Looked | None = None
+        self._shut: dict[str, Hindrance | None] = {}
+        """By uid of a pod that is to be made anew: what kept it here when it was looked at; None: nothing, or it has not been."""
         self._stepped: dict[str, Looked] = {}
         """By Lease that this node holds: how its last step was judged."""
 
-    def under_way(self) -> str:
-        """As `Memory.under_way`."""
-        return self._memory.under_way()
+    def left(self, snapshot: Snapshot, blocked: bool) -> str:
+        """As `Memory.under_way`; and where something blocks, who is late or can be made anew without a person's help."""
+        if (why := self._memory.under_way()) or not blocked:
+            return why
+        if self._memory.own:
+            return "a replica that was sent away is not ready yet"
+        found, _ = candidates.find(snapshot)
+        self._shut = {each.target.pod_uid: self._shut.get(each.target.pod_uid) for each in found}
+        return next((f"{each.target.full_name} is to be made anew" for each in found if self._shut[each.target.pod_uid] in _PASSES), "")
 
     async def perform(self, picture: Picture) -> Outcome:
-        goes_on = is_under_way(picture.signals, picture)
+        goes_on = is_under_way(picture.signals, picture) or stands_aside(picture)
         if picture.snapshot is None or (self._memory.own is not None and not self._memory.own and not goes_on and not self._stray(picture)):
             self._told, self._looked = Rest("no replica is made anew"), None
             return Outcome(picture)
-        situation = goes_on, picture.node.uid, self._pods_left(picture)
+        situation = has_slot(picture), goes_on, picture.node.uid, self._pods_left(picture)
         if self._clock() < self._again and situation == self._situation:
             if self._failure:
                 self._refusals.note(_WHAT, self._failure)
@@ -249,16 +271,18 @@ class ReprovisionDuty:
         name = names.reprovision(target.workload_uid, self._settings.driver)
         lease = stored.get(name)
         if refusal := self._before_the_locks(target, name, lease):
+            self._shut[target.pod_uid] = refusal.hindrance
             self._looked = self._stepped.get(name) or Looked(target.full_name, refusal.why, (), refusal.hindrance)
             return Hold(refusal.hindrance, target.full_name, refusal.why)
         # Other nodes that are emptied matter from the moment on in which they can see the Lease.
         facts = await self._looks.facts(picture, target, rivals_matter=False)
         looked = self._looks.locks(picture, target, facts, alone=lease is not None)
         refusal = locks.shut(looked)
+        self._shut[target.pod_uid] = None if refusal is None else refusal.hindrance
         self._looked = Looked(target.full_name, "all locks are open" if refusal is None else refusal.why, looked)
         if refusal is not None:
             return Hold(refusal.hindrance, target.full_name, refusal.why)
-        if self._settings.dry_run:
+        if self._settings.dry_run or not has_slot(picture):
             return Would(f"{target.full_name} would be made anew")
         if not await self._acts.take(picture, target, lease):
             why = f"Lease {name} was taken by another one"

@@ -48,7 +48,15 @@ def test_evictions_of_an_earlier_process_are_in_doubt_while_they_may_arrive() ->
     assert pauses.next_end(130.0) == 10.0
     assert not pauses.in_doubt(140.0)
     assert not Pauses().in_doubt(0.0)
-    assert not pauses.for_another().in_doubt(60.0)
+    assert not pauses.for_another(asked=True).in_doubt(60.0)
+
+
+def test_who_came_after_a_pod_of_its_workload_was_evicted_was_put_back_until_the_evacuation_is_undone() -> None:
+    pauses, again = noted(EVICTED), replace(POD, uid="another")
+    foreign = replace(again, namespace="evil")
+    assert pauses.put_back([POD, again, foreign]) == {"another"}
+    assert pauses.for_another(asked=True).put_back([again]) == {"another"}
+    assert pauses.for_another(asked=False).put_back([again]) == frozenset()
 
 
 def test_who_may_have_been_evicted_is_leaving_for_a_while_and_nobody_else_is_tried() -> None:

@@ -17,6 +17,7 @@ from sidecar.drain.evacuation.rules import (
     Override,
     Proceed,
     Restart,
+    StandAside,
     Succeed,
     Undo,
     Wait,
@@ -89,7 +90,7 @@ def test_the_whole_evacuation() -> None:
     begun = marks("Pending", stamp(0))
     assert isinstance(decide(view(begun, slot=None)), AskForSlot)
     assert isinstance(decide(view(begun, slot=leases.Take("slot", {}, False, "free"))), AskForSlot)
-    assert decide(view(begun)) == Proceed(BLOCKED.message)
+    assert decide(view(begun)) == Proceed(NOW, BLOCKED.message)
     going = marks("InProgress", stamp(0))
     assert decide(view(going)) == Rest(BLOCKED.message)
     assert decide(view(going, retire=READY)) == Succeed("nothing blocks")
@@ -145,15 +146,22 @@ def test_ignorance_after_success_changes_nothing() -> None:
 
 def test_who_waits_for_a_slot_says_so_and_looks_again_in_time() -> None:
     assert decide(view(marks("Pending", stamp(60)), slot=QUEUED)) == Rest("place 2", NOW + 60)
-    soon = view(marks("Pending", stamp(60)), slot=QUEUED, allowed=90.0)
-    assert decide(soon) == Rest("place 2", NOW + 30)
+    # Its time does not run while it waits, and begins when it has its slot.
+    assert decide(view(marks("Pending", stamp(60)), slot=QUEUED, allowed=50.0)) == Rest("place 2", NOW + 60)
+    assert decide(view(marks("Pending", stamp(60)), allowed=50.0)) == Proceed(NOW, BLOCKED.message)
     assert isinstance(decide(view(marks("InProgress", stamp(60)), slot=QUEUED)), Wait)
 
 
 def test_a_slot_is_wanted_while_there_is_something_to_do() -> None:
     wanting = {state for state in ("", *State) if wants_slot(view(marks(state, stamp(60))))}
-    assert wanting == {State.PENDING, State.IN_PROGRESS}
+    assert wanting == {State.PENDING, State.IN_PROGRESS, State.BLOCKED}
     assert not wants_slot(view(asked=""))
+    assert not wants_slot(view(stuck=True))
+    assert decide(view(stuck=True)) == StandAside(NOW - 60, BLOCKED.message)
+    assert decide(view(marks("Pending", stamp(60)), stuck=True)) == StandAside(NOW, BLOCKED.message)
+    assert isinstance(decide(view(marks("Blocked", stamp(60)), stuck=True)), Rest)
+    assert isinstance(decide(view(marks("Blocked", stamp(60)), slot=QUEUED)), Wait)
+    assert isinstance(decide(late("Blocked", stuck=True)), Expire)
 
 
 def test_the_deadline_passes_whatever_else_can_be_told() -> None:
@@ -169,6 +177,7 @@ def test_the_deadline_is_told_once_and_lifted_by_success() -> None:
     assert isinstance(decide(late("Failed")), Rest)
     assert isinstance(decide(late("Overridden", expiry=Expiry.OVERRIDE)), Rest)
     assert isinstance(decide(late("Failed", retire=READY)), Succeed)
+    assert decide(late(retire=READY, leaving="apps/web-0")) == Expire("the evacuation has taken longer than 600 s: apps/web-0")
 
 
 def test_an_override_by_hand_says_why_once_and_goes_with_its_annotation() -> None:
@@ -257,7 +266,8 @@ def due(signals: Signals, *clocks: float, policy: NodePolicy = NodePolicy.NO_SCH
 
 
 def test_a_neighbour_knows_the_deadline_from_the_marks_alone() -> None:
-    for state in ["Pending", "InProgress", "Failed", "Overridden", ""]:
+    assert due(marks("Pending", stamp(600))) == "", "it waits for its slot"
+    for state in ["InProgress", "Blocked", "Failed", "Overridden"]:
         assert "longer than 600 s" in due(marks(state, stamp(600)))
         assert due(marks(state, stamp(599))) == ""
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain.evacuation import rules
-from sidecar.drain.evacuation.rules import AskForSlot, Begin, Expire, Override, Proceed, Restart, Succeed, Undo, Wait
+from sidecar.drain.evacuation.rules import AskForSlot, Begin, Expire, Override, Proceed, Restart, StandAside, Succeed, Undo, Wait
 from sidecar.drain.facts.node_marks import read
 from sidecar.drain.facts.own_notes import digest
 from sidecar.drain.publish import on_node
@@ -101,7 +101,8 @@ def test_a_closing_and_a_beginning_are_noted() -> None:
 def test_each_step_says_how_far_it_is_and_keeps_the_start() -> None:
     for decision, state in [
         (Wait(None, ""), "Pending"),
-        (Proceed(""), "InProgress"),
+        (Proceed(NOW, ""), "InProgress"),
+        (StandAside(NOW, ""), "Blocked"),
         (Succeed(""), "Success"),
         (Expire(""), "Failed"),
         (Override(""), "Overridden"),
@@ -191,7 +192,7 @@ FOREIGN = st.dictionaries(
     st.sampled_from(["a", "kubernetes.io/hostname", f"{OTHER}.{names.GROUP}/closed-at", *PROTECTING]), st.text(max_size=8)
 )
 WRITTEN = st.dictionaries(st.sampled_from([names.DRAIN_INTENT, names.NODE_DRAIN_POLICY]), st.text(max_size=8))
-DECISIONS = st.sampled_from([Wait(None, ""), Proceed(""), Succeed(""), Expire(""), Override(""), Rest(""), Restart(NOW - 9, "")])
+DECISIONS = st.sampled_from([Wait(None, ""), Proceed(NOW - 9, ""), Succeed(""), Expire(""), Override(""), Rest(""), Restart(NOW - 9, "")])
 
 
 @given(FOREIGN, FOREIGN, WRITTEN, st.lists(DECISIONS), st.booleans())
