@@ -29,7 +29,7 @@ from sidecar.kube.store import Store, by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.local.raw_filter import is_foreign_claim
-from sidecar.local.volume_location import heard_volumes, may_lie_here
+from sidecar.local.volume_location import heard_volumes, may_lie_here, unplaced
 from sidecar.local.watch import Watch
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
@@ -150,10 +150,13 @@ class DrainWatches:
         return not self._judges or is_foreign_claim(line, self._here)
 
     def _volume(self, obj: Json) -> Volume | None:
-        """Volumes that may lie here, besides those that provisioning keeps. Judged by the hostname label, which hardly ever changes."""
+        """Volumes that may lie here, besides those that provisioning keeps, and those that say nothing of where they are. Judged by the
+        hostname label, which hardly ever changes."""
         node = self.nodes.get(self._here.node)
         hostname = node.labels.get(names.HOSTNAME, "") if node else ""
-        return Volume.of(obj) if self._judges and may_lie_here(self._here, obj, hostname) else None
+        if not self._judges:
+            return None
+        return Volume.of(obj) if may_lie_here(self._here, obj, hostname) else unplaced(self._here, obj)
 
     def volume_changed(self, change: Change[Volume]) -> None:
         if change.new is None:

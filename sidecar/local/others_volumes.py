@@ -11,7 +11,7 @@ from sidecar.kube.store import by_uid
 from sidecar.local.caches import Caches
 from sidecar.local.here import Here
 from sidecar.local.raw_filter import is_foreign_claim, is_foreign_volume
-from sidecar.local.volume_location import found_here, unplaced
+from sidecar.local.volume_location import found_here
 from sidecar.local.watch import Watch
 from sidecar.model.objects import Claim, Class, Json, Volume, claim_provisioner, selected_node
 
@@ -40,8 +40,7 @@ def _volumes(here: Here, caches: Caches) -> Watch[Volume]:
     return Watch(
         resource=VOLUMES,
         store=caches.volumes,
-        # Of what central provisioners make without node affinity, nothing but a pod that uses it tells where it is.
-        project=lambda obj: found_here(here, obj) or unplaced(here, obj),
+        project=lambda obj: found_here(here, obj),
         wakes=_nobody,
         skip=skip,
         # Heard whole, whatever label of ours one has: a backup brings labels back that some other node's sidecar once wrote.

@@ -1,6 +1,7 @@
 """Decides which volumes are on a node: by what its pods mount and its driver lists, by the labels of nodes, and by who made the volume."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final
 
@@ -14,6 +15,7 @@ Listed = Mapping[str, bool]
 """By handle: what the driver of this node lists. True: it says that the volume is on this node and on no other."""
 
 _NOTHING_LISTED: Final[Listed] = MappingProxyType({})
+_NO_PLACE: Final = Segment()
 
 
 class VolumeLocator:
@@ -24,13 +26,19 @@ class VolumeLocator:
     """
 
     def __init__(
-        self, node: Node | None, others: Iterable[Node], *, mounted: Set[str] = frozenset(), listed: Listed = _NOTHING_LISTED
+        self,
+        node: Node | None,
+        others: Iterable[Node],
+        *,
+        mounted: Set[str] = frozenset(),
+        listed: Listed = _NOTHING_LISTED,
+        place: Segment = _NO_PLACE,
     ) -> None:
-        """`mounted`: PersistentVolumes that pods of this node mount. `listed`: what the node's driver has."""
+        """`mounted`: PersistentVolumes that pods of this node mount. `listed`: what its driver has. `place`: where that says it is."""
         self._node = node
         self._others = tuple(others)
         self._living = {other.name for other in self._others} | ({node.name} if node else set())
-        self._mounted, self._listed = mounted, listed
+        self._mounted, self._listed, self._place = mounted, listed, place
         self._known: dict[tuple[Term, ...], tuple[bool, bool, tuple[str, ...]]] = {}
         self._elsewhere: frozenset[str] | None = None
         """The labels that other nodes have; None: not looked at yet."""
@@ -83,8 +91,9 @@ class VolumeLocator:
         return here == elsewhere and not maker_of(volume) and not self.holds(volume)
 
     def is_unplaced(self, volume: Volume) -> bool:
-        """It says no node at all, and nothing else tells that it is on this one."""
-        return volume.affinity is None and not maker_of(volume) and not self.holds(volume)
+        """It says no node at all, or one among others although its driver has each volume on one; and nothing else tells where it is."""
+        says_no_node = volume.affinity is None or (self.is_shared(volume) and self._is_alone)
+        return says_no_node and not maker_of(volume) and not self.holds(volume)
 
     def is_doubtful(self, volume: Volume) -> bool:
         """No node reaches it, none that lives made it, and only labels that this node lacks speak against this one.
@@ -117,6 +126,12 @@ class VolumeLocator:
         """It asks for this node and no other, whatever labels the others have. Each of `places` is a label that one node alone has."""
         node, places = self._node, tuple(places)
         return node is not None and all(term.names_only(node.name, places) for term in volume.affinity or ())
+
+    @cached_property
+    def _is_alone(self) -> bool:
+        """No other node is where the driver says that this one is, as all nodes of a zone are."""
+        place = self._place.labels()
+        return bool(place) and not any(place.items() <= dict(other.labels).items() for other in self._others)
 
     # --- one by one -----------------------------------------------------------------------------------------------------
 

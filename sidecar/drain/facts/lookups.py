@@ -15,6 +15,7 @@ from sidecar.drain.facts.claimants_io import Claimants
 from sidecar.drain.facts.driver_list import DriverList
 from sidecar.drain.facts.locations import VolumeLocator, maker_of
 from sidecar.drain.facts.mounts_io import MountedVolumes, Mounts
+from sidecar.drain.facts.mounts_unknown import has_mounted
 from sidecar.drain.facts.other_nodes_io import OtherNodes
 from sidecar.drain.facts.renamed_snapshots_io import RenamedSnapshots
 from sidecar.drain.facts.snapshot import CLAIM, CLASS, NAMESPACE, Surroundings, unread_key
@@ -66,8 +67,8 @@ class _Asked:
     unplaced: tuple[SnapshotContent, ...]
     renamed: tuple[SnapshotContent, ...]
     """Of volumes that name another node."""
-    of_unplaced: Mapping[str, Claim]
-    """By volume."""
+    without_place: tuple[tuple[Volume, Claim | None], ...]
+    """As `Facts.unplaced`."""
     claimants: tuple[Pod, ...]
 
 
@@ -163,7 +164,8 @@ class Lookups:
 
     async def _ask_about(self, node: Node, placed: _Placed, *, observed: bool) -> _Asked:
         held = placed.held
-        of_unplaced = await self._claims_of_unplaced(placed.unplaced)
+        without_place = await self._run_nowhere_else(node, placed.unplaced) if observed else placed.unplaced
+        of_unplaced = await self._claims_of_unplaced(without_place)
         fetched, namespaces, classes = await self.claims(held), await self.namespaces(held), await self.classes(held)
         await self.unseen_volumes(node)
         await self.snapshots()
@@ -173,7 +175,8 @@ class Lookups:
         # Only a reboot depends on those that pods keep, and it is asked about when somebody empties the node.
         claims = (*found.unused, *found.kept) if observed else found.unused
         self._elsewhere = await self._claimants.of(claims, observed=observed)
-        return _Asked(tuple(fetched), namespaces, tuple(classes), unplaced, renamed, of_unplaced, self._elsewhere)
+        without = tuple((volume, of_unplaced.get(volume.name)) for volume in without_place)
+        return _Asked(tuple(fetched), namespaces, tuple(classes), unplaced, renamed, without, self._elsewhere)
 
     def _together(self, node: Node, placed: _Placed, asked: _Asked, found: OpenClaims, *, observed: bool) -> Facts:
         watched, recent, locator, held = self._watched, self._watched.recent, placed.locator, placed.held
@@ -196,7 +199,7 @@ class Lookups:
             foreign=placed.mounts.foreign,
             contents=(*watched.contents.values(), *asked.renamed),
             unplaced_contents=asked.unplaced,
-            unplaced=tuple((volume, asked.of_unplaced.get(volume.name)) for volume in placed.unplaced),
+            unplaced=asked.without_place,
             classes=(*asked.classes, *watched.classes.values()),
             namespace_policies=MappingProxyType({name: notes for name, obj in namespaces.items() if (notes := namespace_notes(obj))}),
             unheeded_namespaces=frozenset(name for name, obj in namespaces.items() if not self._is_heeded(name, obj)),
@@ -219,11 +222,11 @@ class Lookups:
         at_most = other_nodes_needed(self._watched, node, known, listed, observed=observed)
         others = () if at_most is None else await self._nodes.all(at_most=at_most)
         handles = listed.handles if others is not None else {handle: True for handle, alone in listed.handles.items() if alone}
-        locator = VolumeLocator(me, others or (), mounted=names_of_mounted, listed=handles)
+        locator = VolumeLocator(me, others or (), mounted=names_of_mounted, listed=handles, place=self._watched.segment)
         if not others or not observed:
             return locator
         others = await self._nodes.confirmed(others, locator, known)
-        return VolumeLocator(me, others, mounted=names_of_mounted, listed=handles)
+        return VolumeLocator(me, others, mounted=names_of_mounted, listed=handles, place=self._watched.segment)
 
     async def _unplaced(self, node: Node, told: Iterable[Volume]) -> tuple[SnapshotContent, ...]:
         """Snapshots of which nothing says where they are. `told`: volumes here, and those of whose doubtful place is told already."""
@@ -251,6 +254,13 @@ class Lookups:
             answer = await self._asking.ask(what, lambda: self._kube.get(CLAIMS, name, namespace=namespace))  # noqa: B023
             found += [Claim.of(answer)] if answer else []
         return found
+
+    async def _run_nowhere_else(self, node: Node, unplaced: Iterable[Volume]) -> tuple[Volume, ...]:
+        """A volume of which nothing else says where it is, is where a pod runs with it."""
+        claims = {volume.name: volume.claim_name for volume in unplaced if volume.claim}
+        pods = await self._claimants.of(claims.values(), observed=True)
+        used = {claim for pod in pods if pod.node not in ("", node.name) and has_mounted(pod) for claim in pod.claim_names}
+        return tuple(volume for volume in unplaced if claims.get(volume.name) not in used)
 
     async def _claims_of_unplaced(self, unplaced: Iterable[Volume]) -> dict[str, Claim]:
         """Only where something may say that the volume can be lost: they may be as many as the driver has in the whole cluster."""

@@ -80,7 +80,8 @@ class Snapshot:
     unplaced_contents: tuple[SnapshotContent, ...] = ()
     """Snapshots of this driver whose data may be on this node: nothing says where it is."""
     unplaced: tuple[tuple[Volume, Claim | None], ...] = ()
-    """PersistentVolumes of this driver of which nothing says where they are, each with its claim, as far as that is known."""
+    """PersistentVolumes of this driver that may be here, and of which nothing says where they are, each with its claim, as far as that is
+    known."""
     classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
     in_flight: tuple[InFlight, ...] = ()
     untracked: tuple[str, ...] = ()

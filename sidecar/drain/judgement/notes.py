@@ -53,11 +53,18 @@ def where_is(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _where_volumes_are(snapshot: Snapshot) -> Iterable[str]:
-    missed = sorted(volume.name for volume, claim in snapshot.unplaced if not may_be_lost(volume, claim, snapshot))
-    if missed:
-        why = "which have no node affinity and do not say who made them"
-        remedy = f"give them the affinity of their node, or, if they may be lost, annotate them with {names.DRAIN_POLICY}: {Policy.IGNORE}"
-        yield f"it is not known on which node these PersistentVolumes are, {why}: {first_few(missed)}; {remedy}"
+    missed = [volume for volume, claim in snapshot.unplaced if not may_be_lost(volume, claim, snapshot)]
+    loose, several = ([each for each in missed if (each.affinity is None) is loose] for loose in (True, False))
+    for why, remedy, some in (
+        ("which have no node affinity", "give them the affinity of their node", loose),
+        ("whose node affinity several nodes match", "make them anew with that of their node alone", several),
+    ):
+        if some:
+            found = first_few(sorted(volume.name for volume in some))
+            yield (
+                f"it is not known on which node these PersistentVolumes are, {why} and which do not say who made them: {found}; {remedy}, "
+                f"or, if they may be lost, annotate them with {names.DRAIN_POLICY}: {Policy.IGNORE}"
+            )
 
 
 def _noted_otherwise(snapshot: Snapshot) -> Iterable[str]:

@@ -7,6 +7,7 @@ from sidecar.drain.facts.locations import VolumeLocator
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 from sidecar.model.objects import Volume
+from sidecar.model.topology import Segment
 from tests.harness.drain.listed_cluster import DRIVER, meta
 
 KEY = "example.com/node"
@@ -123,6 +124,22 @@ def test_the_last_node_that_reaches_a_volume_and_stays_has_it() -> None:
         locator = VolumeLocator(N1, (other, N3))
         assert locator.holds(volume(BOTH)) is last
         assert locator.others_that_stay(volume(BOTH)) == (() if last else ("n2",))
+
+
+def test_where_a_driver_has_a_volume_on_one_node_one_that_several_reach_and_nobody_made_is_nowhere() -> None:
+    zone, either = labels(asks("zone", "In", "a")), [HERE, labels(asks("zone", "In", "a"))]
+    for terms, maker, place, unplaced in [
+        (either, "", {KEY: "n1"}, True),
+        ([zone], "", {KEY: "n1"}, True),
+        ([zone], "n2", {KEY: "n1"}, False),
+        ([HERE], "", {KEY: "n1"}, False),
+        (either, "", {"zone": "a"}, False),  # the driver's volumes are on several nodes on purpose
+        (either, "", {}, False),
+        ([], "", {}, True),
+        ([], "n2", {KEY: "n1"}, False),
+    ]:
+        locator = VolumeLocator(N1, (N2, N3), place=Segment.of(place))
+        assert locator.is_unplaced(volume(*terms, maker=maker)) is unplaced
 
 
 def test_a_volume_that_no_living_node_reaches_or_made_is_an_orphan() -> None:

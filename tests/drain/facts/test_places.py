@@ -61,10 +61,17 @@ def test_a_volume_without_affinity_is_where_its_last_pod_ran() -> None:
     async def story(bench: Bench) -> None:
         await static(bench, "loose")
         await wait(bench, 10)
-        assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["True", "True"]
+        assert [await retire(bench, node) for node in ("n0", "n1")] == [("Unknown", "NotKnown")] * 2
+        said = (await report_of(bench, "n1"))["verdicts"]["retire"]["message"]
+        assert "which have no node affinity and which do not say who made them: loose; give them the affinity of their node" in said
         await pod(bench, "p", "loose", node="n0")
         await wait(bench, 10)
-        assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["False", "True"]
+        assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["False", "Unknown"]
+        # Whoever empties a node is told more: the pod runs on another one.
+        await cordon(bench, "n1")
+        await wait(bench, 100)
+        assert (await retire(bench, "n1"))[0] == "True"
+        await change(bench, "n1", {"unschedulable": None})
         assert "VolumeInUse" in [blocker["reason"] for blocker in (await report_of(bench, "n0"))["blockers"]]
         await cordon(bench, "n0")
         await bench.you.delete(PODS, "p", namespace="default", grace_period_seconds=0)
@@ -81,6 +88,23 @@ def test_a_volume_without_affinity_is_where_its_last_pod_ran() -> None:
         assert (await retire(bench, "n0"))[0] == "True"
 
     play(story)
+
+
+def test_a_volume_that_may_be_on_several_nodes_is_known_to_be_on_none() -> None:
+    async def story(bench: Bench) -> None:
+        for node in ("n0", "n1"):
+            await change(bench, node, labels={"zone": "a"})
+        await static(bench, "either", term("n0"), {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]})
+        await wait(bench, 100)
+        unknown = ("Unknown", "NotKnown")
+        assert [await retire(bench, node) for node in ("n0", "n1", "n2")] == [unknown, unknown, ("True", "NoVolumes")]
+        said = (await report_of(bench, "n0"))["verdicts"]["retire"]["message"]
+        assert "whose node affinity several nodes match and which do not say who made them: either; make them anew" in said
+        await bench.you.patch(VOLUMES, "either", {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}, content_type=MERGE_PATCH)
+        await wait(bench, 100)
+        assert [(await retire(bench, node))[0] for node in ("n0", "n1")] == ["True", "True"]
+
+    play(story, nodes=("n0", "n1", "n2"))
 
 
 def test_a_volume_that_the_driver_has_here_under_the_name_of_another_node_blocks() -> None:
