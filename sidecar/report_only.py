@@ -59,13 +59,15 @@ class ReportOnly:
             for watch, reflector in self._reflectors:
                 group.create_task(reflector.run(), name=f"reflector {watch.resource}")
             group.create_task(self._recorder.run(), name="events")
-            group.create_task(self.drains.room.withdrawal.run(), name="what was said before")
+            name = "what was said before"
+            group.create_task(self._tools.keep_running("drain", name, self.drains.room.withdrawal.run), name=name)
             for watch, reflector in self._reflectors:
                 if watch.awaited:
                     await reflector.wait_synced()
             log.info("Caches are complete", extra={"fields": {"claims": len(self.caches.claims), "volumes": len(self.caches.volumes)}})
             self.drains.node_changed()
-            group.create_task(self._tell_what_is_left(), name="what is left alone")
+            name = "what is left alone"
+            group.create_task(self._tools.keep_running("provisioning", name, self._tell_what_is_left), name=name)
             group.create_task(self.drains.run(), name="drain decisions")
 
     async def drain(self, limit: float) -> bool:

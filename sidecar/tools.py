@@ -3,9 +3,9 @@
 What only some rooms need (caches, reserved space, the journal, settings) is handed beside it.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from sidecar.csi.api import Driver
 from sidecar.csi.losses import Losses
@@ -13,6 +13,7 @@ from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.engine.fair_line import Party
 from sidecar.engine.health import Health
 from sidecar.engine.loop import Loop, NeedsWork
+from sidecar.engine.side_task import keep_running
 from sidecar.kube.api import KubeApi
 from sidecar.kube.events.recorder import Recorder
 from sidecar.observe.metrics import Metrics
@@ -43,6 +44,10 @@ class Tools:
     """Which calls the driver did not survive."""
     dry_run: bool = False
     """Decide and log, change nothing."""
+
+    def keep_running(self, room: str, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> Coroutine[Any, Any, None]:
+        """What the room can do without: a fault in it ends nothing else."""
+        return keep_running(name, run, scope=self.health.scope(f"{room}: {name}", gates_ready=False), on_fault=self.metrics.fault)
 
 
 class MakeLoop(Protocol):

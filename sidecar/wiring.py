@@ -104,12 +104,13 @@ class Sidecar:
         async with asyncio.TaskGroup() as group:
             if self._rights is not None:
                 # Sent first, so that the answer is there before a volume is made, though nothing waits for it.
-                group.create_task(self._rights.run(), name="rights")
+                group.create_task(self._tools.keep_running("provisioning", "rights", self._rights.run), name="rights")
             for watch, reflector in self._reflectors:
                 group.create_task(reflector.run(), name=f"reflector {watch.resource}")
             group.create_task(self._recorder.run(), name="events")
             if self.drains is not None:
-                group.create_task(self.drains.room.withdrawal.run(), name="what was said before")
+                name = "what was said before"
+                group.create_task(self._tools.keep_running("drain", name, self.drains.room.withdrawal.run), name=name)
             if self.hearing is not None and (claims := self._watching.changing(CLAIMS)) is not None:
                 group.create_task(self.hearing.run(claims), name="labels of claims")
             for name, task in self.provisioning.background().items():

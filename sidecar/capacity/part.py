@@ -89,7 +89,8 @@ class CapacityPart:
             self.loop, self.room = loop, room
             self.renew_all()
             group.create_task(loop.run(), name="capacity")
-            group.create_task(self._gone_nodes.look_for_ever(), name="capacity of nodes that are gone")
+            name = "capacity of nodes that are gone"
+            group.create_task(self._tools.keep_running("capacity", name, self._gone_nodes.look_for_ever), name=name)
 
     @property
     def loops(self) -> list[Loop[str]]:

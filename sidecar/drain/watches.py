@@ -20,7 +20,6 @@ from sidecar.drain.facts.watched import Watched
 from sidecar.drain.notes.controller import Notes
 from sidecar.drain.settings import Settings
 from sidecar.engine.loop import Loop
-from sidecar.engine.side_task import keep_running
 from sidecar.kube import reflector_state as reflectors
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
 from sidecar.kube.event_prefix import EventPrefix
@@ -320,8 +319,7 @@ class DrainPart:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.loop.run(), name="drain")
             for name, run in self._side_tasks().items():
-                scope = self._tools.health.scope(f"drain: {name}", gates_ready=False)
-                group.create_task(keep_running(name, run, scope=scope, on_fault=self._tools.metrics.fault), name=name)
+                group.create_task(self._tools.keep_running("drain", name, run), name=name)
 
     def _side_tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         found: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}

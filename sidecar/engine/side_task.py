@@ -28,6 +28,7 @@ async def keep_running(name: str, run: Callable[[], Coroutine[Any, Any, None]], 
                 failures = 0
                 scope.report(OK())
             await task
+            scope.report(OK())
             return
         except Exception as error:
             log.exception("A side task has failed; it is begun again", extra={"fields": {"task": name}})

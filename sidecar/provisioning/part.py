@@ -116,7 +116,7 @@ class ProvisioningPart:
     def background(self) -> dict[str, Coroutine[Any, Any, None]]:
         """Tasks by name that need no caches."""
         found = {"snapshots": self._sweep, "contenders": self._contenders}
-        return {name: task.run() for name, task in found.items() if task is not None}
+        return {name: self._tools.keep_running("provisioning", name, task.run) for name, task in found.items() if task is not None}
 
     async def take_over(self) -> None:
         """Before any claim is looked at: a process before this one may have begun what a look would not see."""
@@ -125,11 +125,11 @@ class ProvisioningPart:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._look_for_what_no_event_tells(), name="journal")
+            group.create_task(self._tools.keep_running("provisioning", "journal", self.look_for_what_no_event_tells), name="journal")
             group.create_task(self.claims.run(), name="claims")
             group.create_task(self.volumes.run(), name="volumes")
 
-    async def _look_for_what_no_event_tells(self) -> None:
+    async def look_for_what_no_event_tells(self) -> None:
         """With maxSurge an older process runs beside this one for a while, and may leave creations behind when it ends. And what was stored
         may have gone before any watch showed it."""
         while True:

@@ -1,39 +1,49 @@
-"""What drain decisions do on the side may fail by a fault of the program, and volumes are made all the same."""
+"""What is done on the side may fail by a fault of the program, and volumes are made all the same."""
 
 import pytest
 
 from hack.sim.world.story import Story, do
+from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.drain.facts.absence_io import Absence
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.gate.takeover_io import Neighbours
 from sidecar.drain.node_loss.controller import NodeLoss
 from sidecar.drain.notes.controller import Notes
+from sidecar.drain.publish.withdrawal_io import Withdrawal
 from sidecar.engine.health import OK, Degraded
+from sidecar.ownership.controller import Contenders
+from sidecar.provisioning.part import ProvisioningPart
+from sidecar.provisioning.sweep import SnapshotSweep
 from tests.harness.drain.reprovision import metric
 from tests.harness.drain.simulated import ARGS, play, wait, with_pod
 
 TASKS = {
-    "untracked volumes": Untracked,
-    "uses that nobody watched": Absence,
-    "notes on volumes": Notes,
-    "gates of others": Neighbours,
-    "nodes that are gone": NodeLoss,
+    "drain: untracked volumes": (Untracked, "run"),
+    "drain: uses that nobody watched": (Absence, "run"),
+    "drain: notes on volumes": (Notes, "run"),
+    "drain: gates of others": (Neighbours, "run"),
+    "drain: nodes that are gone": (NodeLoss, "run"),
+    "drain: what was said before": (Withdrawal, "run"),
+    "capacity: capacity of nodes that are gone": (GoneNodes, "look_for_ever"),
+    "provisioning: journal": (ProvisioningPart, "look_for_what_no_event_tells"),
+    "provisioning: snapshots": (SnapshotSweep, "run"),
+    "provisioning: contenders": (Contenders, "run"),
 }
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_a_fault_in_a_side_task_is_told_counted_and_tried_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = 0
-    well = TASKS[name].run
+@pytest.mark.parametrize("path", TASKS)
+def test_a_fault_in_a_side_task_is_told_counted_and_tried_again(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, name = 0, path.partition(": ")[2]
+    well = getattr(*TASKS[path])
 
     async def run(task: object) -> None:
         nonlocal runs
         runs += 1
         if runs <= 4:  # two nodes, twice each
             raise KeyError("an object that nobody has thought of")
-        await well(task)  # type: ignore[arg-type]
+        await well(task)
 
-    monkeypatch.setattr(TASKS[name], "run", run)
+    monkeypatch.setattr(*TASKS[path], run)
 
     async def story(bench: Story) -> None:
         tools = bench.nodes["n0"].tools
@@ -42,7 +52,7 @@ def test_a_fault_in_a_side_task_is_told_counted_and_tried_again(name: str, monke
         await do(bench, "until running db-0")
 
         def state() -> object:
-            return next(row.state for row in tools.health.rows() if row.path == f"drain: {name}")
+            return next(row.state for row in tools.health.rows() if row.path == path)
 
         assert state() == Degraded(f"{name} failed: KeyError")
         assert f'csi_node_sidecar_faults_total{{task="{name}"}}' in metric(bench)
@@ -50,4 +60,4 @@ def test_a_fault_in_a_side_task_is_told_counted_and_tried_again(name: str, monke
         assert runs == 6
         assert state() == OK()
 
-    play(story, args=(*ARGS, "--node-delete-policy=Orphan"))
+    play(story, args=(*ARGS, "--node-delete-policy=Orphan", "--node-deployment-placement=ranked", "--enable-capacity"))
