@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
+from sidecar.kube.api import CLAIMS, EVENTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
@@ -86,22 +86,6 @@ def test_nobody_is_evicted_otherwise() -> None:
         case(args, taint)
 
 
-def test_a_volume_that_blocks_keeps_its_pod_and_the_others_leave() -> None:
-    seen = Evictions()
-
-    async def story(bench: Bench) -> None:
-        await app(bench, "app-0")
-        await app(bench, "kept-0", policy="Block")
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 120)
-        assert await pods(bench) == {"kept-0"}
-        assert await state(bench) == "InProgress"
-
-    play(story, seen)
-    assert seen.calls == ["app-0"]
-
-
 def test_two_of_one_workload_never_leave_at_once() -> None:
     """The second stays until the first was made again elsewhere and is ready."""
     seen = Evictions()
@@ -145,29 +129,6 @@ def test_after_an_undo_nobody_is_evicted_though_no_watch_has_shown_it_yet() -> N
     assert seen.calls == []
 
 
-def test_drain_B7_a_budget_is_asked_again_and_never_overruled() -> None:
-    seen = Evictions()
-
-    async def story(bench: Bench) -> None:
-        await app(bench, "app-0")
-        await bench.you.patch(PODS, "app-0", {"metadata": {"labels": {"app": "x"}}}, namespace="default", content_type=MERGE_PATCH)
-        budget = {"metadata": {"name": "x"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}}
-        made = await bench.you.create(BUDGETS, budget, namespace="default")
-        await count(bench, made, 0)
-        await wait(bench, 20)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 120)
-        assert await pods(bench) == {"app-0"}
-        assert await state(bench) == "InProgress"
-        await count(bench, await bench.you.get(BUDGETS, "x", namespace="default"), 1)
-        await wait(bench, 30)
-        assert await pods(bench) == set()
-        assert await told(bench) == ["app-0"]
-
-    play(story, seen)
-    assert seen.calls == ["app-0"]
-
-
 def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> None:
     readable = True
 
@@ -189,13 +150,6 @@ def test_where_it_cannot_be_read_which_nodes_are_emptied_nobody_is_evicted() -> 
 
     play(story, seen)
     assert seen.calls == ["app-0"]
-
-
-async def count(bench: Bench, budget: dict[str, Any], allowed: int) -> None:
-    status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1 - allowed, "expectedPods": 1, "observedGeneration": 1}
-    await bench.you.patch(
-        BUDGETS, budget["metadata"]["name"], {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH
-    )
 
 
 def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told() -> None:

@@ -144,17 +144,7 @@ def test_a_pod_that_tolerates_all_of_it_would_come_back() -> None:
     assert held_by(next_of(evictable(tolerations=(TOLERANT,)))) is Hindrance.WOULD_COME_BACK
 
 
-def test_a_pod_that_came_after_its_workload_lost_one_here_is_not_evicted_again_and_again() -> None:
-    assert held_by(next_of(evictable(), put_back=frozenset({"uid-apps-db-0"}))) is Hindrance.WOULD_COME_BACK
-    assert isinstance(next_of(evictable(), put_back=frozenset({"uid-apps-db-1"})), Evict)
-
-
 # --- one at a time ----------------------------------------------------------------------------------------------------
-
-
-def test_while_one_is_leaving_no_other_is_evicted() -> None:
-    decision = next_of(evictable("db-0", deleting_since=stamp()), evictable("web-0", owner=samples.owner(name="web")))
-    assert (held_by(decision), decision.pod) == (Hindrance.POD_LEAVING, "apps/db-0")
 
 
 def test_while_another_replica_is_not_ready_none_is_evicted() -> None:
@@ -281,10 +271,6 @@ def test_one_that_is_held_does_not_hold_up_another() -> None:
 
 
 # --- ignorance --------------------------------------------------------------------------------------------------------
-
-
-def test_drain_B8_without_a_node_nobody_is_evicted() -> None:
-    assert held_by(next_of(evictable(), node=None)) is Hindrance.NOT_KNOWN
 
 
 def test_ignorance_is_never_a_yes() -> None:

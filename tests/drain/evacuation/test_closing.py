@@ -32,21 +32,11 @@ def judge(signals: Signals, policy: NodePolicy = NodePolicy.NO_SCHEDULE, **chang
     return standing(signals, policy=policy, **facts)
 
 
-def test_the_annotation_of_the_node_overrides_the_flag_both_ways() -> None:
-    assert judge(marks(cordoned=True, NODE_DRAIN_POLICY="Ignore")) == (OPEN, None)
-    assert judge(marks(cordoned=True, NODE_DRAIN_POLICY="NoSchedule"), NodePolicy.IGNORE)[0].closed
-    assert judge(marks(cordoned=True, NODE_DRAIN_POLICY="nonsense"))[0].closed
-
-
 def test_a_cordon_has_to_last_before_it_closes_and_the_taint_has_not() -> None:
     assert judge(marks(cordoned=True), cordon_stable_since=NOW - 9) == (OPEN, NOW + 1)
     assert judge(marks(cordoned=True), cordon_stable_since=None) == (OPEN, NOW + 10)
     assert judge(marks(cordoned=True), cordon_stable_since=NOW - 10)[0].closed
     assert judge(marks(cordoned=True, evacuate="retire"), cordon_stable_since=NOW)[0].closed
-
-
-def test_a_cordon_whose_closing_was_noted_does_not_have_to_last_again_after_a_restart() -> None:
-    assert judge(marks(cordoned=True, closed=stamp(60)), cordon_stable_since=NOW)[0].closed
 
 
 def test_an_uncordon_opens_at_once_whether_the_closing_was_noted_or_not() -> None:
@@ -101,16 +91,6 @@ def test_a_capacity_of_zero_is_published_only_if_asked_for() -> None:
     for zero in [True, False]:
         assert judge(marks(cordoned=True), zero_when_closed=zero)[0].publishes_zero is zero
         assert not judge(marks(), zero_when_closed=zero)[0].publishes_zero
-
-
-def test_an_autoscalers_taint_closes_at_once_and_without_a_cordon() -> None:
-    """It removes the node, which it need not cordon, and a volume that is made there goes with it."""
-    for key in names.RETIRING_TAINTS:
-        signals = read(node(taints=(taint(key),)), DRIVER, now=NOW)
-        closed, _ = judge(signals, cordon_stable_since=NOW)
-        assert closed.closed and key in closed.why and [mark.key for mark in closed.taints] == [key]
-        assert judge(signals, NodePolicy.IGNORE) == (OPEN, None)
-        assert judge(marks(), before=closed) == (OPEN, None)
 
 
 KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}

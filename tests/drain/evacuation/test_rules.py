@@ -164,15 +164,6 @@ def test_a_slot_is_wanted_while_there_is_something_to_do() -> None:
     assert isinstance(decide(late("Blocked", stuck=True)), Expire)
 
 
-def test_the_deadline_passes_whatever_else_can_be_told() -> None:
-    for slot in [HELD, QUEUED, None]:
-        for verdict in [BLOCKED, UNKNOWN]:
-            for expiry in list(Expiry):
-                decision = decide(late(expiry=expiry, retire=verdict, slot=slot))
-                assert isinstance(decision, Override if expiry is Expiry.OVERRIDE else Expire)
-                assert "600 s" in decision.why
-
-
 def test_the_deadline_is_told_once_and_lifted_by_success() -> None:
     assert isinstance(decide(late("Failed")), Rest)
     assert isinstance(decide(late("Overridden", expiry=Expiry.OVERRIDE)), Rest)

@@ -175,29 +175,6 @@ def counts(seen: Signals) -> tuple[Intent | None, Intent | None]:
     return seen.intent, seen.declared
 
 
-def test_a_reboot_that_is_announced_counts_for_one_cordon() -> None:
-    for restarts in [False, True]:
-        machine = Machine()
-        for cordoned, expected in [
-            (False, (None, Intent.REBOOT)),
-            (True, (Intent.REBOOT, Intent.REBOOT)),
-            (False, (None, None)),
-            (True, (None, None)),
-            (False, (None, None)),
-        ]:
-            seen = machine.look(cordoned=cordoned)
-            assert counts(seen) == expected, cordoned
-            if restarts:
-                machine.restart()
-        assert seen.announced is None and not seen.observed
-        (problem,) = seen.problems
-        assert "cordon that is over" in problem and "node reboot n1" in problem
-        machine.annotations.pop(names.DRAIN_INTENT)
-        assert machine.look().reboot is None and REBOOT not in machine.annotations
-        machine.annotations |= REBOOTING
-        assert counts(machine.look(cordoned=True)) == (Intent.REBOOT, Intent.REBOOT)
-
-
 def test_an_uncordon_for_less_than_a_second_ends_it_though_nothing_could_be_noted() -> None:
     machine = Machine()
     machine.look(cordoned=True)
@@ -353,16 +330,6 @@ class KuredMachine:
 
     def restart(self) -> None:
         self.before = None
-
-
-def test_an_annotation_that_kured_leaves_behind_counts_for_one_cordon() -> None:
-    for restarts in [False, True]:
-        machine = KuredMachine()
-        for cordoned, expected in [(False, None), (True, Intent.REBOOT), (True, Intent.REBOOT), (False, None), (True, None), (False, None)]:
-            assert machine.look(MONDAY, cordoned=cordoned) is expected
-            if restarts:
-                machine.restart()
-        assert machine.annotations[MARK] == f"Spent {digest(MONDAY)}"
 
 
 def test_what_was_written_for_a_former_node_is_spent_and_a_new_value_counts() -> None:
