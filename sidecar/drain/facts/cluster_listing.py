@@ -77,9 +77,9 @@ class ClusterListing:
         # After a list that failed all the rest would count as unseen, and one sentence has said already that it failed.
         listed = None if VOLUMES in self._lister.failed else sorting.names
         held = tuple(volume for volume in volumes if sorting.counts(volume))
-        claims = await self._claims({volume.claim_name for volume in held} | mounted_claims(there), listed)
+        claims = await self._claims({volume.claim_name for volume in volumes} | mounted_claims(there), listed)
         registered = await self._lister.one(CSI_NODES, self._name, what=str(CSI_NODES))
-        pods = await self._pods(there, held)
+        pods = await self._pods(there, volumes)
         namespaces = [await self._namespace(name) for name in policy_namespaces(held)]
         drivers = chain(with_topology((registered,)).get(self._name, ()), (volume.driver for volume in held))
         reports = await self._reports_of(drivers)

@@ -1,7 +1,7 @@
 """What one set of lists has found in a cluster, and the part of it that concerns one node."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -15,6 +15,7 @@ from sidecar.drain.facts.volume_map import VolumeMap
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume
+from sidecar.model.topology import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,8 @@ class ListedCluster:
 
     at: float
     nodes: tuple[Node, ...]
-    registered: Mapping[str, tuple[str, ...]]
-    """By node: drivers with a topology that are registered with its kubelet."""
+    registered: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """By node: drivers with a topology that are registered with its kubelet, and their keys."""
     volumes: tuple[Volume, ...]
     claims: tuple[Claim, ...]
     pods: tuple[Pod, ...]
@@ -107,7 +108,8 @@ class NodePicker:
             node_name=name,
             node=node,
             others=self.map.others(name),
-            drivers=cluster.registered.get(name, ()),
+            drivers=tuple(cluster.registered.get(name, ())),
+            loose=tuple(self._loose(node, without=mounted)),
             volumes=volumes,
             unlocated=_named(volume for volume in self.map.unlocated(name) if volume.name not in mounted),
             orphans=_named(volume for volume in self.map.orphans(name) if volume.name not in mounted),
@@ -143,6 +145,7 @@ class NodePicker:
             node=None,
             others=cluster.nodes,
             drivers=(),
+            loose=(),
             volumes=volumes,
             unlocated=MappingProxyType({}),
             orphans=MappingProxyType({}),
@@ -220,6 +223,17 @@ class NodePicker:
             source = self._sources.get((content.driver, content.source_handle))
             if (content.driver, content.source_handle) not in told and not (source and locator.is_placed_elsewhere(source)):
                 yield content
+
+    def _loose(self, node: Node, *, without: Container[str]) -> Iterable[tuple[Volume, Claim | None]]:
+        """Of the drivers of this node. A volume of which nothing else says where it is, is where a pod runs with it."""
+        keys = self._cluster.registered.get(node.name, {})
+        for volume in self.map.unlocated(node.name):
+            if volume.driver not in keys or volume.name in without:
+                continue
+            place = Segment.of({key: node.labels[key] for key in keys[volume.driver] if key in node.labels})
+            runs = (pod.node not in ("", node.name) and mounts_unknown.has_mounted(pod) for pod in self._users.get(volume.claim_name, ()))
+            if VolumeLocator(node, self.map.others(node.name), place=place).is_unplaced(volume) and not any(runs):
+                yield volume, self._claims.get(volume.claim_name)
 
     def _said(self, volumes: Iterable[Volume]) -> Iterable[ListedNamespace]:
         known = self._cluster.namespaces

@@ -24,6 +24,8 @@ class ListedNode:
     """Those that are on the node and on no other."""
     unlocated: Mapping[str, tuple[str, ...]]
     """By driver, some volumes that may be on any node: no node reaches them, or several do, and they do not say who made them."""
+    loose: tuple[tuple[Volume, Claim | None], ...]
+    """As `Snapshot.unplaced`, of all drivers."""
     orphans: Mapping[str, tuple[str, ...]]
     """By driver, some volumes that no living node reaches, and that do not say who made them."""
     doubtful: Mapping[str, tuple[str, ...]]
@@ -87,6 +89,7 @@ class ListedNode:
             claimants=self.claimants,
             attached=self.attached,
             unplaced_contents=tuple(content for content in self.unplaced if content.driver == driver),
+            unplaced=tuple((volume, claim) for volume, claim in self.loose if volume.driver == driver),
             unheeded_namespaces=self.unheeded_namespaces,
             shared_with=self._shared_with(driver),
             foreign=tuple(volume for volume in self.mounted if volume.driver not in ("", driver)),

@@ -37,10 +37,11 @@ def stored(obj: Json) -> tuple[str, Json]:
     return obj["metadata"]["name"], slim
 
 
-def with_topology(csi_nodes: Iterable[Json | None]) -> Mapping[str, tuple[str, ...]]:
-    """By node, its drivers with a topology: a driver whose volumes every node reaches has nothing that a drain could strand."""
+def with_topology(csi_nodes: Iterable[Json | None]) -> Mapping[str, Mapping[str, tuple[str, ...]]]:
+    """By node, its drivers with a topology, and their keys: of one whose volumes every node reaches a drain could strand nothing."""
     found = {}
     for csi_node in filter(None, csi_nodes):
         drivers = (csi_node.get("spec") or {}).get("drivers") or ()
-        found[csi_node["metadata"]["name"]] = tuple(sorted(item["name"] for item in drivers if item.get("topologyKeys")))
+        keys = {item["name"]: tuple(item["topologyKeys"]) for item in drivers if item.get("topologyKeys")}
+        found[csi_node["metadata"]["name"]] = MappingProxyType(dict(sorted(keys.items())))
     return MappingProxyType(found)

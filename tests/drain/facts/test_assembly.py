@@ -16,6 +16,7 @@ from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import Attachment, Claim, Class, Volume
+from sidecar.model.topology import Segment
 from tests.harness.drain.listed_cluster import DRIVER, Lists, claim, in_order, look, look_at_all, meta, pod, ready, volume
 
 NOW = 7.0
@@ -48,6 +49,7 @@ def watches(kube: Lists) -> Watched:
         volumes=store(volumes),
         classes=store(found for found in of("storageclasses", Class.of) if found.provisioner == DRIVER),
         ignorance=lambda: (),
+        segment=Segment.of({} if kube.objects["nodes"][0]["metadata"]["labels"] == {} else {names.HOSTNAME: "n1"}),
         attached=lambda: frozenset(found.volume for found in of("volumeattachments", Attachment.of) if found.node == "n1"),
     )
 
@@ -112,6 +114,10 @@ def volume_of_two_nodes_that_is_mounted_here(kube: Lists) -> None:
     kube.objects["pods"].append(pod("db-0", "both", node="n1", phase="Running"))
 
 
+def volume_without_affinity(kube: Lists) -> None:
+    del kube.objects["persistentvolumes"][3]["spec"]["nodeAffinity"]
+
+
 def snapshot_whose_source_is_gone(kube: Lists) -> None:
     """Nothing says where it is; the other one's source is another node's."""
     kube.objects["volumesnapshotcontents"].append({"metadata": meta("s3"), "spec": {"driver": DRIVER, "source": {"volumeHandle": "gone"}}})
@@ -140,6 +146,7 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
         as_it_is,
         pending_pod,
         volume_of_two_nodes_that_is_mounted_here,
+        volume_without_affinity,
         snapshot_whose_source_is_gone,
         attached,
         pod_that_runs_with_a_claim_that_is_gone,
@@ -160,6 +167,19 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
         assert assess(inside) == assess(outside)
         one_of_all = assemble(NodePicker(look_at_all(kube)).node("n1").facts_of(DRIVER), now=NOW)
         assert in_order(one_of_all) == in_order(outside)
+
+
+def test_a_volume_of_which_nothing_says_where_it_is_is_where_a_pod_runs_with_it() -> None:
+    def loose(facts: Facts) -> set[str]:
+        return {volume.name for volume, _ in facts.unplaced}
+
+    for change in (as_it_is, volume_without_affinity):
+        kube = ready()
+        change(kube)
+        assert loose(look(kube).facts_of(DRIVER)) == {"pv-zone", "pv-both"}
+        kube.objects["persistentvolumes"][3]["spec"]["claimRef"] = {"namespace": "default", "name": "both", "uid": "uid-both"}
+        kube.objects["pods"].append(pod("db-0", "both", node="n2", phase="Running"))
+        assert loose(look(kube).facts_of(DRIVER)) == loose(NodePicker(look_at_all(kube)).node("n1").facts_of(DRIVER)) == {"pv-zone"}
 
 
 def test_a_claim_that_was_made_anew_elsewhere_does_not_speak_for_the_volume() -> None:

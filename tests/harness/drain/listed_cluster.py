@@ -140,6 +140,6 @@ def look_at_all(kube: Lists) -> ListedCluster:
 
 def in_order(snapshot: Snapshot) -> Snapshot:
     """The order of what is in a snapshot means nothing."""
-    tuples = ("volumes", "pods", "claimants", "foreign", "contents", "unplaced_contents", "in_flight", "budgets", "ignorance")
+    tuples = ("volumes", "pods", "claimants", "foreign", "contents", "unplaced", "unplaced_contents", "in_flight", "budgets", "ignorance")
     found = {name: getattr(snapshot, name) for name in tuples}
     return replace(snapshot, **{name: items and tuple(sorted(items, key=repr)) for name, items in found.items()})
