@@ -218,11 +218,15 @@ async def fitted(config: Config, kube: KubeApi) -> Config:
 
 
 def health_of_link(state: link.LinkState, *, since: float | None = None) -> State:
-    """What the driver's link means for health. `since`: when, on the wall clock, the driver was last ready, or first waited for."""
+    """What the driver's link means for health, in our own words: anybody may reach the page. `since`: when, on the wall clock, the driver
+    was last ready, or first waited for."""
     match state:
         case link.Ready():
             return OK()
-        case link.GaveUp(why):
-            return Stopped(why)
-        case link.Waiting(why) | link.Probing(why) | link.Reading(why) | link.Lost(why):
+        case link.GaveUp():
+            return Stopped("this process cannot work with the driver and ends; its log says why")
+        case link.Reading(why):
+            return Degraded(why)
+        case link.Waiting(why, shown) | link.Probing(why, shown) | link.Lost(why, shown):
+            why = shown or why
             return Degraded(why if since is None else f"{why} (since {to_text(since)})")

@@ -46,6 +46,7 @@ class Sidecar(Process):
             f"--csi-address={address}",
             "--node-deployment",
             f"--http-endpoint=127.0.0.1:{self.port}",
+            f"--debug-endpoint=127.0.0.1:{self.port}",
             f"--kubeconfig={kubeconfig}",
             "-v=4",
             *args,

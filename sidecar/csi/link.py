@@ -49,6 +49,8 @@ class Waiting:
     """There is no connection, and the driver has never been ready."""
 
     why: str
+    shown: str = ""
+    """What anybody may read, where `why` quotes the driver. So in the other states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Probing:
     """Connected; the driver has not yet said that it is ready."""
 
     why: str
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class Lost:
     """The driver was ready once and cannot be reached now."""
 
     why: str
+    shown: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,15 @@ class Failed:
 
     rpc: str
     error: DriverError
+
+    @property
+    def why(self) -> str:
+        return f"{self.rpc} failed: {self.error}"
+
+    @property
+    def shown(self) -> str:
+        """Without the driver's words."""
+        return f"{self.rpc} failed with {self.error.code.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +241,14 @@ def _probed(link: Link, event: Probed, _now: float) -> Step:
 def _failed(link: Link, event: Failed, now: float) -> Step:
     """A slow driver is asked again without limit. Any other failure ends the start, as upstream; later it must not, as calls may run. One
     that is unavailable has the start limit, for it may be about to restart; upstream ends at once."""
-    why = f"{event.rpc} failed: {event.error}"
     match event.error.code:
         case Code.DEADLINE_EXCEEDED:
-            waits = replace(link, state=Probing(f"{why}{NO_LIMIT}"), unavailable_since=None)
+            waits = replace(link, state=Probing(f"{event.why}{NO_LIMIT}", f"{event.shown}{NO_LIMIT}"), unavailable_since=None)
             return waits, Probe(after=link.limits.probe_pause)
         case Code.UNAVAILABLE if link.known is None:
             return _unavailable(link, event, now)
         case _ if link.known is not None:
-            return _away(link, why, now)
+            return _away(link, event.why, now, shown=event.shown)
         case _:
             return _give_up(link, _refused(link, event))
 
@@ -248,7 +260,8 @@ def _unavailable(link: Link, event: Failed, now: float) -> Step:
         return _give_up(link, f"{_refused(link, event)} It was unavailable for {limit:g} s.")
     # It was connected a moment ago, so the start limit begins again, once: a driver that restarts gets the same time.
     again = replace(link, deadline=since + limit, unavailable_since=since)
-    return _away(again, f"{event.rpc} failed: {event.error}; this process ends if that lasts for {limit:g} s", now)
+    ends = f"; this process ends if that lasts for {limit:g} s"
+    return _away(again, f"{event.why}{ends}", now, shown=f"{event.shown}{ends}")
 
 
 def _read(link: Link, event: InfoRead, now: float) -> Step:
@@ -276,12 +289,12 @@ _RULES: Final[Mapping[tuple[type[LinkState], type[Event]], Callable[[Link, Any, 
 }
 
 
-def _away(link: Link, why: str, now: float) -> Step:
+def _away(link: Link, why: str, now: float, *, shown: str = "") -> Step:
     """Connect after a back-off. Before the driver has been ready, the last attempt is at the start limit itself."""
     after, patience = link.limits.backoff.delay(link.failures), link.limits.patience
-    state: LinkState = Lost(why)
+    state: LinkState = Lost(why, shown)
     if link.known is None:
-        state = Waiting(why)
+        state = Waiting(why, shown)
         after = max(0.0, min(after, link.deadline - now))
         patience = max(min(patience, link.deadline - now - after), link.limits.backoff.start)
     return replace(link, state=state, failures=link.failures + 1), Connect(patience, after=after)

@@ -90,6 +90,7 @@ class DrainRoom:
         self._assessment: Assessment | None = None
         self._signals: Signals | None = None
         self._refusals = Refusals()
+        self._refused = ""
         self._own_node = OwnNode(kube, settings, watched.nodes, self._refusals, clock=clock, wall=wall)
         self._last_look = -_PACE
         self._refused_until = 0.0
@@ -247,12 +248,10 @@ class DrainRoom:
     def _tell_health(self) -> None:
         """With one log line for as long as the same things are refused."""
         why = str(self._refusals)
-        if not why:
-            self._scope.report(OK())
-            return
-        if self._scope.state != Degraded(why):
+        if why and why != self._refused:
             log.warning("Drain decisions are incomplete", extra={"fields": {"node": self._settings.node, "err": why}})
-        self._scope.report(Degraded(why))
+        self._refused = why
+        self._scope.report(Degraded(self._refusals.shown) if why else OK())
 
 
 def _reprovisions(settings: Settings, tools: Tools, refusals: Refusals, evictor: Evictor) -> "ReprovisionDuty":

@@ -47,6 +47,13 @@ class Refusals:
         unread = (f"{what} could not be read, so that a verdict may be Unknown: {error}" for what, error in sorted(self._unread.items()))
         return "; ".join((*refused, *unread))
 
+    @property
+    def shown(self) -> str:
+        """The same without the server's words, and without names of tenants' objects: anybody may read it."""
+        refused = [f"{what} could not be written or read" for what in sorted(self._errors)]
+        unread = ["something could not be read, so that a verdict may be Unknown"] if self._unread else []
+        return "; ".join((*refused, *unread, *(("the log says why",) if refused or unread else ())))
+
     def __bool__(self) -> bool:
         """Whether something is to be tried again."""
         return bool(self._errors)

@@ -18,6 +18,14 @@ class ApiError(SidecarError):
         self.reason = shortened(reason)
         self.causes: Mapping[str, str] = {}
         """What the server says of why, as `causes_of` has it."""
+        self.what = ""
+        """The request in our words, if the server answered it."""
+
+    @property
+    def shown(self) -> str:
+        """Without words of others: for a page that anybody may read."""
+        said = f"{self.status} {type(self).__name__}" if self.status else "no answer that can be used; the log says more"
+        return f"{self.what or 'the API server'}: {said}"
 
 
 class BadRequest(ApiError):
@@ -91,6 +99,7 @@ def from_status(status: int, body: Mapping[str, Any], *, what: str, retry_after:
     """The exception for an answer. `what` names the request: verb, resource and object."""
     error = _by_status(status, body, what=what, retry_after=retry_after)
     error.causes = causes_of(body)
+    error.what = what
     return error
 
 

@@ -16,7 +16,7 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
     target = urlsplit(url)
     host, port = (target.hostname or "").rstrip("."), target.port or _PORTS.get(target.scheme, 0)
     proxy = _lookup(environ, f"{target.scheme}_proxy")
-    if not proxy or not host or host == "localhost" or _is_loopback(host):
+    if not proxy or not host or host == "localhost" or is_loopback(host):
         return None
     entries = (entry.strip().lower() for entry in _lookup(environ, "no_proxy").split(","))
     if any(_matches(entry, host, port) for entry in entries if entry):
@@ -58,7 +58,8 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Of an address. A name is none."""
     address = _address(host)
     return address is not None and address.is_loopback
 

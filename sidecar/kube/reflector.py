@@ -428,14 +428,14 @@ class Reflector(Generic[R]):
             self._broken_since = now
         if self.has_synced and max(now - self._broken_since, delay) < _CALLED_FRESH:
             return
-        self._set_state(Denied(str(error)) if isinstance(error, Forbidden) else Degraded(str(error)))
+        self._set_state(Denied(error.shown) if isinstance(error, Forbidden) else Degraded(error.shown))
 
     def _give_up(self, error: ApiError) -> float:
         log.warning(
             "An optional resource is unavailable: the feature that needs it is disabled until a later attempt succeeds",
             extra={"fields": {"resource": str(self.resource), "verb": "list", "error": str(error)}},
         )
-        self._set_state(Off(str(error), absent=isinstance(error, NotFound)))
+        self._set_state(Off(error.shown, absent=isinstance(error, NotFound)))
         self._settled.set()
         return self._until_asked_again()
 

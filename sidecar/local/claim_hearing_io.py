@@ -279,7 +279,7 @@ class ClaimHearing:
         told = f"{not_trusted(self._trust.why)}; {REMEDY}"
         log.warning("All claims are watched, for a label is wrong", extra={"fields": {"why": self._trust.why, "remedy": REMEDY}})
         self._metrics.claim_policy_away()
-        self._scope.report(Stopped(told))
+        self._scope.report(Stopped(f"{not_trusted('the log names one that is wrong')}; {REMEDY}"))
         ref = self._wrong
         # Of a thousand nodes a few are enough to tell it.
         if ref is None or self._dry_run or draw(f"wrong {ref.uid}", self._node) * (contenders or 1) > _MOST_TELLERS:

@@ -50,12 +50,12 @@ class Connections:
 
     def __init__(
         self,
-        answer: Callable[[Request, str], Answer],
+        answer: Callable[[Request], Answer],
         *,
         at_once: Callable[[Request], bool] = lambda request: True,
         bounds: Bounds = BOUNDS,
     ) -> None:
-        """`answer` is given the client's address too; `at_once` says which requests are answered without waiting for a turn."""
+        """`at_once` says which requests are answered without waiting for a turn."""
         self.answer = answer
         self.at_once = at_once
         self.bounds = bounds
@@ -228,7 +228,7 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             self._waiting = False
             self._transport.resume_reading()
-        self._send(self._all.answer(request, self.address), last=not request.stays_open, with_body=request.method != "HEAD")
+        self._send(self._all.answer(request), last=not request.stays_open, with_body=request.method != "HEAD")
 
     def _send(self, answer: Answer, *, last: bool, with_body: bool = True) -> None:
         self._begin("answer")

@@ -61,11 +61,9 @@ class Pages:
         live: Callable[[], Verdict],
         ready: Callable[[], Verdict],
         scopes: Callable[[], Iterable[object]],
-        local: Mapping[str, Page],
-        is_local: Callable[[str], bool],
-        refusal: Answer,
+        beside: Mapping[str, Page],
     ) -> None:
-        """`local` pages are for clients at addresses that are; others get the refusal."""
+        """`beside`: other pages, at the same address."""
         self._metrics = metrics
         self._metrics_path = unquote(metrics_path)
         if not self._metrics_path.startswith("/"):
@@ -75,29 +73,24 @@ class Pages:
             "/readyz": lambda request: _verdict(ready(), verbose=scopes() if "verbose" in query(request) else ()),
             LEADER_ELECTION_PATH: lambda _: text("ok"),  # a probe of upstream's; here nobody is ever elected
         }
-        pages |= local
+        pages |= beside
         self.hidden = self._metrics_path if self._metrics_path in pages else ""
         """The path of a page that the metrics replace."""
         pages[self._metrics_path] = self._metrics_page
         index = "".join(f"{path}\n" for path in sorted(pages))
         pages.setdefault("/", lambda _: text(index))
         self._pages = pages
-        self._local = local.keys() - {self._metrics_path}
-        self._is_local = is_local
-        self._refusal = refusal
         self._probes = {"/healthz", "/readyz", LEADER_ELECTION_PATH} - {self._metrics_path}
 
     def at_once(self, request: Request) -> bool:
         """Whether this costs so little that nobody need wait for it, as what probes ask for."""
         return request.path in self._probes or self._page(request.path) is None
 
-    def answer(self, request: Request, address: str) -> Answer:
-        """For a client at this address. Raises what the page's callable raises."""
+    def answer(self, request: Request) -> Answer:
+        """Raises what the page's callable raises."""
         page = self._page(request.path)
         if page is None:
             return NOT_FOUND
-        if request.path in self._local and not self._is_local(address):
-            return self._refusal
         return answered(page, request)
 
     def _page(self, path: str) -> Page | None:

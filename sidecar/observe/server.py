@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from sidecar.errors import Fatal
 from sidecar.http1.requests import Request
 from sidecar.observe.connections import BOUNDS, Bounds, Connections
-from sidecar.observe.debug import FAR_AWAY, DebugPages, debug_pages, is_loopback
+from sidecar.observe.debug import DebugPages, debug_pages
 from sidecar.observe.listening import Listening
 from sidecar.observe.pages import FAILED, Answer, Exposition, Pages, Verdict
 
@@ -28,7 +28,7 @@ class ObserveServer:
     """Serves from `start` to `stop`. An address is as in Go: `:8080`, `0.0.0.0:8080`, `[::1]:8080`; an empty one is not served on.
 
     `live` and `ready` return a verdict and its reasons, one for each line; `scopes` returns the lines of `/readyz?verbose`. A debug page
-    exists if its callable was passed in, and shows what that returns. At the second address it does so to everybody, otherwise to loopback.
+    exists if its callable was passed in, and shows what that returns, at the second address alone. That may be the first as well.
     """
 
     def __init__(
@@ -45,17 +45,15 @@ class ObserveServer:
         debug_address: str = "",
         bounds: Bounds = BOUNDS,
     ) -> None:
-        local = debug_pages(queues=queues, decisions=decisions)
-        is_local = is_loopback if debug_address != address else lambda _: True
-        pages = Pages(
-            metrics_path, metrics=metrics, live=live, ready=ready, scopes=scopes, local=local, is_local=is_local, refusal=FAR_AWAY
-        )
+        debug = debug_pages(queues=queues, decisions=decisions)
+        beside = debug if debug_address == address else {}
+        pages = Pages(metrics_path, metrics=metrics, live=live, ready=ready, scopes=scopes, beside=beside)
         if pages.hidden:
             fields = {"path": pages.hidden}
             log.warning("The metrics hide another page: choose another --metrics-path to have both", extra={"fields": fields})
         self._ports = [_Port(address, "--http-endpoint", "metrics and health", pages, bounds)] if address else []
         if debug_address and debug_address != address:
-            self._ports.append(_Port(debug_address, "--debug-endpoint", "debug pages", DebugPages(local), bounds))
+            self._ports.append(_Port(debug_address, "--debug-endpoint", "debug pages", DebugPages(debug), bounds))
 
     @property
     def ports(self) -> list[int]:
@@ -78,7 +76,7 @@ class ObserveServer:
 
 
 class _Answers(Protocol):
-    def answer(self, request: Request, address: str) -> Answer: ...
+    def answer(self, request: Request) -> Answer: ...
 
     def at_once(self, request: Request) -> bool: ...
 
@@ -124,9 +122,9 @@ class _Port:
         if connections is not None:
             await connections.close(grace=SHUTDOWN_GRACE)
 
-    def _answer(self, request: Request, address: str) -> Answer:
+    def _answer(self, request: Request) -> Answer:
         try:
-            return self._pages.answer(request, address)
+            return self._pages.answer(request)
         except Exception:
             # The reason goes to the log only, since anybody in the cluster may reach the port.
             log.exception("Page failed", extra={"fields": {"path": request.path}})

@@ -120,6 +120,7 @@ def test_what_is_refused_is_remembered_until_the_next_look() -> None:
     assert asyncio.run(refusals.attempt("marks", answer())) == "done"
     assert refusals and (refusals.of("the gate"), refusals.of("marks")) == ("no right", "")
     assert str(refusals) == "a report could not be written or read: no answer; the gate could not be written or read: no right"
+    assert refusals.shown == "a report could not be written or read; the gate could not be written or read; the log says why"
     refusals.begin()
     assert not refusals and refusals.of("the gate") == ""
 
@@ -132,8 +133,9 @@ def test_what_may_not_be_read_is_told_and_has_nothing_tried_again() -> None:
         "the gate could not be written or read: no; class a could not be read, so that a verdict may be Unknown: no right either;"
         " namespace b could not be read, so that a verdict may be Unknown: no right"
     )
+    assert "namespace b" not in refusals.shown and "may be Unknown; the log says why" in refusals.shown
     refusals.begin()
-    assert str(refusals) == ""
+    assert str(refusals) == refusals.shown == ""
     refusals.left_unread({"class a": "no right"})
     assert str(refusals) and not refusals
 

@@ -86,23 +86,28 @@ LOGIN = b"<html><body>Please log in</body></html>"
 
 
 @pytest.mark.parametrize(
-    ("page", "reason"),
+    ("page", "reason", "logged"),
     [
-        pytest.param(None, "127.0.0.1:1", id="refuses"),
-        pytest.param((200, "text/html", LOGIN), "the answer is not a list: <html><body>Please log in", id="html"),
-        pytest.param((200, "application/json", b"{}"), "the answer is not a list", id="other-json"),
-        pytest.param((302, "text/html", LOGIN), "list", id="redirect"),
-        pytest.param((500, "text/plain", b"out of order"), "out of order", id="broken"),
+        pytest.param(None, "no answer that can be used", "127.0.0.1:1", id="refuses"),
+        pytest.param(
+            (200, "text/html", LOGIN), "no answer that can be used", "the answer is not a list: <html><body>Please log in", id="html"
+        ),
+        pytest.param((200, "application/json", b"{}"), "no answer that can be used", "the answer is not a list", id="other-json"),
+        pytest.param((302, "text/html", LOGIN), "302 ApiError", "list", id="redirect"),
+        pytest.param((500, "text/plain", b"out of order"), "500 Unavailable", "out of order", id="broken"),
     ],
 )
-def test_a_server_that_is_no_api_server_is_borne_with(page: tuple[int, str, bytes] | None, reason: str, tmp_path: Path) -> None:
-    """It may become one: alive, not ready, the reason told, and no more than an attempt now and then."""
+def test_a_server_that_is_no_api_server_is_borne_with(
+    page: tuple[int, str, bytes] | None, reason: str, logged: str, tmp_path: Path
+) -> None:
+    """It may become one: alive, not ready, the reason told, in full in the log, and no more than an attempt now and then."""
     server = contextlib.nullcontext("http://127.0.0.1:1") if page is None else answering(*page)
     with server as url, OurDriver(tmp_path, node="n1") as driver:
         with Sidecar(tmp_path, node="n1", address=driver.socket, kubeconfig="", args=[f"--master={url}"]) as sidecar:
             for resource in ("persistentvolumeclaims", "persistentvolumes", "storageclasses"):
                 says_why(sidecar, f"caches/{resource}: Degraded: ", reason)
-            assert "SSLContext" not in sidecar.output()
+            assert logged in sidecar.output() and "SSLContext" not in sidecar.output()
+            assert "Please log in" not in sidecar.page("/readyz?verbose")[1]
             stays_calm(sidecar)
             assert not sidecar.ready()
         assert sidecar.child.returncode == 0
@@ -131,7 +136,7 @@ def test_a_missing_right_is_named_and_taken_up_when_granted(cluster: Cluster) ->
     without = [rule for rule in upstream_rules() if "storageclasses" not in rule["resources"]]
     driver = cluster.driver()
     with account(cluster, "too-little", without) as kubeconfig, driver, cluster.sidecar(driver, kubeconfig=kubeconfig) as sidecar:
-        says_why(sidecar, "caches/storageclasses: Degraded: ", 'cannot list resource "storageclasses"')
+        says_why(sidecar, "caches/storageclasses: Degraded: list storageclasses", "403 Forbidden")
         until(lambda: "persistentvolumes" not in sidecar.page("/readyz")[1], "the other lists to arrive")
         stays_calm(sidecar)
         grant(cluster, "too-little", upstream_rules())

@@ -22,6 +22,7 @@ from sidecar.kube.errors import (
     Unauthorized,
     Unavailable,
     VersionTooLarge,
+    from_status,
 )
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.reflector_state import Degraded, Denied, Listing, Off, ReflectorState, Synced
@@ -408,7 +409,7 @@ def test_429_for_a_year_is_waited_out_for_a_minute_or_two_and_told_at_once() -> 
     api.watches = [[300.0], TooManyRequests("slower", retry_after=31_536_000.0), ["for ever"]]
     bench = Bench(api).run(600.0)
     assert api.attempts() == [0.0, 0.0, 300.0, 390.0]
-    assert bench.states == [(0.0, Synced()), (300.0, Degraded("slower")), (410.0, Synced())]
+    assert bench.states == [(0.0, Synced()), (300.0, Degraded("the API server: 429 TooManyRequests")), (410.0, Synced())]
 
 
 def test_before_the_first_list_trouble_is_told_at_once() -> None:
@@ -417,15 +418,16 @@ def test_before_the_first_list_trouble_is_told_at_once() -> None:
     bench = Bench(api)
     assert bench.reflector.state == Listing()
     bench.run(10.0)
-    assert bench.states == [(0.0, Degraded("list persistentvolumeclaims: connection refused")), (1.5, Synced())]
+    assert bench.states == [(0.0, Degraded("the API server: no answer that can be used; the log says more")), (1.5, Synced())]
 
 
 def test_a_missing_right_is_told_with_verb_and_resource_and_retried() -> None:
     api = ScriptedApi()
-    why = 'list persistentvolumeclaims: User "x" cannot list resource "persistentvolumeclaims"'
-    api.lists = [*[Forbidden(why, status=403)] * 3, Page([], "10", "")]
+    body = {"reason": "Forbidden", "message": 'User "x" cannot list resource "persistentvolumeclaims"'}
+    api.lists = [*[from_status(403, body, what="list persistentvolumeclaims")] * 3, Page([], "10", "")]
     bench = Bench(api).run(60.0)
-    assert [state for _, state in bench.states] == [Denied(why), Synced()]
+    # Anybody may read it, so that it does not quote the server, who names a user.
+    assert [state for _, state in bench.states] == [Denied("list persistentvolumeclaims: 403 Forbidden"), Synced()]
     assert bench.reflector.has_synced
 
 
@@ -435,7 +437,7 @@ def test_a_watch_that_stays_broken_is_told_after_a_while_and_the_cache_stays() -
     api.watches = [[100.0], *[Unavailable("down")] * 8, ["for ever"]]
     bench = Bench(api, rng=lambda: 0.0).run(400.0)
     (_, synced), (told_at, told), (well_at, well) = bench.states
-    assert (synced, told, well) == (Synced(), Degraded("down"), Synced())
+    assert (synced, told, well) == (Synced(), Degraded("the API server: no answer that can be used; the log says more"), Synced())
     assert 130.0 <= told_at <= 131.0
     last_attempt = api.attempts()[-1]
     assert well_at == last_attempt + 20.0, "silence is good news once nobody can be about to refuse"
@@ -445,7 +447,7 @@ def test_a_watch_that_stays_broken_is_told_after_a_while_and_the_cache_stays() -
 @pytest.mark.parametrize("error", [Forbidden("list x: cannot list", status=403), NotFound("list x: no such thing", status=404)])
 def test_an_optional_resource_that_is_not_to_be_had_is_off_until_it_is_to_be_had(error: ApiError, caplog: pytest.LogCaptureFixture) -> None:
     """Nobody waits for it, and a right that is granted later needs no restart."""
-    off = Off(str(error), absent=isinstance(error, NotFound))
+    off = Off(error.shown, absent=isinstance(error, NotFound))
 
     async def main() -> None:
         api = ScriptedApi()

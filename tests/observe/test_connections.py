@@ -89,7 +89,7 @@ class Port:
 @contextlib.asynccontextmanager
 async def port(bounds: Bounds = BOUNDS, **given: Any) -> AsyncIterator[Port]:
     fine: dict[str, Any] = {"metrics": Metrics("0"), "live": lambda: (True, []), "ready": lambda: (True, [])}
-    server = ObserveServer("127.0.0.1:0", **(fine | given), bounds=bounds)
+    server = ObserveServer("127.0.0.1:0", debug_address="127.0.0.1:0", **(fine | given), bounds=bounds)
     await server.start()
     opened = Port(server)
     try:

@@ -28,12 +28,12 @@ from sidecar.drain.vocabulary import Status
 from sidecar.drain.wording import first_few
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_NODES, DAEMON_SETS, EVENTS, NODES, PODS, VOLUMES, Resource, records
 from sidecar.kube.errors import ApiError
+from sidecar.kube.proxy import is_loopback
 from sidecar.local.claim_labels import REMEDY, why_wrong
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.objects import IMMEDIATE, CapacityRecord, Claim, Class, Json, Volume
 from sidecar.model.topology import Segment
-from sidecar.observe.debug import is_loopback
 from sidecar.observe.sanitize import clipped, plain
 
 R = TypeVar("R")

@@ -128,7 +128,8 @@ class Notes:
             wait = _FAILED.delay(self._failures)
             self._failures += 1
             self._stopped_until = self._clock() + wait
-            self._scope.report(Degraded(str(error)))
+            log.warning("Notes on volumes could not be written", extra={"fields": {"err": str(error), "again_in": f"{wait:.0f}s"}})
+            self._scope.report(Degraded(error.shown))
             return wait
         self._failures = 0
         return min([wait, *(max(0.0, until - self._clock()) for until in left_alone)]) if due or not asked else 0.0

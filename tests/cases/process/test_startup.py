@@ -56,9 +56,10 @@ def test_a_socket_that_appears_later_is_used(form: str, tmp_path: Path) -> None:
 def test_a_driver_that_is_not_available_is_told_with_since_when_and_until_when(tmp_path: Path) -> None:
     args = ["--fault=Probe:fail=UNAVAILABLE,message=the pool is imported"]
     with OurDriver(tmp_path, node="n1", args=args) as driver, sidecar_at(driver.socket, tmp_path) as sidecar:
-        said = "the pool is imported; this process ends if that lasts for 30 s (since 20"
-        until(lambda: said in sidecar.page("/readyz")[1], "the reason, since when, and until when")
-        says(sidecar, "this process ends if that lasts for 30 s")
+        said = "driver: Degraded: Probe failed with Unavailable; this process ends if that lasts for 30 s (since 20"
+        until(lambda: said in sidecar.page("/readyz")[1], "the reason in our words, since when, and until when")
+        assert "the pool is imported" not in sidecar.page("/readyz?verbose")[1], "what the driver says is for the log"
+        says(sidecar, "the pool is imported; this process ends if that lasts for 30 s")
 
 
 @pytest.mark.parametrize(
