@@ -88,9 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise UsageError([_unknown(verb)])
     except UsageError as error:
         hint = f"Run `{program()} {verb} --help` for its flags." if verb in _WITH_FLAGS else f"Run `{program()} --help` for all flags."
-        return _say("\n".join([*(f"{PROGRAM}: {message}" for message in error.messages), hint]), 2)
+        return _end("\n".join([*(f"{PROGRAM}: {message}" for message in error.messages), hint]), error.exit_code, verb)
     except Refused as error:
-        return _say("\n".join(f"{PROGRAM}: {fault}" for fault in error.faults), 1)
+        return _end("\n".join(f"{PROGRAM}: {fault}" for fault in error.faults), error.exit_code, verb)
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # all is told: another one ends what is left without a word
         return 130
@@ -113,7 +113,11 @@ def _run(words: Sequence[str]) -> int:
             from sidecar.observe import logs
 
             logs.setup("json" if config.logging_format == "json" else "text", config.verbosity)
-            return process.run(config, warnings)
+            try:
+                return process.run(config, warnings)
+            except Exception as error:
+                logs.write_termination_log(f"{type(error).__name__}: {error}; see the log")
+                raise
         case _:
             return _version([])
 
@@ -123,7 +127,7 @@ def _run_despite(verb: str, words: Sequence[str]) -> int:
     try:
         return _run([verb, *words])
     except (UsageError, Refused):
-        _say(f"{PROGRAM}: {_unknown(verb)}", 2)
+        say_aside(f"{PROGRAM}: {_unknown(verb)}")
         raise
 
 
@@ -155,6 +159,11 @@ def _version(words: Sequence[str]) -> int:
     return version.run(words, os.environ)
 
 
-def _say(text: str, code: int) -> int:
+def _end(text: str, code: int, verb: str) -> int:
+    """Where the program was to run, and not a command of people in the same container, the kubelet is told why it does not."""
     say_aside(text)
+    if verb not in COMMANDS[1:]:
+        from sidecar.observe.logs import write_termination_log
+
+        write_termination_log(text)
     return code

@@ -138,6 +138,7 @@ class _Life:
     def _asked_to_stop(self, number: signal.Signals) -> None:
         if self._stop.is_set():
             log.warning("Stopping at once", extra={"fields": {"signal": number.name}})
+            write_termination_log(f"stopped at once by a second {number.name}, with calls in flight")
             logging.shutdown()
             os._exit(1)
         fields = {"signal": number.name, "limit": self._config.shutdown_timeout}

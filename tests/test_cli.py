@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 import sidecar
+from sidecar import process
 from sidecar.cli import main
+from sidecar.observe import logs
 
 
 @pytest.fixture(autouse=True)
@@ -73,6 +76,31 @@ def test_an_unknown_flag_names_the_closest_one(capsys: pytest.CaptureFixture[str
 def test_a_command_is_also_meant_where_its_flags_are_those_of_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explan", "node", "n1", "--kubeconfig=/x"]) == 1
     assert "'explan'; did you mean explain?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("--node-deploymnt", "did you mean --node-deployment?"),
+        ("run --timeout=soon", "is not a duration"),
+        ("--node-deployment --timeout=-1s", "NODE_NAME"),
+        ("chek", "unknown command 'chek'"),
+        ("--node-deployment --csi-address=/csi.sock --master=http://127.0.0.1:1", "RuntimeError: a bug; see the log"),
+        ("check --nope", ""),
+    ],
+)
+def test_every_end_that_is_none_of_its_own_will_says_why_to_the_kubelet(words: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`kubectl describe pod` shows it. A command of people in the same container has another reader."""
+    said: list[str] = []
+    monkeypatch.setattr(logs, "write_termination_log", said.append)
+    monkeypatch.setattr(process, "run", Mock(side_effect=RuntimeError("a bug")))
+    if "master" in words:
+        monkeypatch.setenv("NODE_NAME", "n")
+        with pytest.raises(RuntimeError):
+            main(words.split())
+    else:
+        assert main(words.split()) in (1, 2)
+    assert told in "".join(said) and len(said) == bool(told)
 
 
 @pytest.mark.parametrize("stray", [[""], ["stray"], ["stray", "another"]])
