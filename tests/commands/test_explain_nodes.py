@@ -8,6 +8,7 @@ import yaml
 
 from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import Judged
+from sidecar.commands.explain.node import told as told_of_node
 from sidecar.commands.explain.nodes import judge_all, told
 from sidecar.commands.explain.question import Question, read_question
 from sidecar.commands.explain.rows import about_own_word, as_json
@@ -172,15 +173,28 @@ def test_what_could_not_be_listed_is_told() -> None:
     assert "Unknown" in text and "not known: poddisruptionbudgets.policy: not allowed" in text
 
 
-def test_what_its_own_sidecar_knows_better_counts() -> None:
-    """It sees volumes without a PersistentVolume, and what has begun in the driver."""
+def test_the_stricter_of_both_verdicts_is_shown_everywhere_with_its_reason_and_whose_it_is() -> None:
+    """Its own sidecar sees volumes without a PersistentVolume, and what has begun in the driver. After a kill it does not know yet what was
+    used, and said False while `explain nodes` printed the node as one that may be retired."""
     kube = reported(small(), retire="False")
+    status = kube.objects["nodedrainreports"][0]["status"]
+    status["verdicts"]["retire"]["message"] = "PersistentVolumeClaim default/a: VolumeInUse"
+    status["blockers"] = [{"blocks": ["reboot"], "message": "no"}, {"blocks": ["reboot", "retire"], "message": "not known yet"}]
     kube.objects["persistentvolumes"] = []
     kube.objects["persistentvolumeclaims"] = []
     kube.objects["pods"] = []
-    assert [one.assessment.retire.status for one in judged(kube)] == [Status.TRUE, Status.TRUE]
-    assert exit_code(told(judged(kube), look_at_all(kube), asked("--exit-code")).statuses) == 3
+    why = "its own sidecar says: PersistentVolumeClaim default/a: VolumeInUse (not known yet); from outside it is True"
+    line = "n1 local.example True False 0 VolumeInUse (its sidecar) drain True for 6s; retire False for 4s"
+    assert " ".join(shown(kube).splitlines()[1].split()) == line
+    counts = {"status": "False", "reason": "VolumeInUse", "message": why, "by": "ownSidecar"}
+    (first, _) = judged(kube)
+    for said in (json.loads(shown(kube, "-o", "json"))["nodes"][0], as_json(first)):
+        assert said["verdicts"]["retire"] == counts and said["verdicts"]["drain"]["by"] == "outside"
+    in_words = told_of_node((first,), read_question(["node", "n1"]))  # type: ignore[arg-type]
+    assert f"May it be retired?  False  VolumeInUse  {why}" in in_words.text
+    assert exit_code(in_words.statuses) == exit_code(told(judged(kube), look_at_all(kube), asked("--exit-code")).statuses) == 3
     stale = reported(kube, retire="True", valid_until="1970-01-01T00:00:05Z")
+    assert json.loads(shown(stale, "-o", "json"))["nodes"][0]["verdicts"]["retire"]["reason"] == "AgentUnavailable"
     assert exit_code(told(judged(stale), look_at_all(stale), asked("--exit-code")).statuses) == 4
 
 

@@ -10,6 +10,11 @@ _CODES: Final = {Status.TRUE: 0, Status.UNKNOWN: 4, Status.FALSE: 3}
 """From the best to the worst. 1 and 2 are for what could not be read: the cluster, the command line."""
 
 
+def strictness(status: Status) -> int:
+    """The higher, the stricter."""
+    return tuple(_CODES).index(status)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     text: str
@@ -19,5 +24,4 @@ class Answer:
 
 def exit_code(statuses: Iterable[Status]) -> int:
     """Of the worst. Nothing at all is ready."""
-    ranked = tuple(_CODES)
-    return _CODES[max(statuses, key=ranked.index, default=Status.TRUE)]
+    return _CODES[max(statuses, key=strictness, default=Status.TRUE)]

@@ -1,20 +1,21 @@
 """The judgement of one node for one driver as `explain` shows it: made from outside, beside what the node's own sidecar says."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sidecar.commands.explain.answer import strictness
 from sidecar.commands.explain.ends import End, ends
 from sidecar.config.config import Config
 from sidecar.drain.facts import node_marks
 from sidecar.drain.facts.cluster_listing import ClusterListing
 from sidecar.drain.facts.listed_node import ListedNode
 from sidecar.drain.facts.node_marks import Signals
-from sidecar.drain.judgement.assessment import Assessment
+from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.publish.from_outside import judged
 from sidecar.drain.publish.own_word import OwnWord, own_word
-from sidecar.drain.vocabulary import Intent, Policy, Status
+from sidecar.drain.vocabulary import Intent, Policy, Reason, Status
 from sidecar.drain.wording import first_few
 from sidecar.kube.api import KubeApi
 from sidecar.model import names
@@ -30,20 +31,18 @@ _FROM_OUTSIDE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Both views of a node."""
+    """Both views of a node. Each may see what the other does not, so the stricter verdict counts."""
 
     assessment: Assessment
+    """From outside, but for verdicts in which its own sidecar is stricter: these are the sidecar's."""
     word: OwnWord | None
     """None: its own sidecar says nothing."""
     signals: Signals | None
     """What stands on the Node; None: there is no such Node."""
     ends: tuple[End, ...] = ()
     """Until when what is under way goes on at the latest."""
-
-    def statuses(self, intent: Intent) -> tuple[Status, ...]:
-        """All that is said of it: the stricter counts, because each of the two views may see what the other does not."""
-        own = (self.word.status(intent, self.assessment.at),) if self.word else ()
-        return self.assessment.verdict(intent).status, *own
+    own: frozenset[Intent] = frozenset()
+    """In which its own sidecar is the stricter."""
 
 
 def listing(kube: KubeApi, config: Config, node: str = "") -> ClusterListing:
@@ -66,7 +65,28 @@ def _judged(listed: ListedNode, driver: str, default_policy: Policy | None) -> J
     report = listed.reports.get(names.drain_report(listed.node_name, driver), {})
     word = own_word(report, listed.conditions, driver=driver, node_uid=one.node_uid)
     signals = node_marks.read(listed.node, driver, now=listed.at) if listed.node else None
-    return Judged(noted, word, signals, ends(word, one.blockers, listed.claims, listed.at))
+    stricter = _stricter(word, noted) if word else {}
+    counted = replace(noted, drain=stricter.get(Intent.REBOOT, noted.drain), retire=stricter.get(Intent.RETIRE, noted.retire))
+    return Judged(counted, word, signals, ends(word, one.blockers, listed.claims, listed.at), frozenset(stricter))
+
+
+def _stricter(word: OwnWord, one: Assessment) -> Mapping[Intent, Verdict]:
+    """Verdicts of its own sidecar that are stricter than those from outside."""
+    statuses = {intent: word.status(intent, one.at) for intent in Intent}
+    return {
+        intent: _of_sidecar(word, intent, status, one)
+        for intent, status in statuses.items()
+        if strictness(status) > strictness(one.verdict(intent).status)
+    }
+
+
+def _of_sidecar(word: OwnWord, intent: Intent, status: Status, one: Assessment) -> Verdict:
+    said, outside = word.verdict(intent), f"from outside it is {one.verdict(intent).status}"
+    if word.is_stale(one.at):
+        why = f"its own sidecar says {said.status}, and has not said it again in time; {outside}"
+        return Verdict(status, Reason.AGENT_UNAVAILABLE, why)
+    reason = Reason(said.reason) if said.reason in list(Reason) else Reason.NOT_KNOWN
+    return Verdict(status, reason, f"its own sidecar says: {said.message or said.reason}; {outside}")
 
 
 def _is_known(listed: ListedNode, driver: str) -> bool:

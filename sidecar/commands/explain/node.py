@@ -71,7 +71,7 @@ def told(judged: Sequence[Judged], question: Question, gone: Iterable[Json] = ()
     said = [as_json(one) | lost.get(one.assessment.driver, {}) for one in judged]
     said += [{"node": question.name, "driver": driver, **found} for driver, found in sorted(lost.items()) if driver not in known]
     words = structured(said, question.form) if question.is_structured else _as_text(judged, question, intent)
-    statuses = tuple(status for one in judged for status in one.statuses(intent or Intent.RETIRE))
+    statuses = tuple(one.assessment.verdict(intent or Intent.RETIRE).status for one in judged)
     return Answer(words, (*statuses, Status.UNKNOWN) if lost else statuses)
 
 

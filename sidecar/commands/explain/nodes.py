@@ -53,7 +53,7 @@ def _judged(picker: NodePicker, driver: str, default_policy: Policy | None) -> I
 
 def told(judged: Sequence[Judged], cluster: ListedCluster, question: Question) -> Answer:
     intent = Intent(question.intent) if question.intent else None
-    statuses = tuple(status for one in judged for status in one.statuses(intent or Intent.RETIRE)) or _of_nothing(cluster, question.driver)
+    statuses = tuple(one.assessment.verdict(intent or Intent.RETIRE).status for one in judged) or _of_nothing(cluster, question.driver)
     if question.is_structured:
         said = {"observedAt": timestamps.to_text(cluster.at), "nodes": [summary(one, intent) for one in judged]}
         return Answer(structured({**said, "unknown": list(cluster.ignorance)}, question.form), statuses)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from sidecar.commands.explain.judged import Judged
 from sidecar.drain.judgement.assessment import Assessment, Blocker
 from sidecar.drain.publish import as_json as report
-from sidecar.drain.publish.as_json import bytes_in_the_way, named
+from sidecar.drain.publish.as_json import bytes_in_the_way, held_bytes, named, verdict_json
 from sidecar.drain.publish.as_text import age, size
 from sidecar.drain.publish.own_word import OwnWord
 from sidecar.drain.vocabulary import Intent
@@ -29,7 +29,7 @@ def row(judged: Judged, intent: Intent | None, *, wide: bool) -> tuple[str, ...]
         str(one.drain.status),
         str(one.retire.status),
         str(len(blocking)),
-        _reason(one, blocking, intent),
+        _reason(judged, blocking, intent),
         size(in_the_way) if in_the_way else "",
         _evacuation(judged),
         "; ".join(_own(judged.word, one.at, tuple(Intent))),
@@ -56,11 +56,12 @@ def _blocking(assessment: Assessment, intent: Intent | None) -> Sequence[Blocker
     return [blocker for blocker in assessment.blockers if intent is None or intent in blocker.blocks]
 
 
-def _reason(assessment: Assessment, blocking: Sequence[Blocker], intent: Intent | None) -> str:
-    """What withholds a True: the first blocker, or what is not known."""
+def _reason(judged: Judged, blocking: Sequence[Blocker], intent: Intent | None) -> str:
+    """What withholds a True: the first blocker, or what is not known; and whose word that is, where it is that of its own sidecar."""
     if blocking:
         return str(blocking[0].reason)
-    return str(assessment.verdict(intent or Intent.RETIRE).reason)
+    asked = intent or Intent.RETIRE
+    return f"{judged.assessment.verdict(asked).reason}{' (its sidecar)' if asked in judged.own else ''}"
 
 
 def _evacuation(judged: Judged) -> str:
@@ -90,23 +91,28 @@ _VERDICT = {Intent.REBOOT: "drain", Intent.RETIRE: "retire"}
 
 def as_json(judged: Judged) -> Json:
     """All of it, for `explain node`."""
-    return report.as_json(judged.assessment) | _beside(judged)
+    return report.as_json(judged.assessment) | _verdicts(judged) | _beside(judged)
 
 
 def summary(judged: Judged, intent: Intent | None) -> Json:
     """One row."""
     one, blocking = judged.assessment, _blocking(judged.assessment, intent)
-    whole = report.as_json(one)
     first = {"object": named(blocking[0]), "reason": str(blocking[0].reason), "message": blocking[0].message} if blocking else None
     return {
         "node": one.node,
         "driver": one.driver,
-        "verdicts": whole["verdicts"],
+        **_verdicts(judged),
         "blockers": len(blocking),
         **({"firstBlocker": first} if first else {}),
-        "bytes": {"total": whole["bytes"]["total"], "inTheWay": bytes_in_the_way(one, intent or Intent.RETIRE)},
+        "bytes": {"total": held_bytes(one), "inTheWay": bytes_in_the_way(one, intent or Intent.RETIRE)},
         **_beside(judged),
     }
+
+
+def _verdicts(judged: Judged) -> Json:
+    """Those that count, and whose word each is."""
+    by = {intent: "ownSidecar" if intent in judged.own else "outside" for intent in Intent}
+    return {"verdicts": {_VERDICT[intent]: verdict_json(judged.assessment.verdict(intent)) | {"by": by[intent]} for intent in Intent}}
 
 
 def _beside(judged: Judged) -> Json:

@@ -3,10 +3,13 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Volume
+
+JUST_BEGUN: Final = "its sidecar has just begun, so it is not known yet whether a pod used it in the last minute"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,9 @@ class Use:
             return f"pod {first.full_name}{where} names its claim{more}"
         if self.attached:
             return "it is attached to this node"
-        return "a pod used it until a moment ago" if self.lately else ""
+        if not self.lately:
+            return ""
+        return "a pod used it until a moment ago" if self.certain else JUST_BEGUN
 
 
 NOBODY = Use()

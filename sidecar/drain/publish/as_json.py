@@ -19,7 +19,7 @@ def as_json(assessment: Assessment) -> Json:
         "nodeUID": assessment.node_uid,
         "driver": assessment.driver,
         "observedAt": timestamps.to_text(assessment.at),
-        "verdicts": {"drain": _verdict(assessment.drain), "retire": _verdict(assessment.retire)},
+        "verdicts": {"drain": verdict_json(assessment.drain), "retire": verdict_json(assessment.retire)},
         **_figures(assessment),
         "blockers": [_blocker(blocker) for blocker in assessment.blockers],
         "volumes": [_volume(volume) for volume in assessment.volumes],
@@ -63,7 +63,7 @@ def bytes_in_the_way(assessment: Assessment, intent: Intent = Intent.RETIRE) -> 
     return sum(in_the_way.values())
 
 
-def _verdict(verdict: Verdict) -> Json:
+def verdict_json(verdict: Verdict) -> Json:
     return {"status": str(verdict.status), "reason": str(verdict.reason), "message": verdict.message}
 
 

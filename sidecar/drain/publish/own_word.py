@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sidecar.drain.publish import validity
-from sidecar.drain.publish.stored import mapping, of_this_node, seconds, text, texts
+from sidecar.drain.publish.stored import entries, mapping, of_this_node, seconds, text, texts
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.drain.wording import ABOUT_REPLICAS
 from sidecar.model import names
@@ -20,6 +20,8 @@ class Said:
     status: Status
     reason: str
     since: float | None
+    message: str = ""
+    """With what its first blocker says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ def own_word(report: Json, conditions: Iterable[Json], *, driver: str, node_uid:
     said = {}
     for intent, (key, kind) in _KEYS.items():
         stored = mapping(mapping(status, "verdicts"), key) or by_type.get(names.condition(driver, kind), {})
-        said[intent] = _said(stored)
+        blocking = (entry for entry in entries(status, "blockers") if str(intent) in texts(entry, "blocks"))
+        said[intent] = _said(stored, text(next(blocking, {}), "message"))
     drain, retire = said[Intent.REBOOT], said[Intent.RETIRE]
     if drain is None or retire is None:
         return None
@@ -72,8 +75,9 @@ def own_word(report: Json, conditions: Iterable[Json], *, driver: str, node_uid:
     )
 
 
-def _said(stored: Json) -> Said | None:
+def _said(stored: Json, first: str) -> Said | None:
+    message = text(stored, "message") + (f" ({first})" if first else "")
     try:
-        return Said(Status(text(stored, "status")), text(stored, "reason"), seconds(stored, "lastTransitionTime"))
+        return Said(Status(text(stored, "status")), text(stored, "reason"), seconds(stored, "lastTransitionTime"), message)
     except ValueError:
         return None

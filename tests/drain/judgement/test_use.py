@@ -47,12 +47,16 @@ def test_under_block_the_eviction_itself_does_not_free_the_reboot() -> None:
         assert blocking(samples.used(claims=claims)) == blocking(samples.idle(claims=claims, **changes)) == expected
 
 
+LATELY = frozenset({"apps/data-0"})
+
+
 def test_the_message_says_who_uses_it() -> None:
     for changes, says in [
         ({"claimants": (WAITING,)}, "pod apps/db-0, which waits for a node, names its claim"),
         ({"claimants": (ELSEWHERE,)}, "pod apps/reader on node n2 names its claim"),
         ({"attached": frozenset({"pv-0"})}, "it is attached to this node"),
-        ({"lately_used": frozenset({"apps/data-0"})}, "a pod used it until a moment ago"),
+        ({"lately_used": LATELY, "lately_named": LATELY}, "a pod used it until a moment ago"),
+        ({"lately_used": LATELY}, "its sidecar has just begun, so it is not known yet whether a pod used it in the last minute"),
         ({"pods": (samples.pod("db-0", "data-0"),), "attached": frozenset({"pv-0"})}, "used by apps/db-0"),
         (
             {"claimants": tuple(replace(WAITING, name=f"db-{number}") for number in range(4))},
