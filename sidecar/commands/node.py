@@ -99,9 +99,9 @@ def _wrong(verb: str, nodes: Sequence[str]) -> str:
 
 
 def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None], told: Told) -> int:
-    nodes = asyncio.run(_at_the_door(config, lambda kube: _show(kube, order, config, told)))
+    judged = asyncio.run(_at_the_door(config, lambda kube: _show(kube, order, config, told)))
     changing = []
-    for node in nodes:
+    for node, _ in judged:
         if changes := node_intent.change(node, order.verb):
             changing.append(node)
             if config.dry_run:
@@ -120,7 +120,7 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None], 
         if not agreed:
             return complain("nothing was changed")
     done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb, told)))
-    steps = list(node_intent.next_steps(done, order.verb))
+    steps = [step for node, its in judged if node in done for step in node_intent.next_steps(node, order.verb, its)]
     told.say("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
     for step in steps:
         told.row("next", command=step.partition("   # ")[0])
@@ -135,17 +135,20 @@ async def _at_the_door(config: Config, act: Callable[[KubeApi], Awaitable[T]]) -
         await doors.close()
 
 
-async def _show(kube: KubeApi, order: Order, config: Config, told: Told) -> list[Node]:
+async def _show(kube: KubeApi, order: Order, config: Config, told: Told) -> list[tuple[Node, tuple[Judged, ...]]]:
     """Tells what would happen. Raises before anything is asked or written if a node does not exist."""
     nodes = [Node.of(await kube.get(NODES, name)) for name in order.nodes]
+    judged: list[tuple[Judged, ...]] = [()] * len(nodes)
     if order.verb is not Verb.RELEASE:
-        for listed in await _look(kube, config, order.nodes):
-            judged = _judged(listed, order, config)
-            told.say(_as_text(listed, judged, order.verb.intent), end="\n\n")
-            for one in judged:
+        looked = await _look(kube, config, order.nodes)
+        judged = [_judged(listed, order, config) for listed in looked]
+        for listed, its in zip(looked, judged, strict=True):
+            told.say(_as_text(listed, its, order.verb.intent), end="\n\n")
+            for one in its:
                 told.row("judgements", **as_json(one))
-    told.say("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb)]))
-    return nodes
+    deaf = filter(None, (node_intent.unheard(node.name, its) for node, its in zip(nodes, judged, strict=True)))
+    told.say("\n".join([*(node_intent.will_do(node, order.verb) for node in nodes), node_intent.meaning(order.verb), *deaf]))
+    return list(zip(nodes, judged, strict=True))
 
 
 async def _look(kube: KubeApi, config: Config, names: Sequence[str]) -> list[ListedNode]:

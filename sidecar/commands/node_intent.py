@@ -6,11 +6,12 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from sidecar.commands.explain.judged import Judged
 from sidecar.commands.printing import program
 from sidecar.drain.facts.reboot_note import spent_marks
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish.as_text import aligned
-from sidecar.drain.vocabulary import Intent
+from sidecar.drain.vocabulary import Intent, Status
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -80,18 +81,40 @@ def meaning(verb: Verb) -> str:
             return "Cordons and taints stay as they are."
 
 
-def next_steps(nodes: Sequence[Node], verb: Verb) -> Iterable[str]:
+def unheard(node: str, judged: Iterable[Judged]) -> str:
+    """Where no sidecar judges the node for a driver; empty: each does."""
+    silent = [one.assessment.driver for one in judged if one.word is None]
+    if not silent:
+        return ""
+    what = "nothing there reads the annotation, makes room for what cannot move, or holds a drain back"
+    return f"{node}: no sidecar reports on it for {', '.join(silent)} (--drain-report): {what}"
+
+
+def next_steps(node: Node, verb: Verb, judged: Sequence[Judged]) -> Iterable[str]:
     """What people do then: nothing here cordons, and nothing evicts."""
-    for node in nodes:
-        match verb:
-            case Verb.REBOOT:
-                yield f"kubectl drain {node.name} --ignore-daemonsets   # after the reboot: kubectl uncordon {node.name}"
-            case Verb.RETIRE:
-                yield f"kubectl drain {node.name} --ignore-daemonsets"
-                yield f"{program()} explain node {node.name} --intent retire --exit-code   # remove nothing before it is True"
-                yield f"kubectl delete node {node.name}   # and remove the machine"
-            case Verb.RELEASE:
-                yield from _left(node)
+    drain = f"kubectl drain {node.name} --ignore-daemonsets"
+    match verb:
+        case Verb.REBOOT:
+            yield drain
+            yield f"{program()} node release {node.name} --yes && kubectl uncordon {node.name}   # after the reboot, in this order"
+        case Verb.RETIRE:
+            waiting = [one for one in judged if one.assessment.retire.status is not Status.TRUE]
+            if waiting:
+                yield f"kubectl cordon {node.name}   # and no drain yet: it evicts at once, also what cannot run anywhere else"
+            yield from (_wait(node.name, one) for one in waiting)
+            yield drain
+            yield f"{program()} explain node {node.name} --intent retire --exit-code   # remove nothing before it is True"
+            yield f"kubectl delete node {node.name}   # and remove the machine"
+        case Verb.RELEASE:
+            yield from _left(node)
+
+
+def _wait(node: str, judged: Judged) -> str:
+    driver = judged.assessment.driver
+    if judged.word is None:
+        return f"{program()} explain node {node} --driver {driver} --intent retire --exit-code   # until it exits with 0: What to do"
+    ready = names.condition(driver, names.RETIRE_READY)
+    return f"kubectl wait node/{node} --for=condition={ready} --timeout=24h   # explain node says why not yet"
 
 
 def _left(node: Node) -> Iterable[str]:

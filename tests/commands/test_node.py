@@ -9,8 +9,10 @@ import pytest
 from sidecar.cli import main
 from sidecar.commands.node import run
 from sidecar.config.errors import UsageError
-from sidecar.kube.api import NODES
+from sidecar.drain.facts import node_marks
+from sidecar.kube.api import MERGE_PATCH, NODES
 from sidecar.model import names
+from sidecar.model.nodes import Node
 from tests.harness.drain.listed_cluster import DRIVER, OTHER, node
 from tests.harness.drain.served import Fault, Scene, bare
 
@@ -30,9 +32,45 @@ def test_it_shows_what_would_happen_asks_and_announces(scene: Scene, verb: str, 
     assert out.count("May it be drained?  True") >= 2 and out.count("May it be retired?  False") >= 2
     assert ("LastCopy: the volume's only copy" in out) is (verb == "retire"), "only what blocks this"
     assert f"n1: sets the annotation {names.DRAIN_INTENT}: {verb}" in out
-    assert "next:\n  kubectl drain n1 --ignore-daemonsets" in out
-    assert ("kubectl uncordon n1" in out) is (verb == "reboot")
+    first = "drain n1 --ignore-daemonsets\n" if verb == "reboot" else "cordon n1   # and no drain yet"
+    assert f"next:\n  kubectl {first}" in out
+    assert f"n1: no sidecar reports on it for {DRIVER}, {OTHER} (--drain-report): nothing there reads the annotation" in out
     assert scene.node("n1")["spec"] == before, "it does not cordon"
+
+
+def test_before_a_drain_that_would_strand_data_it_says_to_cordon_and_wait(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    """The sidecar of one of two drivers judges the node; of the other nothing is heard."""
+    own = [{"type": names.condition(DRIVER, kind), "status": "False"} for kind in (names.DRAIN_READY, names.RETIRE_READY)]
+    scene.act(lambda: scene.cluster.patch(NODES, "n1", {"status": {"conditions": own}}, subresource="status", content_type=MERGE_PATCH))
+    assert scene.run("retire", "n1", "n2", "--yes", "-o", "json") == 0
+    assert [row["command"] for row in json.loads(capsys.readouterr().out)["next"]] == [
+        "kubectl cordon n1",
+        f"kubectl wait node/n1 --for=condition={DRIVER}/RetireReady --timeout=24h",
+        f"csi-node-sidecar explain node n1 --driver {OTHER} --intent retire --exit-code",
+        *(
+            f"kubectl drain n{number} --ignore-daemonsets"
+            if what == "drain"
+            else f"csi-node-sidecar explain node n{number} --intent retire --exit-code"
+            if what == "explain"
+            else f"kubectl delete node n{number}"
+            for number in (1, 2)
+            for what in ("drain", "explain", "delete")
+        ),
+    ]
+
+
+def test_a_reboot_done_as_it_is_printed_leaves_no_wrong_mark(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    scene.run("reboot", "n1", "--yes", "-o", "json")
+    before = None
+    for step in " && ".join(row["command"] for row in json.loads(capsys.readouterr().out)["next"]).split(" && "):
+        words = step.split()
+        if words[0] == "kubectl":
+            scene.patch("n1", {"spec": {"unschedulable": words[1] == "drain"}})
+        else:
+            assert scene.run(*words[2:]) == 0
+        before = node_marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
+        assert before.problems == () and before.cordoned is (words[-1] != "n1" or words[1] != "uncordon")
+    assert not before.cordoned and scene.notes("n1") == {}
 
 
 def test_a_reboot_of_a_node_that_is_not_cordoned_says_when_it_counts(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,7 +201,7 @@ def test_a_write_that_is_refused_is_told_and_the_others_are_done(scene: Scene, c
     out, err = capsys.readouterr()
     assert (scene.notes("n1"), scene.notes("n2")) == ({}, {names.DRAIN_INTENT: "retire"})
     assert "node n1 was not changed" in err and "patch nodes" in err
-    assert "n2: done" in out and "kubectl drain n2" in out and "kubectl drain n1" not in out
+    assert "n2: done" in out and "kubectl drain n2" in out and "kubectl cordon n1" not in out
 
 
 def test_what_cannot_be_read_makes_the_verdict_unknown_and_the_answer_is_still_people_s(
@@ -210,7 +248,7 @@ def test_programs_read_one_document(scene: Scene, capsys: pytest.CaptureFixture[
         ("n2", "failed"),
     ]
     assert [(one["node"], one["driver"]) for one in document["judgements"]] == [("n1", DRIVER), ("n1", OTHER)]
-    assert document["next"][0] == {"command": "kubectl drain n1 --ignore-daemonsets"}
+    assert document["next"][0] == {"command": "kubectl cordon n1"}
     assert "node n2 was not changed" in err and "patch nodes" in document["nodes"][2]["error"]
 
 
