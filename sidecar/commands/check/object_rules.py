@@ -11,7 +11,7 @@ from sidecar.config.words import closest
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.model import names
 from sidecar.model.objects import Class
-from sidecar.provisioning.requests.request import Unfit
+from sidecar.provisioning.requests.request import Unfit, wrong_parameters
 from sidecar.provisioning.requests.secrets import secret_refs
 
 IMMEDIATE: Final = "Immediate"
@@ -95,7 +95,7 @@ def classes(found: Findings) -> Iterator[Line]:
         )
         yield warning(check, f"no {names.STORAGE_CLASS} has provisioner {found.driver}", remedy)
     for one in ours:
-        wrong = [*_binding(check, found, one), *_secrets(check, one), *_allowed(check, found, one)]
+        wrong = [*_binding(check, found, one), *_parameters(check, one), *_allowed(check, found, one)]
         yield from wrong
         if not wrong:
             yield ok(check, f"{one.name}: {one.binding_mode or 'no binding mode'}, {one.reclaim_policy or 'no reclaim policy'}")
@@ -113,12 +113,13 @@ def _binding(check: str, found: Findings, one: Class) -> Iterator[Line]:
         yield warning(check, text, f"make the class anew with {LATE}, unless you want that")
 
 
-def _secrets(check: str, one: Class) -> Iterator[Line]:
-    """Names alone. Nobody looks into a Secret."""
+def _parameters(check: str, one: Class) -> Iterator[Line]:
+    """Of Secrets the names alone. Nobody looks into one."""
     notes = {key: "name" for value in one.parameters.values() for key in _NOTE.findall(value)}
     refs = secret_refs(one, volume_name="pvc-1", claim_namespace="namespace", claim_name="name", annotations=notes)
-    if isinstance(refs, Unfit):
-        yield failed(check, f"no claim of it can be provisioned: {refs.why}", "make the class anew with other parameters")
+    for unfit in (wrong_parameters(one), refs):
+        if isinstance(unfit, Unfit):
+            yield failed(check, f"no claim of it can be provisioned: {unfit.why}", "make the class anew with other parameters")
 
 
 def _allowed(check: str, found: Findings, one: Class) -> Iterator[Line]:

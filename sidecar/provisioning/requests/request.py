@@ -125,9 +125,16 @@ def _contradiction(claim: Claim, class_: Class) -> Unfit | None:
     # CSI carries sizes as signed 64-bit integers.
     if claim.requested >= 2**63:
         return Unfit("claim.spec.resources.requests.storage is larger than any volume can be (2^63 bytes)")
+    return wrong_parameters(class_)
+
+
+def wrong_parameters(class_: Class) -> Unfit | None:
+    """What is wrong with the class for every claim."""
     unknown = sorted(key for key in class_.parameters if key.startswith(names.RESERVED_PARAMETER_PREFIX) and key not in _KNOWN_PARAMETERS)
     if unknown:
-        return Unfit(f"StorageClass {class_.name!r} has unknown parameters with a reserved prefix: {', '.join(unknown)}; remove them")
+        return Unfit(
+            f"StorageClass {class_.name!r} has unknown parameters with a reserved prefix: {', '.join(unknown)}; correct or remove them"
+        )
     if len(list(_fs_type_parameters(class_))) > 1:
         keys = ", ".join(sorted(key for key, _ in _fs_type_parameters(class_)))
         return Unfit(f"StorageClass {class_.name!r} names the file system more than once ({keys}); keep {names.FSTYPE_PARAMETER}")

@@ -72,6 +72,12 @@ WRONG: dict[str, tuple[Findings, str, Level, str]] = {
         DOUBTFUL,
         "a slip",
     ),
+    "a parameter that is misspelt": (
+        replace(WELL, classes=(replace(CLASS, parameters={"csi.storage.k8s.io/fstyp": "xfs"}),)),
+        "classes",
+        BAD,
+        "no claim of it can be provisioned: StorageClass 'late' has unknown parameters with a reserved prefix: csi.storage.k8s.io/fstyp",
+    ),
     "nothing is published": (replace(WELL, published=0), "capacity", DOUBTFUL, "no CSIStorageCapacity"),
     "upstream beside ours": (replace(WELL, provisioners=(OURS, PEER)), WHO, BAD, "take container peer out of"),
     "ours twice in a pod": (
