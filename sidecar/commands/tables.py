@@ -1,14 +1,18 @@
-"""Tables that fit the terminal: a cell that is too long goes on in the next line. Nothing is cut off, and a word is never broken."""
+"""Tables that fit the terminal: a cell that is too long goes on in the next line. Nothing is cut off. A word is broken only where the table
+would not fit else, behind one of `-/.,` or before a capital letter."""
 
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice, zip_longest
 from textwrap import wrap
+from typing import Final
 
 from sidecar.commands.printing import terminal_width
 from sidecar.drain.publish.as_text import aligned
 from sidecar.observe.sanitize import visible
 
-_BETWEEN = 2
+_BETWEEN: Final = 2
+_PIECES: Final = re.compile(r"(?<=[-/.,])(?=.)|(?<=[a-z])(?=[A-Z])")
 
 
 def table(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = (), indent: int = 0) -> list[str]:
@@ -50,20 +54,33 @@ def _broken(rows: Sequence[Sequence[str]], *, heads: Sequence[str], width: int) 
 
 
 def _lines(cell: str, width: int) -> list[str]:
-    return wrap(cell, max(1, width), break_long_words=False, break_on_hyphens=False) if len(cell) > width else [cell]
+    if len(cell) <= width:
+        return [cell]
+    parts = " ".join(part for word in cell.split() for part in _parts(word, width))
+    return wrap(parts, max(1, width), break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def _parts(word: str, width: int) -> list[str]:
+    parts = [""]
+    for piece in _PIECES.split(word) if len(word) > width else [word]:
+        if parts[-1] and len(parts[-1]) + len(piece) > width:
+            parts.append("")
+        parts[-1] += piece
+    return parts
 
 
 def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Of each column. The widest one gives way first; none is narrower than its longest word. A column without cells takes no room."""
-    natural = [max(map(len, column), default=0) for column in columns]
-    least = [max((len(word) for cell in column for word in cell.split()), default=0) for column in columns]
-    least = [max(words, len(column[0])) if column else 0 for words, column in zip(least, columns, strict=True)]
-    chosen = list(natural)
-    while _total(chosen) > width:
-        place = max(range(len(chosen)), key=lambda place: (chosen[place] > least[place], chosen[place]))
-        if chosen[place] <= least[place]:
-            break
-        chosen[place] -= 1
+    """Of each column. The widest one gives way first, down to its longest word, and then to the longest piece of a word. A column without
+    cells takes no room."""
+    chosen = [max(map(len, column), default=0) for column in columns]
+    words = [[word for cell in column for word in cell.split()] for column in columns]
+    for parts in (words, [[piece for word in column for piece in _PIECES.split(word)] for column in words]):
+        least = [max((*map(len, its), len(column[0]))) if column else 0 for its, column in zip(parts, columns, strict=True)]
+        while _total(chosen) > width:
+            place = max(range(len(chosen)), key=lambda place: (chosen[place] > least[place], chosen[place]))
+            if chosen[place] <= least[place]:
+                break
+            chosen[place] -= 1
     return chosen
 
 

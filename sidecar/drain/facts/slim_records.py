@@ -11,7 +11,7 @@ from sidecar.model.objects import Json
 _OUR_CONDITIONS: Final = (f"/{names.DRAIN_READY}", f"/{names.RETIRE_READY}")
 _LONG: Final = ("pods", "placement", "budgets", "announced", "conditions")
 """Lists in a report that nobody asks for here."""
-_OF_BLOCKERS: Final = ("kind", "namespace", "name", "uid", "policy", "reason", "since", "blocks", "message")
+_OF_BLOCKERS: Final = ("kind", "namespace", "name", "uid", "policy", "reason", "blocks", "message")
 
 
 def verdict_conditions(node: Json) -> tuple[Json, ...]:

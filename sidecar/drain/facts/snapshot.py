@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sidecar.drain.facts.node_marks import NodePolicy
-from sidecar.drain.vocabulary import Policy, Reason
+from sidecar.drain.vocabulary import Policy
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent
 from sidecar.model.objects import CapacityRecord, Claim, Class, Notes, Volume
@@ -113,8 +113,6 @@ class Snapshot:
     """What could not be read; objects that have a say in policies by their `unread_key`. All of it is in `ignorance` too."""
     ignorance: tuple[str, ...] = ()
     """What should be known and could not be read, in sentences: with any of this, neither verdict is True."""
-    since: Mapping[tuple[str, Reason], float] = field(default_factory=lambda: MappingProxyType({}))
-    """By blocker (`Blocker.key`) and reason: since when it has blocked, as far as earlier judgements have noted it."""
     node_policy: NodePolicy | None = None
     """The policy of the flag, for nodes that have none of their own; None: not known."""
     untracked_blocks: bool = False

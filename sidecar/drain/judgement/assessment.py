@@ -35,7 +35,6 @@ class Blocker:
     """Where the policy stands: `PersistentVolume`, `PersistentVolumeClaim`, `StorageClass NAME`, `Namespace NAME`, `driver`, `default`."""
     blocks: tuple[Intent, ...]
     """Which of the two verdicts it blocks."""
-    since: float
     message: str
     """What is special about this one; the reason explains the rest."""
     remedy: str

@@ -1,8 +1,8 @@
 """What blocks a reboot or a retirement, as two tables: what is on the node, and the pods that use it. The blockers are made from them."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
@@ -236,7 +236,7 @@ def _blocker(
     resolved: Resolved | None,
     message: str,
 ) -> Blocker:
-    blocker = Blocker(
+    return Blocker(
         kind=named.kind,
         namespace=named.namespace,
         name=named.name,
@@ -248,14 +248,6 @@ def _blocker(
         policy=resolved.policy if resolved else None,
         policy_source=resolved.source if resolved else "",
         blocks=blocks,
-        since=snapshot.now,
         message=message,
         remedy=remedy_of(reason, kind=named.kind, said_by=resolved.word_of if resolved else ""),
     )
-    return _dated(blocker, snapshot.since)
-
-
-def _dated(blocker: Blocker, known: Mapping[tuple[str, Reason], float]) -> Blocker:
-    """Since when it blocks is what was noted first, so that a restart does not make it look new."""
-    since = known.get((blocker.key, blocker.reason))
-    return blocker if since is None else replace(blocker, since=since)

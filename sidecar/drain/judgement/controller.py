@@ -57,7 +57,7 @@ class JudgementDuty:
         """What the last look found True for whoever empties the node."""
 
     async def perform(self, picture: Picture) -> Outcome:
-        # The stored report comes first: since when something blocks is known from it alone.
+        # The stored report comes first: what was acknowledged is known from it alone.
         await self._refusals.attempt("the report", self._reports.recall(picture.node))
         self._recall(picture.node)
         snapshot, assessment = await self._assess(picture.node, picture.signals)
@@ -104,7 +104,6 @@ class JudgementDuty:
             never_used=self._never_used.names(),
             void_acknowledgements=void | new,
             pods_seen=self._absence.seen_up_to,
-            since=self._reports.since(now=now),
             node_policy=self._settings.policy,
         )
         assessment = assess(snapshot)

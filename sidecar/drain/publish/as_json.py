@@ -78,7 +78,6 @@ def _blocker(blocker: Blocker) -> Json:
         "reason": str(blocker.reason),
         **_non_empty(policy=blocker.policy or "", policySource=blocker.policy_source),
         "blocks": [str(intent) for intent in blocker.blocks],
-        "since": timestamps.to_text(blocker.since),
         **_non_empty(message=blocker.message, remedy=blocker.remedy),
     }
 

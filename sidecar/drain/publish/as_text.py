@@ -92,7 +92,7 @@ def _sizes(assessment: Assessment, asked: Sequence[Intent]) -> list[str]:
 
 
 def _blockers(layout: Layout, blockers: Sequence[Blocker]) -> list[str]:
-    heads = ("WHAT BLOCKS", "VOLUME", "SIZE", "CLASS", "REASON", "POLICY", "BLOCKS", "SINCE")
+    heads = ("WHAT BLOCKS", "VOLUME", "SIZE", "CLASS", "REASON", "POLICY", "BLOCKS")
     head, *rows = layout.rows([_row(blocker) for blocker in blockers], heads=heads) or [[]]
     below = (_told(layout, [f"    {blocker.message}"]) if blocker.message else [] for blocker in blockers)
     return [*head, *(line for both in zip(rows, below, strict=True) for part in both for line in part)]
@@ -101,8 +101,7 @@ def _blockers(layout: Layout, blockers: Sequence[Blocker]) -> list[str]:
 def _row(blocker: Blocker) -> tuple[str, ...]:
     policy = f"{blocker.policy} ({blocker.policy_source})" if blocker.policy and blocker.policy_source else blocker.policy
     blocks = ", ".join(blocker.blocks)
-    since = timestamps.to_text(blocker.since)
-    return (named(blocker), blocker.volume, size(blocker.bytes), blocker.class_ or "", blocker.reason, policy or "", blocks, since)
+    return (named(blocker), blocker.volume, size(blocker.bytes), blocker.class_ or "", blocker.reason, policy or "", blocks)
 
 
 def _remedies(blockers: Sequence[Blocker]) -> list[str]:

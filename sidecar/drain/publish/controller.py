@@ -20,16 +20,12 @@ from sidecar.drain.publish.own_node_io import OwnNode
 from sidecar.drain.publish.report import HEARTBEAT, ReportContext
 from sidecar.drain.refusals_io import URGENT, Refusals
 from sidecar.drain.settings import Settings
-from sidecar.drain.vocabulary import Reason
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.kube.events.recorder import Recorder
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
-
-Since = dict[tuple[str, Reason], float]
-"""As `Snapshot.since`."""
 
 # Seconds after the start in which an Unknown is no news: what it lacks may only not be listed yet.
 _SETTLES_WITHIN: Final = 60.0
@@ -67,8 +63,6 @@ class ReportWriter:
         self._conditions_may_arrive: list[Json] = []
         self._conditions_written_at: float | None = None
         self._node_uid = ""
-        self._since: Since = {}
-        self._complete_since: Since = {}
         self.recalled = False
         """The stored report has been read, or there is none. Before that earlier events are not known, and none is written."""
         self.remembers = False
@@ -86,26 +80,16 @@ class ReportWriter:
             self._conditions, self._node_uid, self._unsaved, self.recalled = [], node.uid, False, False
             self._may_arrive, self._conditions_may_arrive = [], []
             self.remembers = self._settings.dry_run
-            self._since = self._complete_since = {}
         if self._is_due(self._report_read_at):
             self._stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
             self._report_read_at, self.recalled = self._clock(), True
             self._shown, self._version = self._stored, _version(self._stored)
             self._notice(self._stored)
 
-    def since(self, *, now: float) -> Since:
-        """Since when each blocker has blocked. The stored report has only the beginning of a long list; this process remembers the rest."""
-        found = {key: at for key, at in self._since.items() if at <= now}
-        return found | stored.since(self.previous, node_uid=self._node_uid, now=now)
-
     async def write_report(self, assessment: Assessment, context: ReportContext, *, now: float) -> None:
         """Raises ApiError if it could not be stored; what was made is remembered all the same."""
         new = report.body(assessment, previous=self.previous, agent=self._settings.agent, context=context)
         self._made = new
-        found = {(blocker.key, blocker.reason): blocker.since for blocker in assessment.blockers}
-        # While something is unknown, a blocker that is not seen may still be there, and keeps its time.
-        self._since = found if assessment.complete else self._complete_since | found
-        self._complete_since = found if assessment.complete else self._complete_since
         if self._settings.dry_run:
             return
         is_right = self._stored is not None and not report.differs(self._stored, new) and not report.is_stale(self._stored, now=now)

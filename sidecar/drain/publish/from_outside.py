@@ -1,4 +1,4 @@
-"""The snapshot of a node that was listed from outside, with what its own sidecar has stored about it: since when, which
+"""The snapshot of a node that was listed from outside, with what its own sidecar has stored about it: which
 acknowledgements are void, and whether it makes replicas anew."""
 
 from collections.abc import Iterable
@@ -28,7 +28,6 @@ def snapshot_of(listed: ListedNode, driver: str, *, default_policy: Policy | Non
         ignorance=(*assembled.ignorance, *_forgotten(name in listed.unread_reports, facts.volumes)),
         not_remembered=_not_remembered(of_this_node(report["status"], uid), facts.volumes, reported=reported),
         void_acknowledgements=stored.void_acknowledgements(report, facts.volumes, node_uid=uid, now=listed.at),
-        since=stored.since(report, node_uid=uid, now=listed.at),
         reprovisions=stored.makes_anew(report, node_uid=uid),
     )
 

@@ -66,13 +66,6 @@ def hidden(report: Mapping[str, Any] | None, *, node_uid: str) -> tuple[Hidden, 
     return tuple(item for item in found if item.volume)
 
 
-def since(report: Json | None, *, node_uid: str, now: float) -> dict[tuple[str, Reason], float]:
-    """For `Snapshot.since`: since when each blocker has blocked. A time in the future is not believed."""
-    blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
-    noted = ((_key(entry), _reason(entry), seconds(entry, "since")) for entry in blockers)
-    return {(key, reason): at for key, reason, at in noted if reason is not None and at is not None and at <= now}
-
-
 def makes_anew(report: Json | None, *, node_uid: str) -> bool:
     """Whether the sidecar that wrote it makes replicas anew, as far as it has blockers that show it: others have other reasons for them."""
     blockers = entries(of_this_node(status_of(report), node_uid), "blockers")
@@ -129,11 +122,6 @@ def dated(said: Json, before: Json, *, at: float) -> Json:
 
 def shortened(value: str) -> str:
     return value if len(value) <= LONGEST else f"{value[: LONGEST - 1]}…"
-
-
-def _key(entry: Json) -> str:
-    """As `Blocker.key`."""
-    return f"{text(entry, 'kind')}/{text(entry, 'uid') or '/'.join((text(entry, 'namespace'), text(entry, 'name')))}"
 
 
 def _reason(entry: Json) -> Reason | None:

@@ -189,8 +189,7 @@ def test_what_follows_from_a_verdict(seed: int) -> None:
 def test_the_time_of_the_judgement_changes_nothing_but_what_time_decides(seed: int) -> None:
     """Else reports and events would be written at every look."""
     snapshot = worlds.drawn(Random(seed))
-    since = {(blocker.key, blocker.reason): 1.0 for blocker in assess(snapshot).blockers}
-    now, later = (assess(replace(snapshot, now=snapshot.now + passed, since=since)) for passed in (0.0, 7.0))
+    now, later = (assess(replace(snapshot, now=snapshot.now + passed)) for passed in (0.0, 7.0))
     assert replace(later, at=now.at) == now
 
 

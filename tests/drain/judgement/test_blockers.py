@@ -12,7 +12,7 @@ from sidecar.drain.judgement.volumes import classify
 from sidecar.drain.vocabulary import MEANING, Intent, Policy, Reason, VolumeClass
 from sidecar.model.nodes import Budget
 from tests.harness.drain import samples
-from tests.harness.drain.samples import GIB, NOW
+from tests.harness.drain.samples import GIB
 
 REBOOT, RETIRE = Intent.REBOOT, Intent.RETIRE
 FLIGHT = InFlight("uid-new", "apps", "new", "local", 5)
@@ -37,7 +37,7 @@ def only(blockers: list[Blocker]) -> Blocker:
     return one
 
 
-def test_a_blocker_says_what_why_since_when_and_what_to_do() -> None:
+def test_a_blocker_says_what_why_and_what_to_do() -> None:
     assert only(about_volumes(samples.idle())) == Blocker(
         kind="PersistentVolumeClaim",
         namespace="apps",
@@ -50,7 +50,6 @@ def test_a_blocker_says_what_why_since_when_and_what_to_do() -> None:
         policy=Policy.BLOCK,
         policy_source="default",
         blocks=(RETIRE,),
-        since=NOW,
         message="no pod uses it",
         remedy=MEANING[Reason.LAST_COPY].remedy,
     )
@@ -61,12 +60,6 @@ def test_nobody_moves_data_or_gives_it_up_for_a_reboot() -> None:
         one = only(about_volumes(samples.used(claims=(samples.claim(policy=policy),))))
         said = (one.reason, one.blocks, one.policy, one.policy_source)
         assert said == (Reason.NOT_AVAILABLE_YET, (RETIRE,), policy, "PersistentVolumeClaim")
-
-
-def test_a_blocker_that_was_noted_before_keeps_its_time() -> None:
-    since = {("PersistentVolumeClaim/uid-apps-data-0", Reason.LAST_COPY): 5.0}
-    assert only(about_volumes(samples.idle(since=since))).since == 5.0
-    assert only(about_volumes(samples.used(since=since))).since == NOW
 
 
 def test_the_message_says_where_it_would_fit_and_what_is_missing() -> None:

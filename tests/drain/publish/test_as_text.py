@@ -3,11 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
+from sidecar.drain.facts.own_notes import State
 from sidecar.drain.facts.snapshot import Snapshot
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.publish.as_json import bytes_in_the_way
 from sidecar.drain.publish.as_text import as_json, hindrances_table, reasons_table, render
-from sidecar.drain.vocabulary import MEANING, Intent, Reason
+from sidecar.drain.vocabulary import MEANING, Fate, Intent, Reason, VolumeClass
 from sidecar.model.nodes import Pod
 from tests.harness.drain import samples
 from tests.harness.drain.judgements import GIB, blocked, blocker, everything, ready
@@ -24,10 +25,10 @@ def test_D2_the_table_says_it_all() -> None:
         "",
         "3 volumes with 11.5Gi; 512Mi keep it from being drained, 10.5Gi keep it from being retired.",
         "",
-        "WHAT BLOCKS  VOLUME     SIZE   CLASS  REASON       POLICY           BLOCKS          SINCE",
-        "shop/db-0    pv-db-0    512Mi  InUse  VolumeInUse  Block (default)  reboot, retire  2023-11-14T22:12:20Z",
+        "WHAT BLOCKS  VOLUME     SIZE   CLASS  REASON       POLICY           BLOCKS",
+        "shop/db-0    pv-db-0    512Mi  InUse  VolumeInUse  Block (default)  reboot, retire",
         "    shop/db-0 has it",
-        "shop/data-0  pv-data-0  10Gi   Idle   LastCopy     Block (default)  retire          2023-11-14T22:12:20Z",
+        "shop/data-0  pv-data-0  10Gi   Idle   LastCopy     Block (default)  retire",
         "",
         "What to do:",
         f"  VolumeInUse: {MEANING[Reason.VOLUME_IN_USE].says}",
@@ -77,7 +78,6 @@ def test_D11_a_blocker_carries_everything() -> None:
             "policy": "Block",
             "policySource": "default",
             "blocks": ["retire"],
-            "since": "2023-11-14T22:12:20Z",
             "remedy": MEANING[Reason.LAST_COPY].remedy,
         }
     ]
@@ -93,6 +93,7 @@ def test_every_reason_to_withhold_a_verdict_is_in_the_table() -> None:
 def test_the_readmes_of_the_components_have_these_tables() -> None:
     components = README.parents[2]
     assert README.read_text().partition("<!-- reasons -->\n")[2].startswith(reasons_table() + "\n")
+    assert not {word for word in (*Fate, *VolumeClass, *State) if f"`{word}`" not in README.read_text()}, "words that stand on no page"
     for name, table in (("emptying", hindrances_table()), ("reprovision", hindrances_table(anew=True))):
         assert (components / name / "README.md").read_text().partition("<!-- hindrances -->\n")[2].startswith(table + "\n"), name
 

@@ -14,7 +14,7 @@ from sidecar.drain.judgement.assessment import Assessment, Verdict
 from sidecar.drain.publish.controller import ReportWriter
 from sidecar.drain.publish.on_node import Marks
 from sidecar.drain.publish.own_node_io import OwnNode
-from sidecar.drain.publish.report import HEARTBEAT, MOST, NORMAL_LIFE
+from sidecar.drain.publish.report import HEARTBEAT, NORMAL_LIFE
 from sidecar.drain.refusals_io import Refusals
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
@@ -46,37 +46,10 @@ class Desk:
         self.scribe = ReportWriter(kube, Settings(samples.NODE, samples.DRIVER, "ns", "1"), clock=lambda: 0.0)
 
     def look(self, snapshot: Snapshot) -> Assessment:
-        found = assess(replace(snapshot, since=self.scribe.since(now=snapshot.now)))
+        found = assess(snapshot)
         with pytest.raises(NotFound):
             asyncio.run(self.scribe.write_report(found, NORMAL_LIFE, now=snapshot.now))
         return found
-
-
-def many(first: int = 0, **changes: Any) -> Snapshot:
-    """More than the report lists; of as many bytes each, they are listed by name."""
-    volumes = tuple(samples.volume(f"pv-{number:03}", f"data-{number:03}") for number in range(first, MOST + 5))
-    return samples.snapshot(volumes=volumes, **changes)
-
-
-def test_since_when_it_blocks_is_known_of_those_too_that_the_report_has_no_room_for() -> None:
-    desk = Desk()
-    asyncio.run(desk.scribe.recall(samples.node()))
-    desk.look(many())
-    later = desk.look(many(first=5, now=NOW + HOUR))
-    assert {blocker.since for blocker in later.blockers} == {NOW}
-    assert desk.scribe.since(now=NOW - 1) == {}, "a clock that was set back"
-
-
-def test_a_blocker_that_could_not_be_seen_for_a_while_keeps_its_time() -> None:
-    desk, unread = Desk(), frozenset({"namespace apps"})
-    asyncio.run(desk.scribe.recall(samples.node()))
-    desk.look(samples.idle())
-    for minutes in (1, 2):
-        ignorant = samples.idle(now=NOW + 60 * minutes, unread=unread, ignorance=("namespace apps: no answer",))
-        assert desk.look(ignorant).blockers == ()
-    assert [blocker.since for blocker in desk.look(samples.idle(now=NOW + HOUR)).blockers] == [NOW]
-    desk.look(samples.idle(now=NOW + HOUR, volumes=()))
-    assert [blocker.since for blocker in desk.look(samples.idle(now=NOW + 2 * HOUR)).blockers] == [NOW + 2 * HOUR]
 
 
 def test_the_stored_report_is_read_once_and_again_for_another_machine() -> None:
@@ -92,7 +65,7 @@ def test_the_stored_report_is_read_once_and_again_for_another_machine() -> None:
     desk.broken = True
     with pytest.raises(Unavailable):
         asyncio.run(desk.scribe.recall(samples.node(uid="uid-new")))
-    assert not desk.scribe.recalled and desk.scribe.since(now=NOW) == {}
+    assert not desk.scribe.recalled
 
 
 class LatePost:

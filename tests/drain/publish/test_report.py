@@ -13,7 +13,7 @@ from sidecar.drain.machine_mark import Machine
 from sidecar.drain.node_loss import report as peers
 from sidecar.drain.node_loss.evidence import Evidence, Gone
 from sidecar.drain.node_loss.suspects import Suspect
-from sidecar.drain.publish import report, stored
+from sidecar.drain.publish import report
 from sidecar.drain.publish.events import MOST as MOST_ANNOUNCED
 from sidecar.drain.publish.events import MOST_AT_ONCE
 from sidecar.drain.publish.report import (
@@ -170,7 +170,6 @@ def test_G1_of_a_former_node_under_the_name_nothing_is_carried_on() -> None:
     before = made(blocked(), context=FULL)
     another = replace(later(blocked()), node_uid="another-uid")
     assert made(another, before)["status"]["verdicts"]["retire"]["lastTransitionTime"] == "2023-11-14T22:30:00Z"
-    assert stored.since(before, node_uid="another-uid", now=NOW) == {}
     assert differs(before, made(another, before)) and report.owner_differs(before, made(another, before))
     assert report.owner_patch(made(another)) == {"metadata": {"ownerReferences": made(another)["metadata"]["ownerReferences"]}}
 
@@ -180,13 +179,6 @@ def test_a_time_that_makes_no_sense_is_replaced_by_now() -> None:
         before = made(blocked())
         before["status"]["verdicts"]["retire"]["lastTransitionTime"] = noted
         assert made(later(blocked()), before)["status"]["verdicts"]["retire"]["lastTransitionTime"] == "2023-11-14T22:30:00Z"
-
-
-def test_D11_blockers_are_remembered_by_object_and_reason() -> None:
-    pod = blocker("db-0", kind="Pod", uid="", reason=Reason.BARE_POD)
-    found = blocked(blocker(), blocker(reason=Reason.NO_CAPACITY, since=NOW - 5), pod)
-    assert stored.since(made(found), node_uid=UID, now=NOW) == {(each.key, each.reason): each.since for each in found.blockers}
-    assert stored.since(None, node_uid=UID, now=NOW) == {}
 
 
 # --- whether to write -------------------------------------------------------------------------------------------------
@@ -216,7 +208,7 @@ GARBAGE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["verdicts", "drain", "blockers", "since", "announced", "nodeUID", "observedAt", "name"]), inner)
+        | st.dictionaries(st.sampled_from(["verdicts", "drain", "blockers", "announced", "nodeUID", "observedAt", "name"]), inner)
     ),
     max_leaves=8,
 )
@@ -227,7 +219,6 @@ def test_no_garbage_in_what_is_stored_breaks_anything(status: Any) -> None:
     before = {"metadata": {}, "status": status}
     assert differs(before, made(previous=before, context=FULL))
     assert isinstance(is_stale(before, now=NOW), bool)
-    stored.since(before, node_uid=UID, now=NOW)
 
 
 def test_the_sign_of_life_is_due_every_five_minutes() -> None:

@@ -27,7 +27,6 @@ def blocker(name: str = "data-0", **changes: Any) -> Blocker:
         policy=Policy.BLOCK,
         policy_source="default",
         blocks=(Intent.RETIRE,),
-        since=NOW - 60,
         message="",
         remedy=MEANING[reason].remedy,
     )
