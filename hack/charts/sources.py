@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tempfile
@@ -19,7 +20,6 @@ from hack.lib.control_plane import REPOSITORY, binaries
 Json = dict[str, Any]
 DEPLOY: Final = REPOSITORY / "deploy"
 CHART: Final = DEPLOY / "chart"
-CRD: Final = "CustomResourceDefinition"
 BASE_NAMES: Final = "csi-node-sidecar"
 """What the base calls its namespace, its account and their role: three names here, and there one."""
 
@@ -128,7 +128,7 @@ def template(source: Source, objects: Sequence[Json]) -> str:
     at = "deploy/base/" if source.of.endswith(".yaml") else "deploy/components/"
     parts = [f"{{{{- /* Made by hack/chart from {at}{source.of}. */}}}}\n"]
     for condition, _ in source.conditions:
-        own = (item for item in objects if item["kind"] != CRD and source.is_its_own(item))
+        own = (item for item in objects if source.is_its_own(item))
         chosen = [_labelled(source.change(item)) for item in own if _condition_of(source, item) == condition]
         text = templated("".join("---\n" + _dumped(item) for item in chosen))
         for given, lines in source.optional:
@@ -139,7 +139,7 @@ def template(source: Source, objects: Sequence[Json]) -> str:
 
 def types(objects: Sequence[Json]) -> str:
     """Helm installs what is in crds once, for all releases, and never changes it."""
-    return "---\n".join(_dumped(item) for item in objects if item["kind"] == CRD)
+    return "---\n".join(_dumped(item) for item in objects)
 
 
 def _condition_of(source: Source, item: Json) -> str:
@@ -168,7 +168,13 @@ def _dumped(item: Json) -> str:
 def files() -> dict[Path, str]:
     found = {name: _objects(source) for name, source in SOURCES.items()}
     made = {CHART / "templates" / f"{name}.yaml": template(source, found[name]) for name, source in SOURCES.items()}
-    return made | {CHART / "crds" / "nodedrainreports.yaml": types(found["drain"])}
+    return made | {CHART / "crds" / "nodedrainreports.yaml": types(_written(DEPLOY / "components" / "drain" / "crd.yaml"))}
+
+
+def _written(file: Path) -> Sequence[Json]:
+    """Without aliases, and with keys in kustomize's order."""
+    found: Sequence[Json] = json.loads(json.dumps(list(yaml.safe_load_all(file.read_text())), sort_keys=True))
+    return found
 
 
 def _objects(source: Source) -> Sequence[Json]:

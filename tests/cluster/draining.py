@@ -29,6 +29,7 @@ from tests.cluster.scenes import (
     kustomized,
     the_daemon_set,
 )
+from tests.harness.policies import REPORT_TYPE
 
 # The sandbox of every pod: it is on each node, and does nothing.
 GUARD_IMAGE = "docker.io/library/pause:dev"
@@ -41,7 +42,7 @@ class Drained(Installation):
     """Sidecars that decide about drains, and may be asked to evacuate their nodes."""
 
     def __init__(self, cluster: Cluster, objects: list[Json], *, flags: Sequence[str] = ()) -> None:
-        super().__init__(cluster, "scenario", objects)
+        super().__init__(cluster, "scenario", [*REPORT_TYPE, *objects])
         args = container(the_daemon_set(objects), SIDECAR)["args"]
         wanted = ("--node-drain-policy=Evacuate", "--drain-gate", f"--drain-gate-image={GUARD_IMAGE}", *flags)
         # As a patch of the overlay would put them: a flag that is there is replaced.

@@ -34,7 +34,6 @@ def test_it_adds_its_objects_and_two_flags_and_changes_nothing_else() -> None:
     sidecar["args"] = sidecar["args"][: -len(ADDED)]
     assert {name: drained[name] for name in base} == base
     assert {kind for kind, _ in drained.keys() - base.keys()} == {
-        "CustomResourceDefinition",
         "ClusterRole",
         "ClusterRoleBinding",
         "ValidatingAdmissionPolicy",

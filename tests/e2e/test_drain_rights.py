@@ -27,7 +27,7 @@ from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
 from tests.harness.drain.judgements import blocked, everything, ready
 from tests.harness.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
-from tests.harness.policies import KUBECTL_WAITS, type_checked
+from tests.harness.policies import KUBECTL_WAITS, REPORT_TYPE, type_checked
 
 DRIVER = "local.csi-node-sidecar.io"
 NODES, REPORTS = "/api/v1/nodes", "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
@@ -55,7 +55,7 @@ class Drained:
 @pytest.fixture(scope="module")
 def drained(plane: ControlPlane) -> Iterator[Drained]:
     objects = [item for item in rendered(DEPLOY / "overlays" / "drained") if item["kind"] not in NOT_INSTALLED]
-    manifest = yaml.safe_dump_all([*objects, *yaml.safe_load_all(WITHOUT_POLICIES)])
+    manifest = yaml.safe_dump_all([*REPORT_TYPE, *objects, *yaml.safe_load_all(WITHOUT_POLICIES)])
     plane.apply(manifest)
     until(lambda: plane.serves(REPORTS), "the API server serves reports")
     for name in ("n1", "n2"):

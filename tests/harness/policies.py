@@ -23,6 +23,7 @@ from sidecar.kube.api import MERGE_PATCH
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
 from tests.harness.persons import UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on, pod_on
 
+REPORT_TYPE: list[Json] = list(yaml.safe_load_all((DEPLOY / "components" / "drain" / "crd.yaml").read_text()))
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
 POLICY = "ValidatingAdmissionPolicy"
 
@@ -83,7 +84,9 @@ def secured(plane: ControlPlane, overlay: Path) -> Iterator[Secured]:
     objects = [item for item in rendered(overlay) if item["kind"] not in NOT_INSTALLED]
     warning = [_warns(item) for item in objects if item["kind"] == f"{POLICY}Binding"]
     same = [_for_unrestricted(item) for item in objects if item["kind"] in ("RoleBinding", "ClusterRoleBinding")]
-    manifest = yaml.safe_dump_all([*objects, *warning, *same, *yaml.safe_load_all(WITHOUT_POLICIES), *yaml.safe_load_all(MORE_THAN_NEEDED)])
+    manifest = yaml.safe_dump_all(
+        [*REPORT_TYPE, *objects, *warning, *same, *yaml.safe_load_all(WITHOUT_POLICIES), *yaml.safe_load_all(MORE_THAN_NEEDED)]
+    )
     plane.apply(manifest)
     cluster = Secured(plane)
     try:

@@ -15,7 +15,7 @@ import yaml
 from hack.lib.control_plane import ControlPlane
 from tests.deploy.manifests import DEPLOY, rendered
 from tests.harness.persons import WITHOUT_POLICIES
-from tests.harness.policies import NOT_INSTALLED, Secured
+from tests.harness.policies import NOT_INSTALLED, REPORT_TYPE, Secured
 
 PODS = "/api/v1/pods"
 EXAMPLE = DEPLOY / "components" / "own-node" / "reads" / "README.md"
@@ -49,7 +49,7 @@ def cluster(bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     flags = [f"--authorization-config={folder / 'authorization.yaml'}"]
     with WithAuthorizer(bin_dir, folder / "plane", extra_args={"apiserver": flags}) as plane:
         objects = [item for item in rendered(DEPLOY / "overlays" / "drained") if item["kind"] not in NOT_INSTALLED]
-        plane.apply(yaml.safe_dump_all([*objects, *yaml.safe_load_all(WITHOUT_POLICIES)]))
+        plane.apply(yaml.safe_dump_all([*REPORT_TYPE, *objects, *yaml.safe_load_all(WITHOUT_POLICIES)]))
         yield Secured(plane)
 
 

@@ -36,7 +36,7 @@ _PACE: Final = 1.0
 _ATTEMPTS: Final = 3
 _QUICK: Final = 1.0
 CONDITIONS: Final = "the node's conditions"
-_INSTALL: Final = "install the CustomResourceDefinition of deploy/components/drain"
+_INSTALL: Final = "install the CustomResourceDefinition of deploy/components/drain/crd.yaml"
 _MISSING: Final = f"NodeDrainReports are not served: {_INSTALL}"
 _NO_STATUS: Final = f"NodeDrainReports are served, but have no status of their own: {_INSTALL}"
 
