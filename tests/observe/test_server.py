@@ -13,11 +13,12 @@ from sidecar.observe.server import ObserveServer, parse_address
 from tests.harness.loops import real
 
 FINE = {"metrics": Metrics("0"), "live": lambda: (True, []), "ready": lambda: (True, [])}
+DEBUG = {"queues": dict, "decisions": lambda key: [key]}
 
 
 @contextlib.asynccontextmanager
 async def serving(address="127.0.0.1:0", path="/metrics", **given):
-    server = ObserveServer(address, path, debug_address=address, **(FINE | given))
+    server = ObserveServer(address, path, **(FINE | {"debug_address": address} | given))
     await server.start()
     try:
         yield server
@@ -25,10 +26,10 @@ async def serving(address="127.0.0.1:0", path="/metrics", **given):
         await server.stop()
 
 
-async def ask(server, path, *, method="GET", host="127.0.0.1", **headers):
+async def ask(server, path, *, method="GET", host="127.0.0.1", port=0, **headers):
     """One exchange over a real socket: status, headers, body."""
     lines = [f"{method} {path} HTTP/1.1", "Host: node", "Connection: close", *(f"{k.replace('_', '-')}: {v}" for k, v in headers.items())]
-    reader, writer = await asyncio.open_connection(host, server.port)
+    reader, writer = await asyncio.open_connection(host, port or server.port)
     writer.write("\r\n".join([*lines, "", ""]).encode())
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
@@ -97,6 +98,7 @@ def test_alive_and_ready():
 
 def test_what_is_wrong_is_said_one_reason_a_line():
     ill = (False, ["driver: Degraded: socket is gone", "claims: Unknown"])
+    assert answer("/healthz", live=lambda: ill)[::2] == (503, b"driver: Degraded: socket is gone\nclaims: Unknown")
     assert answer("/readyz", ready=lambda: ill)[::2] == (503, b"driver: Degraded: socket is gone\nclaims: Unknown")
     assert answer("/readyz", ready=lambda: (False, []))[::2] == (503, b"not ok")
 
@@ -124,6 +126,24 @@ def test_debug_pages_show_what_their_providers_return():
     decisions = {"decisions": lambda key: [{"asked": key}]}
     assert json.loads(answer("/debug/decisions", **decisions)[2]) == [{"asked": None}]
     assert json.loads(answer("/debug/decisions?key=default/data%201", **decisions)[2]) == [{"asked": "default/data 1"}]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0", ""])
+@real
+async def test_at_an_address_of_their_own_there_are_debug_pages_and_nothing_else(address):
+    async with serving(address, debug_address="localhost:0", **DEBUG) as server:
+        port = server.ports[-1]
+        assert json.loads((await ask(server, "/debug/decisions?key=a", port=port))[2]) == ["a"]
+        assert (await ask(server, "/", port=port))[2] == b"/debug/decisions\n/debug/queue\n"
+        assert [(await ask(server, path, port=port))[0] for path in ("/metrics", "/healthz", "/debug")] == [404] * 3
+        assert (await ask(server, "/debug/queue", port=port, method="POST"))[0] == 405
+        assert len(server.ports) == (2 if address else 1)
+
+
+@pytest.mark.parametrize("path", ["/debug/queue", "/debug/decisions"])
+def test_unless_they_are_asked_for_there_are_no_debug_pages_not_even_for_loopback(path):
+    """A mesh's proxy connects from there for everybody."""
+    assert (answer(path, **DEBUG)[0], answer(path, **DEBUG, debug_address="")[0]) == (200, 404)
 
 
 @pytest.mark.parametrize("path", ["/debug/queue", "/debug/decisions", "/healthz/", "/nothing", "/../metrics", "//metrics", "/Metrics"])
