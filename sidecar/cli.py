@@ -116,7 +116,10 @@ def _run(words: Sequence[str]) -> int:
             try:
                 return process.run(config, warnings)
             except Exception as error:
-                logs.write_termination_log(f"{type(error).__name__}: {error}; see the log")
+                cause: BaseException = error
+                while isinstance(cause, BaseExceptionGroup):
+                    cause = cause.exceptions[0]
+                logs.write_termination_log(f"{type(cause).__name__}: {cause}; see the log")
                 raise
         case _:
             return _version([])
