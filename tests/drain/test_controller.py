@@ -93,6 +93,10 @@ def test_drain_D1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
         assert (condition(node, names.DRAIN_READY), condition(node, names.RETIRE_READY)) == ("True", "False")
         assert "LastCopy" in node["metadata"]["annotations"][names.of_driver(DRIVER, names.DRAIN_SUMMARY)]
         assert (await report_of(bench, "n1"))["verdicts"]["retire"]["status"] == "True"
+        await change(bench, "n0", {"unschedulable": True}, annotations={names.DRAIN_INTENT: "retire"})
+        bench.nodes["n0"].kill()
+        await wait(bench, 12)
+        assert (await report_of(bench))["blockers"][0]["message"].startswith("its sidecar has just begun, so it is not known yet")
 
     play(story)
 

@@ -426,7 +426,6 @@ def test_a_missing_right_is_told_with_verb_and_resource_and_retried() -> None:
     body = {"reason": "Forbidden", "message": 'User "x" cannot list resource "persistentvolumeclaims"'}
     api.lists = [*[from_status(403, body, what="list persistentvolumeclaims")] * 3, Page([], "10", "")]
     bench = Bench(api).run(60.0)
-    # Anybody may read it, so that it does not quote the server, who names a user.
     assert [state for _, state in bench.states] == [Denied("list persistentvolumeclaims: 403 Forbidden"), Synced()]
     assert bench.reflector.has_synced
 

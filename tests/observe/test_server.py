@@ -121,7 +121,6 @@ def test_debug_pages_show_what_their_providers_return():
     assert (status, headers["content-type"]) == (200, "application/json; charset=utf-8")
     row = {"key": "claim-0", "state": "ready", "due_in": 0.0, "held_for": None, "attempts": 0}
     assert json.loads(body) == {"claims": [row]}
-    assert len(json.loads(answer("/debug/queue", queues=lambda: queue.snapshot(0.0))[2])) == 150
     assert len(json.loads(answer("/debug/queue", queues=lambda: {"claims": queue.snapshot(0.0)})[2])["claims"]) == 150
     decisions = {"decisions": lambda key: [{"asked": key}]}
     assert json.loads(answer("/debug/decisions", **decisions)[2]) == [{"asked": None}]
@@ -133,7 +132,6 @@ def test_debug_pages_show_what_their_providers_return():
 async def test_at_an_address_of_their_own_there_are_debug_pages_and_nothing_else(address):
     async with serving(address, debug_address="localhost:0", **DEBUG) as server:
         port = server.ports[-1]
-        assert json.loads((await ask(server, "/debug/decisions?key=a", port=port))[2]) == ["a"]
         assert (await ask(server, "/", port=port))[2] == b"/debug/decisions\n/debug/queue\n"
         assert [(await ask(server, path, port=port))[0] for path in ("/metrics", "/healthz", "/debug")] == [404] * 3
         assert (await ask(server, "/debug/queue", port=port, method="POST"))[0] == 405
