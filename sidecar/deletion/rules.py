@@ -85,6 +85,8 @@ class Orphaned:
     """The driver was asked for the volume, and may have made it when that of its PersistentVolume was deleted."""
     shown: str = ""
     """The handle that its PersistentVolume had since."""
+    sent: bool = False
+    """Its PersistentVolume may have been sent, and may still arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,9 @@ def _wanted(view: DeletionView, orphan: Orphaned) -> Need | Keep | None:
         return None
     if not claim.volume_name and claim.selected_node == orphan.node and not orphan.renamed:
         return Keep("the claim is this node's again", outdated=True)
+    if not claim.volume_name and orphan.sent:
+        # Wherever the claim has gone: it would be bound to what arrives. The caches may not have it.
+        return Keep(f"PersistentVolume {orphan.volume_name} may have been sent and still arrive, and its claim is not bound", outdated=True)
     if orphan.inherited and claim.volume_name == orphan.volume_name and stored is None:
         return Keep(f"the claim is bound to PersistentVolume {orphan.volume_name}, which is gone", suspected=True)
     return None

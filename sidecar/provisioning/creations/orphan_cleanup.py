@@ -73,12 +73,14 @@ class OrphanCleanup:
         confirming: Confirming,
         seeks: Callable[[str], Awaitable[None]],
         shown: Callable[[str], str],
+        sent_until: Callable[[str], float],
         clock: Callable[[], float],
     ) -> None:
         """`seeks` writes down, of a claim's uid, that the driver is about to be asked; `shown` says which handle its PersistentVolume has
-        had since."""
+        had since; `sent_until` until when one that was sent may still arrive."""
         self._seeks = seeks
         self._shown = shown
+        self._sent_until = sent_until
         self._clock = clock
         self._here = here
         self._driver = driver
@@ -100,7 +102,7 @@ class OrphanCleanup:
         try:
             confirmed = await self._confirming.ask(record)
             record = confirmed.record
-            view = DeletionView(reason=_orphaned(self._here(), record))
+            view = DeletionView(reason=self._orphaned(record))
             verdict = await self._deletion.judge(view, name=name, claim=claim)
             if isinstance(verdict, Keep):
                 return _kept(verdict)
@@ -115,7 +117,7 @@ class OrphanCleanup:
             # from what is true now.
             found = outcome.volume
             record = replace(record, seeks=True, shown=self._shown(record.uid))
-            view = replace(view, reason=_orphaned(self._here(), record), handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
+            view = replace(view, reason=self._orphaned(record), handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
             if kept := await self._deletion.delete(record.uid, view, secrets=_known(secrets), name=name, claim=claim):
                 return _kept(kept)
         except (ApiError, DriverError) as error:
@@ -132,25 +134,26 @@ class OrphanCleanup:
         except DriverError as error:
             return of_failure(error, may_reschedule=False)
 
+    def _orphaned(self, record: CreationRecord) -> Orphaned:
+        here = self._here()
+        return Orphaned(
+            here.node,
+            record.uid,
+            record.request.name,
+            record.reclaim_policy,
+            inherited=record.inherited,
+            on_file=on_file(record),
+            unproven=record.unproven,
+            renamed=record.is_renamed(here),
+            sought=record.seeks,
+            shown=record.shown,
+            sent=self._clock() < self._sent_until(record.uid),
+        )
+
 
 def _kept(kept: Keep) -> Settled | AskAgain:
     """A claim that has come back may be gone again before any watch shows it here, so its creation is not over."""
     return AskAgain(kept.why) if kept.outdated else Settled(kept.why, kept.suspected)
-
-
-def _orphaned(here: Here, record: CreationRecord) -> Orphaned:
-    return Orphaned(
-        here.node,
-        record.uid,
-        record.request.name,
-        record.reclaim_policy,
-        inherited=record.inherited,
-        on_file=on_file(record),
-        unproven=record.unproven,
-        renamed=record.is_renamed(here),
-        sought=record.seeks,
-        shown=record.shown,
-    )
 
 
 def _known(secrets: Mapping[str, str]) -> Callable[[], Awaitable[Mapping[str, str]]]:

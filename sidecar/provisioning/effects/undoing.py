@@ -54,6 +54,7 @@ class Undoer:
             confirming=shared.confirming,
             seeks=shared.creations.seeks,
             shown=shared.creations.shown,
+            sent_until=self.sent_until,
             clock=shared.tools.clock,
         )
 

@@ -27,6 +27,7 @@ def bench(record: CreationRecord, *objects: tuple[str, dict[str, Any]], **doors:
     made = Bench(driver=OpenDriver(**doors), kube=ScriptedKube(objects=known))
     with_journal(made, JournalInMemory(lines={record.uid: record}))
     assert run(made.room.take_over()) == [record.uid]
+    made.now += 60.0  # what the dead process has sent has arrived by then
     return made
 
 
