@@ -1,16 +1,21 @@
-"""A look whose deadline ends it while the driver or the API server is being asked: what was asked for may still happen."""
+"""A look or a process that ends while the driver or the API server is being asked: what was asked for may still happen."""
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
+
+import pytest
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.world.node import DRIVER
+from hack.sim.driver.faults import Fault
+from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.plan import Plan
 from hack.sim.world.story import Story, do
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, PODS, SECRETS, VOLUMES
+from sidecar.model.names import SELECTED_NODE
 from sidecar.model.objects import LATE
 from tests.harness.drain.simulated import all_of
 
@@ -19,16 +24,18 @@ DEADLINE = 140.0
 """Of a look: twice a call's limit and two minutes."""
 
 
-def play(story: Any, delay: Any) -> None:
+async def no_delay(_: Call) -> None:
+    pass
+
+
+def play(story: Any, delay: Any = no_delay) -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
             bench = Story(group)
             bench.api = InProcessApi(bench.cluster, before=delay)
             await bench.begin(Plan(1, ("n0", "n1"), args=()))
-            await bench.you.create(SECRETS, {"metadata": {"name": "key"}, "data": {}}, namespace="default")
-            parameters = {f"{SECRET}-name": "key", f"{SECRET}-namespace": "default"}
-            body = {"metadata": {"name": "keyed"}, "provisioner": DRIVER, "volumeBindingMode": LATE, "parameters": parameters}
-            await bench.you.create(CLASSES, body)
+            await bench.you.create(SECRETS, {"metadata": {"name": "key"}, "data": {"of": "eA=="}}, namespace="default")
+            await make_class(bench)
             await asyncio.sleep(3)
             try:
                 await story(bench)
@@ -36,6 +43,12 @@ def play(story: Any, delay: Any) -> None:
                 bench.close()
 
     run_virtual(main())
+
+
+async def make_class(bench: Story, **more: str) -> None:
+    parameters = {f"{SECRET}-name": "key", f"{SECRET}-namespace": "default", **more}
+    body = {"metadata": {"name": "keyed"}, "provisioner": DRIVER, "volumeBindingMode": LATE, "parameters": parameters}
+    await bench.you.create(CLASSES, body)
 
 
 async def claimed(bench: Story, name: str) -> None:
@@ -46,7 +59,7 @@ async def claimed(bench: Story, name: str) -> None:
 
 
 def unlock(bench: Story, node: str) -> None:
-    """Its driver goes on with a call whose caller has given up, for forty seconds, and has no room for the same volume meanwhile."""
+    """Its driver goes on with a call whose caller has given up, for twenty seconds, and has no room for the same volume meanwhile."""
     loop, reception = asyncio.get_running_loop(), bench.nodes[node].reception
     attend = reception.attend
     at_work: asyncio.TimerHandle | None = None
@@ -54,7 +67,7 @@ def unlock(bench: Story, node: str) -> None:
     async def unlocked(method: str, name: str, *, request: Mapping[str, Any], act: Callable[[], Any]) -> Any:
         nonlocal at_work
         if method == "CreateVolume" and at_work is None:
-            at_work = loop.call_later(40, act)
+            at_work = loop.call_later(20, act)
             await asyncio.sleep(1000)
         if method == "CreateVolume" and at_work is not None and loop.time() < at_work.when():
             raise DriverError(Code.RESOURCE_EXHAUSTED, "no room")
@@ -109,3 +122,54 @@ def test_who_keeps_a_volume_while_its_secret_is_read_keeps_it() -> None:
         assert made == {volume["spec"]["csi"]["volumeHandle"]}
 
     play(story, delay)
+
+
+async def select(bench: Story, node: str) -> None:
+    patch = {"metadata": {"annotations": {SELECTED_NODE: node}}}
+    await bench.you.patch(CLAIMS, "data", patch, content_type=MERGE_PATCH, namespace=NAMESPACE)
+
+
+def test_what_a_dead_process_has_stored_is_bound_to_a_volume_though_its_claim_went_to_another_node_meanwhile() -> None:
+    """No cache of the next process shows that claim, and what arrives is bound to it all the same."""
+    sent = asyncio.Event()
+
+    async def delay(call: Call) -> None:
+        if (call.verb, call.resource) == ("create", VOLUMES):
+            sent.set()
+            await asyncio.sleep(40)
+
+    async def story(bench: Story) -> None:
+        bench.nodes["n1"].lay_down()
+        await do(bench, "claim data class=keyed")
+        await select(bench, "n0")
+        await sent.wait()
+        bench.nodes["n0"].kill()
+        await select(bench, "n1")
+        await do(bench, "until bound data")
+        await asyncio.sleep(200)
+        (volume,) = await all_of(bench, VOLUMES)
+        assert volume["spec"]["csi"]["volumeHandle"] in {made.id for made in bench.nodes["n0"].driver.volumes()}
+
+    play(story, delay)
+
+
+@pytest.mark.parametrize("made", ["before", "after"])
+def test_what_was_asked_for_before_or_after_the_class_was_made_anew_is_found_by_the_next_process(made: str) -> None:
+    async def story(bench: Story) -> None:
+        node, call = bench.nodes["n0"], partial(Fault, method="CreateVolume", times=1)
+        node.reception.faults.set([call(delay=60)] if made == "before" else [call(hang=1000), call(delay=60)])
+        await do(bench, "claim data class=keyed")
+        await select(bench, "n0")
+        await asyncio.sleep(5)
+        await bench.you.delete(CLASSES, "keyed")
+        await make_class(bench, tier="gold")
+        await asyncio.sleep(10)
+        node.lay_down()
+        await bench.you.delete(CLAIMS, "data", namespace=NAMESPACE)
+        node.get_up()
+        await asyncio.sleep(60)
+        assert node.driver.volumes(), "the call has made it by now"
+        await asyncio.sleep(600)
+        assert not node.driver.volumes()
+
+    play(story)

@@ -1,23 +1,14 @@
 """A PersistentVolume that was sent may arrive after its sender has died or given up: until then its volume is not deleted, though the
 driver now says of it that nobody can use it."""
 
-import asyncio
-
 import pytest
 
-from hack.sim.clock import run_virtual
-from hack.sim.cluster import Call, InProcessApi
-from hack.sim.world.node import NAMESPACE
-from hack.sim.world.plan import Plan
-from hack.sim.world.story import Story, do
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import Unavailable
 from sidecar.model.names import SELECTED_NODE
 from sidecar.provisioning import progress_table
 from tests.harness import samples
-from tests.harness.drain.simulated import all_of
 from tests.harness.provisioning.bench import rpc, run
 from tests.harness.provisioning.journal import JournalInMemory
 from tests.harness.provisioning.room import KeepingKube, OpenDriver, Room, settle
@@ -60,39 +51,3 @@ def test_of_this_process_which_got_no_answer(monkeypatch: pytest.MonkeyPatch) ->
     room.now += 60.0
     settle(room)
     assert room.driver.count("delete") == 1
-
-
-def test_of_a_dead_process_whose_claim_went_to_another_node_before_the_next_one_looked() -> None:
-    """No cache of the next process shows that claim, and what arrives is bound to it all the same."""
-
-    sent = asyncio.Event()
-
-    async def delay(call: Call) -> None:
-        if (call.verb, call.resource) == ("create", VOLUMES):
-            sent.set()
-            await asyncio.sleep(40)
-
-    async def story() -> None:
-        async with asyncio.TaskGroup() as group:
-            bench = Story(group)
-            bench.api = InProcessApi(bench.cluster, before=delay)
-            await bench.begin(Plan(1, ("n0", "n1"), args=()))
-            bench.nodes["n1"].lay_down()
-            await do(bench, "class late")
-            await asyncio.sleep(3)
-            await do(bench, "claim data class=late")
-            await select(bench, "n0")
-            await sent.wait()
-            bench.nodes["n0"].kill()
-            await select(bench, "n1")
-            await do(bench, "until bound data")
-            await asyncio.sleep(200)
-            (volume,) = await all_of(bench, VOLUMES)
-            assert volume["spec"]["csi"]["volumeHandle"] in {made.id for made in bench.nodes["n0"].driver.volumes()}
-            bench.close()
-
-    async def select(bench: Story, node: str) -> None:
-        patch = {"metadata": {"annotations": {SELECTED_NODE: node}}}
-        await bench.you.patch(CLAIMS, "data", patch, content_type=MERGE_PATCH, namespace=NAMESPACE)
-
-    run_virtual(story())

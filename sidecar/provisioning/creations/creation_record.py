@@ -50,6 +50,10 @@ class OpenCall:
         return OpenCall(denials, now + timeout) if denials < _ENOUGH_DENIALS else None
 
 
+SecretName = tuple[str, str]
+"""(namespace, name) of a Secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class CreationRecord:
     """One creation. CreateVolume is idempotent by name, so repeating the request finds the volume, however the first ended."""
@@ -60,8 +64,8 @@ class CreationRecord:
     name: str
     class_name: str
     request: CreateRequest
-    secret: tuple[str, str] | None = None
-    """(namespace, name) of the Secret whose content the driver was given."""
+    secret: SecretName | None = None
+    """The Secret whose content the driver was given."""
     denials: int = 0
     """How often the driver has since refused in a way that does not prove that there is no volume; where a claim waits for this to end,
     also how often it has failed otherwise."""
@@ -96,6 +100,28 @@ class CreationRecord:
     ended."""
     from_file: bool = False
     """It was read from a file, in whose folder others write too. Set as `inherited` is, and for good."""
+    earlier: tuple[tuple[CreateRequest, SecretName | None], ...] = ()
+    """What the driver was asked for before under the same name, with which Secret, where nobody knows how that ended: the class, or flags,
+    have changed since. Whichever was made is found only by the request it was made of."""
+
+    def asked_anew(self, new: "CreationRecord") -> "CreationRecord":
+        """The record once the driver is asked otherwise than before."""
+        before = ((self.request, self.secret), *self.earlier)
+        return replace(
+            self,
+            request=new.request,
+            secret=new.secret,
+            timeout=max(self.timeout, new.timeout),
+            reclaim_policy=new.reclaim_policy if self.reclaim_policy == "Delete" else self.reclaim_policy,
+            earlier=tuple(each for each in before if each[0] != new.request),
+        )
+
+    def asked_before(self) -> "CreationRecord | None":
+        """What is left of the record once there is nothing of its request; None: nothing."""
+        if not self.earlier:
+            return None
+        (request, secret), *rest = self.earlier
+        return replace(self, request=request, secret=secret, earlier=tuple(rest), denials=0, open_call=OpenCall())
 
     @property
     def full_name(self) -> str:
@@ -142,7 +168,6 @@ def suspect_key(uid: str, volume_name: str) -> str:
 
 def to_line(record: CreationRecord) -> bytes:
     """The record as one line of JSON, without the line break."""
-    request = record.request
     about: dict[str, Any] = {
         "uid": record.uid,
         "namespace": record.namespace,
@@ -159,33 +184,37 @@ def to_line(record: CreationRecord) -> bytes:
         "deletion": [record.deletion.handle, record.deletion.any_node] if record.deletion else None,
         "seeks": record.seeks,
         "shown": record.shown,
-        "request": {
-            "name": request.name,
-            "bytes": request.required_bytes,
-            "capabilities": [[item.access_mode, item.block, item.fs_type, item.mount_flags] for item in request.capabilities],
-            "parameters": dict(request.parameters),
-            "requisite": [segment.pairs for segment in request.requisite],
-            "preferred": [segment.pairs for segment in request.preferred],
-            "mutable": dict(request.mutable_parameters),
-            "snapshot": request.source_snapshot,
-            "volume": request.source_volume,
-        },
+        "request": _told(record.request),
+        "earlier": [[_told(request), secret] for request, secret in record.earlier],
     }
     return json.dumps(about, separators=(",", ":")).encode()
+
+
+def _told(request: CreateRequest) -> dict[str, Any]:
+    return {
+        "name": request.name,
+        "bytes": request.required_bytes,
+        "capabilities": [[item.access_mode, item.block, item.fs_type, item.mount_flags] for item in request.capabilities],
+        "parameters": dict(request.parameters),
+        "requisite": [segment.pairs for segment in request.requisite],
+        "preferred": [segment.pairs for segment in request.preferred],
+        "mutable": dict(request.mutable_parameters),
+        "snapshot": request.source_snapshot,
+        "volume": request.source_volume,
+    }
 
 
 def from_line(line: bytes) -> CreationRecord:
     """Reads a line of `to_line`. Raises ValueError for a line that this program did not write, or of which only a part was written."""
     try:
         about = json.loads(line)
-        asked = about["request"]
-        secret, deletion = about["secret"], about.get("deletion")
+        deletion = about.get("deletion")
         return CreationRecord(
             uid=str(about["uid"]),
             namespace=str(about["namespace"]),
             name=str(about["name"]),
             class_name=str(about["class"]),
-            secret=(str(secret[0]), str(secret[1])) if secret else None,
+            secret=_secret(about["secret"]),
             denials=int(about["denials"]),
             losses=int(about.get("losses", 0)),
             suspect=str(about.get("suspect", "")),
@@ -196,22 +225,31 @@ def from_line(line: bytes) -> CreationRecord:
             deletion=BegunDeletion(str(deletion[0]), bool(deletion[1])) if deletion else None,
             seeks=bool(about.get("seeks", False)),
             shown=str(about.get("shown", "")),
-            request=CreateRequest(
-                name=str(asked["name"]),
-                required_bytes=int(asked["bytes"]),
-                capabilities=tuple(
-                    Capability(str(mode), bool(block), str(fs), tuple(map(str, flags))) for mode, block, fs, flags in asked["capabilities"]
-                ),
-                parameters=_strings(asked["parameters"]),
-                requisite=_segments(asked["requisite"]),
-                preferred=_segments(asked["preferred"]),
-                mutable_parameters=_strings(asked["mutable"]),
-                source_snapshot=str(asked["snapshot"]),
-                source_volume=str(asked["volume"]),
-            ),
+            request=_request(about["request"]),
+            earlier=tuple((_request(request), _secret(secret)) for request, secret in about.get("earlier", ())),
         )
     except (KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"not a record of a creation: {error!r}") from error
+
+
+def _request(asked: dict[str, Any]) -> CreateRequest:
+    return CreateRequest(
+        name=str(asked["name"]),
+        required_bytes=int(asked["bytes"]),
+        capabilities=tuple(
+            Capability(str(mode), bool(block), str(fs), tuple(map(str, flags))) for mode, block, fs, flags in asked["capabilities"]
+        ),
+        parameters=_strings(asked["parameters"]),
+        requisite=_segments(asked["requisite"]),
+        preferred=_segments(asked["preferred"]),
+        mutable_parameters=_strings(asked["mutable"]),
+        source_snapshot=str(asked["snapshot"]),
+        source_volume=str(asked["volume"]),
+    )
+
+
+def _secret(named: list[str] | None) -> SecretName | None:
+    return (str(named[0]), str(named[1])) if named else None
 
 
 def _strings(about: dict[str, str]) -> dict[str, str]:

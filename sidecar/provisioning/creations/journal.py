@@ -176,7 +176,8 @@ class FileJournal:
 
     async def begin(self, begun: CreationRecord) -> str:
         line, known = begin_line(begun), begun.key in self._open.by_key or self._open.has(begun)
-        if not known and (len(line) > LONGEST_LINE or self._open.size + len(line) > MOST_OPEN):
+        too_long = len(line) > LONGEST_LINE and (begun.earlier or not known)
+        if too_long or (not known and self._open.size + len(line) > MOST_OPEN):
             return "more is under way than can be recorded"  # nor could the next process read it
         if self._hangs or self._unread:
             if known:

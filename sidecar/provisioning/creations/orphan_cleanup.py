@@ -50,6 +50,8 @@ class AskAgain:
     """What this answer leaves of `CreationRecord.open_call`; None: it says nothing of that."""
     in_vain: bool = False
     """The driver was asked, or could have been, and the volume can be neither found nor deleted."""
+    otherwise: bool = False
+    """There is nothing of what the driver was asked for, and it was asked otherwise before."""
 
 
 class Deletion(Protocol):
@@ -112,19 +114,20 @@ class OrphanCleanup:
             outcome = await self._find(record, secrets)
             if not isinstance(outcome, Done):
                 open_call = record.denied(self._clock(), self._here().options.driver_timeout)
-                return _without_volume(record, outcome, blind=record.secret is not None and not secrets, open_call=open_call)
+                found = _without_volume(record, outcome, blind=record.secret is not None and not secrets, open_call=open_call)
+                return AskAgain(found.why, otherwise=True) if isinstance(found, Settled) and record.earlier else found
             # The call to the driver may have taken long, and a PersistentVolume may have been stored meanwhile. So `delete` judges again,
             # from what is true now.
-            found = outcome.volume
+            made = outcome.volume
             record = replace(record, seeks=True, shown=self._shown(record.uid))
-            view = replace(view, reason=self._orphaned(record), handle=found.volume_id, any_node=is_elsewhere(self._here(), found))
+            view = replace(view, reason=self._orphaned(record), handle=made.volume_id, any_node=is_elsewhere(self._here(), made))
             if kept := await self._deletion.delete(record.uid, view, secrets=_known(secrets), name=name, claim=claim):
                 return _kept(kept)
         except (ApiError, DriverError) as error:
             return AskAgain(str(error), in_vain=not isinstance(error, NotSent | Unavailable))
         log.info(
             "A volume that had lost its claim was deleted",
-            extra={"fields": {"claim": record.full_name, "uid": record.uid, "volume": record.request.name, "handle": found.volume_id}},
+            extra={"fields": {"claim": record.full_name, "uid": record.uid, "volume": record.request.name, "handle": made.volume_id}},
         )
         return Settled("its volume was deleted")
 

@@ -28,23 +28,26 @@ def oddity(record: CreationRecord) -> str:
 
 
 def _oddities(record: CreationRecord) -> Iterator[str]:
-    request = record.request
+    sent = [(record.request, record.secret), *record.earlier]
     if not _UID.fullmatch(record.uid):
         yield "a uid that cannot be one"
     if not is_label(record.namespace) or not is_subdomain(record.name) or not is_subdomain(record.class_name):
         yield "a claim or class that cannot be called so"
-    if record.secret is not None and not (is_label(record.secret[0]) and is_subdomain(record.secret[1])):
+    if not all(is_label(secret[0]) and is_subdomain(secret[1]) for _, secret in sent if secret is not None):
         yield "a Secret that cannot be called so"
     numbers = (record.denials, record.losses)
-    if record.reclaim_policy not in _POLICIES or not 0 <= request.required_bytes < 2**63 or not all(0 <= it < 2**31 for it in numbers):
+    sizes = (request.required_bytes for request, _ in sent)
+    if record.reclaim_policy not in _POLICIES or not all(0 <= it < 2**63 for it in sizes) or not all(0 <= it < 2**31 for it in numbers):
         yield "a policy or number that cannot be"
-    if any(item.access_mode not in ACCESS_MODES for item in request.capabilities):
+    if any(item.access_mode not in ACCESS_MODES for request, _ in sent for item in request.capabilities):
         yield "an access mode that there is not"
     deletion = record.deletion
-    handles = [request.name, request.source_snapshot, request.source_volume, record.shown, deletion.handle if deletion else ""]
+    handles = [record.shown, deletion.handle if deletion else ""]
+    handles += [handle for request, _ in sent for handle in (request.name, request.source_snapshot, request.source_volume)]
     if (
         any(_CONTROL.search(handle) or len(handle) > _LONGEST_HANDLE for handle in handles)
-        or not request.name
+        or not record.request.name
+        or any(request.name != record.request.name for request, _ in sent)
         or (deletion and not deletion.handle)
     ):
         yield "a volume or handle with odd bytes, or of odd length"
@@ -52,7 +55,7 @@ def _oddities(record: CreationRecord) -> Iterator[str]:
         yield "a timeout that cannot be"
     if len(record.node) > _LONGEST_NODE or _CONTROL.search(record.node):
         yield "a node that cannot be called so"
-    if not _is_text([*handles, record.node, *_texts(request)]):
+    if not _is_text([*handles, record.node, *(text for request, _ in sent for text in _texts(request))]):
         yield "what is no text"
 
 

@@ -68,9 +68,9 @@ class Creator:
         if view.record is not None and view.record.inherited and not view.gone:
             # The claim shows that it has never had the volume, so the process before this one has stored nothing.
             self._table.records.keep(replace(view.record, inherited=False, unproven=False, node=view.here.node))
-        # An earlier attempt that is recorded stays so, because a volume that exists was made as it asked for.
-        first = self._table.records.get(uid) is None
-        if first and (why := await self._begin(attempt)):
+        begun = self._table.records.get(uid)
+        first = begun is None
+        if (begun is None or begun.request != attempt.request) and (why := await self._begin(attempt, begun)):
             self._table.advance(uid, view.progress)
             return self._reports.failed(uid, attempt.claim, f"the creation is not begun, because it cannot be recorded: {why}")
         outcome: Outcome | None = None
@@ -104,8 +104,9 @@ class Creator:
             if was_sent:
                 self._space.changed(attempt.claim.class_name, placed=has_place and view.here.with_topology)
 
-    async def _begin(self, attempt: Create) -> str:
-        """Writes the creation down, because from here on a volume may exist whatever becomes of this process. Returns why it cannot be."""
+    async def _begin(self, attempt: Create, begun: CreationRecord | None) -> str:
+        """Writes the creation down, because from here on a volume may exist whatever becomes of this process. Returns why it cannot be.
+        An attempt that was `begun` otherwise stays on record: a volume that exists may have been made as it asked for."""
         claim = attempt.claim
         secret = attempt.refs.provisioner
         whose = (secret.namespace, secret.name) if secret else None
@@ -122,14 +123,13 @@ class Creator:
             node=here.node,
             timeout=here.options.driver_timeout,
         )
-        return await self._creations.begin(record)
+        return await self._creations.begin(record if begun is None else begun.asked_anew(record))
 
     def _concluded(self, view: ClaimView, attempt: Create, outcome: Outcome) -> None:
         """The driver has said that there is no volume, so the record is struck out. It stays if an earlier call may still make one, or the
-        driver gave no reason, or was asked for another volume than at first because the class has changed: then the driver is asked
-        again when the claim is gone."""
+        driver gave no reason, or was asked otherwise before: then the driver is asked again when the claim is gone."""
         record = self._table.records.get(attempt.claim.uid)
-        same = record is not None and record.request == attempt.request and record.deletion is None
+        same = record is not None and not record.earlier and record.deletion is None
         if same and not (isinstance(outcome, Refused) and outcome.doubtful):
             self._creations.denied(attempt.claim.uid, self._clock(), view.here.options.driver_timeout)
 

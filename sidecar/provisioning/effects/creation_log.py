@@ -17,12 +17,14 @@ class CreationLog:
         self.journal = journal
 
     async def begin(self, record: CreationRecord) -> str:
-        """Returns when the record is on the disk; or why it cannot get there. Then there is no record, and nothing may be begun; what was
-        left to people under that name stays so."""
-        suspect = self._table.records.suspect(record.uid, record.request.name)
+        """Returns when the record is on the disk; or why it cannot get there. Then the record is what it was before, and nothing may be
+        begun; what was left to people under that name stays so."""
+        before, suspect = self._table.records.get(record.uid), self._table.records.suspect(record.uid, record.request.name)
         self._table.records.keep(record)
         why = await self.journal.begin(record)
-        if why:
+        if why and before is not None:
+            self._table.records.keep(before)
+        elif why:
             self.end(record.uid)
             if suspect is not None:
                 await self.suspect(suspect)

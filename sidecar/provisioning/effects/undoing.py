@@ -121,11 +121,12 @@ class Undoer:
                 self._table.forget(uid)
                 self._reports.attempts.forget(uid)
                 return self._clock() if uid in self._caches.claims else None
-            case AskAgain(why, denied, open_call, in_vain):
+            case AskAgain(why, denied, open_call, in_vain, otherwise):
                 log.warning("Whether a creation has left a volume is not known yet", extra={"fields": fields | {"err": why}})
                 held_up = self._held_up(uid, record)
                 if (kept := self._table.records.get(uid)) is not None:
                     counts = denied or (in_vain and held_up is not None)
+                    kept = (kept.asked_before() if otherwise else None) or kept
                     self._table.records.keep(replace(kept, denials=kept.denials + counts, open_call=open_call or kept.open_call))
                 problem = f"volume {record.request.name} was begun for it, as flags were then, and is seen to first: {why}"
                 until = self._reports.failed(uid, held_up, problem) if held_up else self._reports.later(uid)

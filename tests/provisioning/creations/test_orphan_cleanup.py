@@ -2,7 +2,6 @@
 
 from sidecar.csi.api import CreatedVolume
 from sidecar.csi.outcome import Code
-from sidecar.kube.api import Change
 from sidecar.kube.errors import Unavailable
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
@@ -119,14 +118,3 @@ def test_a_driver_that_denies_without_a_reason_is_believed_the_tenth_time_and_a_
     assert [bench.claim_when_due() is None for _ in range(10)] == [*[False] * 9, True]
     assert "10 times" in paper.suspect().suspect
     assert bench.value("csi_node_sidecar_suspected_leaks_total") == 1
-
-
-def test_the_first_request_is_the_one_that_is_asked_again() -> None:
-    """The class may be another by now; a volume that exists was made as it was asked for then."""
-    first = late(driver=ScriptedDriver(creates=[rpc(Code.ABORTED)]))
-    paper = with_journal(first)
-    first.claim()
-    begun = paper.lines[UID]
-    first.caches.classes.apply(Change("fake-class", None, samples.class_(parameters={"other": "one"})))
-    first.claim()
-    assert paper.lines[UID] == begun

@@ -34,6 +34,7 @@ def test_what_this_program_writes_is_read() -> None:
     for record in [
         RECORD,
         replace(RECORD, seeks=True, shown="/dev/zvol/pool/volume 1"),
+        replace(RECORD, earlier=((replace(REQUEST, parameters={}), None), (replace(REQUEST, required_bytes=1), ("ns", "old")))),
         replace(RECORD, secret=None, reclaim_policy="", deletion=BegunDeletion("/dev/zvol/pool/volume 1", any_node=True)),
         request(name="PVC-1", required_bytes=0, capabilities=(), source_volume="x" * 4096, source_snapshot=""),
     ]:
@@ -57,6 +58,8 @@ def test_what_no_record_holds_is_none_and_is_not_repeated() -> None:
         *(request(capabilities=(item,)) for item in (Capability("ANY"), Capability("SINGLE_NODE_WRITER", mount_flags=(HALF,)))),
         *(request(parameters=parameters) for parameters in ({HALF: "x"}, {"x": HALF})),
         request(mutable_parameters={"x": HALF}),
+        *(replace(RECORD, earlier=((replace(REQUEST, **each), None),)) for each in ({"name": "pvc-2"}, {"parameters": {"x": HALF}})),
+        replace(RECORD, earlier=((REQUEST, ("ns", "../x")),)),
         request(requisite=(Segment.of({"x": HALF}),)),
     ]:
         for line in (begin_line(record), to_line(record)):
