@@ -31,11 +31,13 @@ _LONGEST_CALL: Final = 365 * 86400.0
 # gRPC ends the process if it cannot open its own files: eight with the first channel, one with each.
 _FILES_FOR_A_CHANNEL: Final = 12
 # Bytes. Go's clients take as much, so drivers keep within it. Only lists of volumes are so large, of which one is asked at a time.
-LARGEST_ANSWER: Final = 4 << 20
-# Bytes of any other answer, and of the text of a status. By CSI an answer has a few KiB. A hundred may be under way at once, and gRPC holds
-# each as it comes, before anything here has seen it, so this is what a driver can take of the 128 MiB that a sidecar has.
-LARGEST_OTHER: Final = 512 << 10
-_LIST: Final = {"service": "csi.v1.Controller", "method": "ListVolumes"}
+LARGEST_LIST: Final = 4 << 20
+# Bytes of any other answer. By CSI it has a few KiB.
+LARGEST_ANSWER: Final = 512 << 10
+# An answer over its limit gRPC turns into RESOURCE_EXHAUSTED, and so a status whose text is over that for metadata. Nothing tells that from
+# the driver's own word, by which there is no volume. So these have no limit, and `driver` looks at the size.
+_UNLIMITED: Final = ("CreateVolume", "DeleteVolume")
+_NO_LIMIT: Final = 2**31 - 1
 
 OPTIONS: Final = (
     # By default the authority is the percent-encoded path, which servers written in Go refuse.
@@ -49,15 +51,22 @@ OPTIONS: Final = (
     # By default gRPC lets each end send the more at once the faster that went before. On a socket of one machine that has no end: a hundred
     # answers of 5 MB, each of which it would refuse, took 100 MiB. Without that an answer has 64 KiB before it is known how long it is.
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.max_receive_message_length", LARGEST_ANSWER),
+    ("grpc.max_receive_message_length", -1),
     (
         "grpc.service_config",
-        json.dumps({"methodConfig": [{"name": [_LIST]}, {"name": [{}], "maxResponseMessageBytes": LARGEST_OTHER}]}),
+        json.dumps(
+            {
+                "methodConfig": [
+                    {"name": [{"service": "csi.v1.Controller", "method": method} for method in _UNLIMITED]},
+                    {"name": [{"service": "csi.v1.Controller", "method": "ListVolumes"}], "maxResponseMessageBytes": LARGEST_LIST},
+                    {"name": [{}], "maxResponseMessageBytes": LARGEST_ANSWER},
+                ]
+            }
+        ),
     ),
-    # Drivers put the output of their tools into the text of a status, which is metadata. By default texts of 8 KiB may be refused and of
-    # 16 KiB are, and then the call ends with another status than the driver's.
-    ("grpc.max_metadata_size", LARGEST_OTHER),
-    ("grpc.absolute_max_metadata_size", LARGEST_OTHER),
+    # Drivers put the output of their tools into the text of a status, which is metadata.
+    ("grpc.max_metadata_size", _NO_LIMIT),
+    ("grpc.absolute_max_metadata_size", _NO_LIMIT),
 )
 
 

@@ -15,9 +15,9 @@ import grpc
 from google.protobuf.message import DecodeError, Message
 
 from csi_proto import csi_pb2 as pb
-from sidecar.csi import channel, codec, link, redact, secret_words, unheard
+from sidecar.csi import channel, codec, link, redact, secret_words
 from sidecar.csi.api import CONTROLLER_SERVICE, NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
-from sidecar.csi.outcome import BadAnswer, Code, DriverError, Lost, NotSent, Unheard
+from sidecar.csi.outcome import BadAnswer, Code, DriverError, Lost, NotSent
 from sidecar.errors import Fatal
 from sidecar.observe.logs import V
 
@@ -104,7 +104,7 @@ class Caller:
         try:
             return await self.call(rpc, request)
         except DriverError as error:
-            if _perhaps_lost(error) and await self._wire.breaks_within(_BREAKS_WITHIN, connection):
+            if error.code in _AS_IF_LOST and await self._wire.breaks_within(_BREAKS_WITHIN, connection):
                 raise Lost(error.code, error.message) from None
             raise
 
@@ -123,7 +123,7 @@ class Caller:
         try:
             return await self._wire.unary(rpc.path, request.SerializeToString(), timeout=self._timeout)
         except grpc.RpcError as error:
-            return unheard.failure(code_of(error.code()), secret_words.without_secrets(error.details() or "", request))
+            return DriverError(code_of(error.code()), secret_words.without_secrets(error.details() or "", request))
         except (ConnectionError, grpc.aio.UsageError) as error:
             return DriverError(Code.UNAVAILABLE, str(error))
         except asyncio.CancelledError:
@@ -302,12 +302,6 @@ class DriverConnection:
         LOG.log(level, "Driver connection", extra={"fields": {"state": type(state).__name__, **_details(state)}})
 
 
-def _perhaps_lost(error: DriverError) -> bool:
-    if error.code is Code.DEADLINE_EXCEEDED:
-        return False
-    return error.code in _AS_IF_LOST or isinstance(error, Unheard)
-
-
 def _details(state: link.LinkState) -> dict[str, str]:
     if isinstance(state, link.Ready):
         return {"driver": state.info.name, "version": state.info.version, "node": state.info.node_id, "segment": str(state.info.segment)}
@@ -317,6 +311,8 @@ def _details(state: link.LinkState) -> dict[str, str]:
 def _parsed(rpc: Rpc[M, Any], raw: bytes | None) -> M:
     if raw is None:
         raise BadAnswer(f"the driver answered {rpc.name} with OK but without a message")
+    if len(raw) > (channel.LARGEST_LIST if rpc is LIST else channel.LARGEST_ANSWER):
+        raise BadAnswer(f"the driver answered {rpc.name} with {len(raw)} bytes, where CSI allows a few KiB")
     try:
         return rpc.message.FromString(raw)
     except DecodeError as error:

@@ -1,4 +1,9 @@
-"""What a gRPC status means: for CreateVolume whether a volume may exist, for GetCapacity why the free space is unknown."""
+"""What a gRPC status means: for CreateVolume whether a volume may exist, for GetCapacity why the free space is unknown.
+
+The code decides, and no text. Where an answer is lost gRPC makes the status itself, with a code that says nothing of what the driver did.
+Only for an HTTP server in the driver's place (401, 403, 404), and for a call that is reset as too much or as too insecure, its codes end a
+call for certain, and no gRPC server does either.
+"""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -46,11 +51,7 @@ class BadAnswer(DriverError):
         super().__init__(Code.INTERNAL, message)
 
 
-class Unheard(DriverError):
-    """gRPC itself made this status, on our side: the driver's answer was lost. What the driver did is unknown, so this is never final."""
-
-
-class Lost(Unheard):
+class Lost(DriverError):
     """The connection to the driver ended during the call. Perhaps the driver died of this very call."""
 
 
@@ -129,7 +130,7 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | Ne
     """`may_reschedule`: there is topology and a selected node, so the scheduler can choose another node for the claim."""
     if isinstance(error, NotSent):
         return NeverSent(str(error))
-    if error.code in _MAY_BE_RUNNING or isinstance(error, BadAnswer | Unheard):
+    if error.code in _MAY_BE_RUNNING or isinstance(error, BadAnswer):
         return MaybeRunning(str(error))
     if error.code is Code.RESOURCE_EXHAUSTED and may_reschedule:
         return NoSpaceHere(str(error))
@@ -144,7 +145,7 @@ def of_failure(error: DriverError, *, may_reschedule: bool) -> MaybeRunning | Ne
 
 def is_over(error: DriverError) -> bool:
     """Whether the driver has ended the call for certain, so that nothing of it can still happen."""
-    unknown = isinstance(error, BadAnswer | Unheard | NotSent) or error.code in _MAY_BE_RUNNING | _SAYS_NOTHING
+    unknown = isinstance(error, BadAnswer | NotSent) or error.code in _MAY_BE_RUNNING | _SAYS_NOTHING
     return not unknown
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sidecar.csi.outcome import BadAnswer, Code, DriverError, MaybeRunning, NoSpaceHere, NotSent, Refused, Unheard, is_over, of_failure
+from sidecar.csi.outcome import BadAnswer, Code, DriverError, MaybeRunning, NoSpaceHere, NotSent, Refused, is_over, of_failure
 
 FAILURES = [code for code in Code if code is not Code.OK]
 RUNNING = {Code.CANCELLED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE, Code.ABORTED}
@@ -22,7 +22,7 @@ def test_V9_what_a_code_means(code: Code, may_reschedule: bool) -> None:
 def test_a_call_is_over_only_when_the_driver_has_said_so_and_why(code: Code) -> None:
     silent = {Code.INTERNAL, Code.UNKNOWN, Code.DATA_LOSS}
     assert is_over(DriverError(code, "because")) == (code not in RUNNING | silent)
-    assert not is_over(Unheard(code, "")) and not is_over(NotSent(code, "")) and not is_over(BadAnswer(""))
+    assert not is_over(NotSent(code, "")) and not is_over(BadAnswer(""))
 
 
 @pytest.mark.parametrize("may_reschedule", [False, True])

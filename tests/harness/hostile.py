@@ -49,8 +49,7 @@ _OTHERS: Final = "others.example.com"
 _FATTEST: Final = 1_400_000
 _LABELS: Final = {f"{number:06d}-{'k' * 50}": "v" * 63 for number in range(_FATTEST * 2 // 3 // 127)}
 _ALL: Final = 10_000
-_LARGE_ANSWER, _LONG_CONTEXT = 5_000_000, 200_000
-"""gRPC takes 4 MiB."""
+_LONG_CONTEXT = 200_000
 
 
 # --- the limit --------------------------------------------------------------------------------------------------------
@@ -182,21 +181,13 @@ async def _serve_api(folder: Path, fill: str, count: int) -> None:
 # --- what drivers answer ----------------------------------------------------------------------------------------------
 
 
-class _LargeAnswers(LocalDriver):
-    """Each volume has a context of `note` bytes."""
-
-    note = _LARGE_ANSWER
-
+class _LongContexts(LocalDriver):
     def create(self, request: CreateRequest, *, limit_bytes: int = 0) -> CreatedVolume:
         made = super().create(request, limit_bytes=limit_bytes)
-        return replace(made, context={**made.context, "note": request.name.ljust(self.note, "x")})
+        return replace(made, context={**made.context, "note": request.name.ljust(_LONG_CONTEXT, "x")})
 
 
-class _LongContexts(_LargeAnswers):
-    note = _LONG_CONTEXT
-
-
-MANNERS: Final[Mapping[str, type[LocalDriver]]] = {"polite": LocalDriver, "large answers": _LargeAnswers, "long contexts": _LongContexts}
+MANNERS: Final[Mapping[str, type[LocalDriver]]] = {"polite": LocalDriver, "long contexts": _LongContexts}
 
 
 async def _serve_driver(manner: str, options: argparse.Namespace) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from sidecar.csi.api import CreatedVolume, CreateRequest
-from sidecar.csi.outcome import Code, DriverError, NotSent, Unheard
+from sidecar.csi.outcome import Code, DriverError, NotSent
 from sidecar.model.names import SELECTED_NODE
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from tests.harness import samples
@@ -17,7 +17,7 @@ SMALL, RIGHT = CreatedVolume("small", 99), CreatedVolume("right", 100)
 REQUEST = CreateRequest("test-testi", 100, ())
 
 
-UNCERTAIN = [rpc(Code.DEADLINE_EXCEEDED), rpc(Code.ABORTED), rpc(Code.INTERNAL), Unheard(Code.NOT_FOUND, "")]
+UNCERTAIN = [rpc(Code.DEADLINE_EXCEEDED), rpc(Code.ABORTED), rpc(Code.INTERNAL), rpc(Code.UNAVAILABLE)]
 
 
 @pytest.mark.parametrize("error", UNCERTAIN, ids=lambda error: error.code.value)
