@@ -144,6 +144,12 @@ TABLE: Sequence[Intended] = (
         lambda pair, gap: _answers(pair, bytes="less", source="none") and _unusable(gap),
     ),
     Intended(
+        "volumes that nobody can use are deleted together",
+        "each deletion lists all PersistentVolumes, so ten go at once and the others every five minutes, also when their claims are gone",
+        "/left in the driver/0",
+        lambda pair, gap: _answers(pair, bytes="less", source="none") and gap.peer == ABSENT,
+    ),
+    Intended(
         "words before an infeasible answer",
         "one sentence around the driver's own, which is the same",
         f"/events/{_REFUSED}/message/0",
