@@ -189,9 +189,9 @@ class Removal:
                 self._metrics.deleted(volume.class_name, self._clock() - self._emptying.pop(volume.name, self._clock()))
                 return None
             case Finalize(volume):
-                await self._finalizers.put_on(volume, writes)
+                is_on = await self._finalizers.put_on(volume, writes)
                 self._wrote_finalizers(volume)
-                return None
+                return None if is_on else max(self._upkeep_turn(decision), self._clock())
             case Unfinalize(volume):
                 await self._finalizers.take_off(volume, writes)
                 if volume.deleting:

@@ -5,6 +5,8 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from hack.sim.cluster import Call
 from hack.sim.driver.faults import Fault
 from hack.sim.world.node import DRIVER
@@ -209,7 +211,9 @@ def policy(number: int) -> Json:
     return {"spec": {"persistentVolumeReclaimPolicy": "Delete" if number % 2 else "Retain"}}
 
 
-def test_a_volume_that_others_change_all_the_time_is_written_at_a_pace_and_in_the_end_as_it_should_be() -> None:
+def test_a_volume_that_others_change_all_the_time_is_written_at_a_pace_and_in_the_end_as_it_should_be(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Its reclaim policy goes to and fro, its finalizer is taken off, and a webhook takes it off."""
     written = Watcher()
 
@@ -222,11 +226,17 @@ def test_a_volume_that_others_change_all_the_time_is_written_at_a_pace_and_in_th
         for _ in range(120):
             await patch({"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}})
             await asyncio.sleep(0.5)
-        await wait(bench, 300)
+        await wait(bench, 700)
         assert names.VOLUME_FINALIZER in (await volume(bench))["metadata"]["finalizers"], "in the end it is on"
         is_on = True
+        caplog.clear()
         await patch({"metadata": {"labels": {"a": "b"}}})
         await wait(bench, 120)
+        assert names.VOLUME_FINALIZER not in (await volume(bench))["metadata"].get("finalizers", [])
+        assert any("Something undoes" in line.message for line in caplog.records)
+        is_on = False
+        await wait(bench, 300)
+        assert names.VOLUME_FINALIZER in (await volume(bench))["metadata"]["finalizers"], "though nothing tells that the webhook is gone"
 
     play(story, args=(), nodes=("n0",), delay=written)
     assert 4 < busiest_minute(written.writes) <= WRITES

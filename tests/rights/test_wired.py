@@ -85,7 +85,7 @@ def test_a_right_that_is_granted_later_sets_all_volumes_right(monkeypatch: pytes
 
     monkeypatch.setattr("sidecar.rights.asking_io._SOONEST", 0.0)
     running(lambda: program(kube), then)
-    (patch,) = kube.wrote("patch")
+    patch, *_ = kube.wrote("patch")
     assert patch["metadata"]["finalizers"] == [VOLUME_FINALIZER]
 
 
