@@ -5,7 +5,7 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 Answer = Callable[[int], bytes | None]
 """From the number of the stream to what is sent; None closes the connection."""
@@ -19,8 +19,10 @@ _PREFACE: Final = 24
 @contextlib.asynccontextmanager
 async def answering(path: Path, answer: Answer) -> AsyncIterator[None]:
     """Each call is answered when the whole request has come."""
+    serving = set[asyncio.Task[None]]()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(cast("asyncio.Task[None]", asyncio.current_task()))
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             await reader.readexactly(_PREFACE)
             writer.write(_frame(_SETTINGS, 0, 0))
@@ -42,6 +44,9 @@ async def answering(path: Path, answer: Answer) -> AsyncIterator[None]:
         yield
     finally:
         server.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 def head(stream: int, **more: str) -> bytes:
