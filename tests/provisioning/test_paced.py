@@ -46,7 +46,7 @@ def calls(bench: Story, node: str, *methods: str) -> list[float]:
 
 def fail(bench: Story, method: str, code: Code | None) -> None:
     for node in bench.nodes.values():
-        node.strike(Fault(method=method, fail=code, times=10**6) if code else None)
+        node.reception.faults.set([Fault(method=method, fail=code, times=10**6)] if code else [])
 
 
 async def claim(bench: Story, node: str, *, class_: str = "late", size: str = "1Gi", name: str = "a") -> None:
@@ -250,7 +250,7 @@ def test_a_volume_that_the_driver_does_not_delete_is_tried_at_a_pace_and_soon_af
         for number in range(180):
             await patch({"metadata": {"annotations": {"note": str(number)}}} if number < 90 else policy(number))
             if number % 10 == 0:
-                bench.nodes["n0"].driver_away()
+                bench.nodes["n0"].link.go_down()
                 await asyncio.sleep(0.1)
                 bench.nodes["n0"].driver_back()
             await asyncio.sleep(0.5)

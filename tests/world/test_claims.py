@@ -13,7 +13,7 @@ from hack.sim.stand_ins.binder import Binder
 from hack.sim.world.actions import carry_out
 from hack.sim.world.network import Latency, Weather
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, Plan, PlannedEvent
-from hack.sim.world.world import Report, World
+from hack.sim.world.world import World
 from sidecar.kube.api import MERGE_PATCH, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.ownership.roster import Roster
@@ -39,38 +39,6 @@ def test_nothing_is_begun_while_the_disk_beside_the_socket_is_full() -> None:
     report, world = played(Plan(1, ("n0",), events=(*rows, *events((20.0, "disk free", "n0"))), faults=(("n0", LINGERS),)))
     assert report.ok, report
     assert world.nodes["n0"].driver.volumes() == ()
-
-
-# --- data that somebody kept while the sidecar was away --------------------------------------------------------------------
-
-
-def away_for(seconds: float, *more: PlannedEvent) -> tuple[Report, World]:
-    """Its process died right after it had stored the volume. The class says Delete; the volume was patched to Retain."""
-    rows = events((2.0, "claim", "data", LATE), (60.0, "retained", "n0"), (60.0 + seconds, "sidecar lives", "n0"))
-    return played(Plan(1, ("n0",), events=(*rows, *more)))
-
-
-@pytest.mark.parametrize("seconds", [400.0, 90 * 86_400.0 / 100])
-def test_a_line_left_long_ago_makes_a_suspect_and_nothing_is_deleted(seconds: float) -> None:
-    report, world = away_for(seconds)
-    assert report.ok, report
-    (suspect,) = world.nodes["n0"].folder.begun.values()
-    assert "may have come and gone since" in suspect.suspect
-    assert len(world.retained) == 1
-
-
-def test_a_suspect_stays_one_in_later_lives() -> None:
-    report, world = away_for(440.0, *(PlannedEvent(520.0 + 30.0 * number, "kill", "n0") for number in range(4)))
-    assert report.ok, report
-    assert [begun.suspect != "" for begun in world.nodes["n0"].folder.begun.values()] == [True]
-
-
-def test_a_volume_that_is_on_its_way_to_the_server_once_more_is_kept_by_nobody() -> None:
-    """It would come back and say Delete, as when it was sent, with its claim gone. That is the API server's word, and is followed."""
-    rows = events((2.0, "claim", "data", LATE), (45.0, "retained", "n0"), (400.0, "sidecar lives", "n0"))
-    for seed in range(3):
-        report, _ = played(Plan(seed, ("n0",), weather=Weather(straying=0.7), events=rows))
-        assert report.ok, report
 
 
 # --- a PersistentVolume that is gone before its node has seen it ------------------------------------------------------------

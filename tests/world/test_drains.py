@@ -23,7 +23,12 @@ def quiet(*args: str, moments: tuple[Any, ...] = (), drained_at: float = 100.0) 
 def test_a_drain_waits_until_the_owners_have_given_up_what_is_on_the_node() -> None:
     report, _ = played(quiet(*GATED))
     assert report.ok, report
-    moments = ("evicted app-0-0 from n0", "app-0: ", "delete poddisruptionbudgets.policy drain-guard", "n0 is switched off for good")
+    moments = (
+        "evicted app-0-0 from n0",
+        "give everything up",
+        "delete poddisruptionbudgets.policy drain-guard",
+        "is switched off for good",
+    )
     found = [report.transcript.index(moment) for moment in moments]
     assert found == sorted(found)
 
@@ -38,7 +43,7 @@ def test_a_new_use_voids_an_acknowledgement_that_was_given_a_moment_after_the_la
     moments = ((100.0, *STOP), (137.0, *ACK), (155.0, *START), (195.0, *STOP))
     report, _ = played(quiet(*GATED, moments=moments, drained_at=300.0))
     assert report.ok, report
-    assert report.transcript.index("comes to rest") < report.transcript.index("n0 is switched off for good")
+    assert report.transcript.index("comes to rest") < report.transcript.index("is switched off for good")
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -11,7 +11,7 @@ import pytest
 from hack.sim.world.effects import SENDER
 from hack.sim.world.network import Latency, Weather
 from hack.sim.world.plan import KEPT, Plan, PlannedEvent
-from hack.sim.world.sets_plan import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE
+from hack.sim.world.themes import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE
 from hack.sim.world.world import World
 from sidecar.kube.api import MERGE_PATCH, VOLUMES, Resource
 from sidecar.kube.api import NODES as KUBE_NODES

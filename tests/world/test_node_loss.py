@@ -4,9 +4,8 @@ import pytest
 
 from hack.sim.world.effects import TOUCHED
 from hack.sim.world.plan import Plan, PlannedEvent
-from hack.sim.world.sets_plan import BACK, CLEANUP, LOST, LOST_SET, ORPHAN, UNPLACED
+from hack.sim.world.themes import BACK, CLEANUP, LOST, LOST_SET, ORPHAN
 from hack.sim.world.world import World
-from tests.harness.seeds import ALL_SEEDS
 from tests.world.playing import NODES, played
 
 AT = 300.0
@@ -17,12 +16,11 @@ IN_BETWEEN = 66.0
 
 def lost(
     seed: int = 0,
-    *more: PlannedEvent,
+    *,
     announced: bool = True,
     undone: bool = False,
     policy: str = CLEANUP,
     back: float | None = None,
-    args: tuple[str, ...] = (),
 ) -> Plan:
     """n0 goes, with replicas, claims that nobody makes again and volumes that are kept."""
     events = [PlannedEvent(2.0 + number, LOST_SET, f"set-{number}", 3.0, "late" if number else "kept") for number in range(3)]
@@ -32,8 +30,8 @@ def lost(
     events += [PlannedEvent(200.0, "evacuation undone", "n0")] if undone else []
     events += [PlannedEvent(AT, LOST, "n0"), *(PlannedEvent(AT + 5.0, "app deleted", f"app-{number}") for number in range(4))]
     events += [PlannedEvent(AT + back, BACK, "n0")] if back is not None else []
-    order = tuple(sorted((*events, *more), key=lambda item: item.at))
-    flags = ("--drain-report", "--node-drain-policy=NoSchedule", policy, "--node-gone-after=0s", *args)
+    order = tuple(sorted(events, key=lambda item: item.at))
+    flags = ("--drain-report", "--node-drain-policy=NoSchedule", policy, "--node-gone-after=0s")
     return Plan(seed, NODES, "node-loss", events=order, args=flags, settle=1500.0)
 
 
@@ -49,9 +47,8 @@ def no_process_begins_again(world: World) -> None:
     world._begin = once  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("args", [(), (UNPLACED,)] if ALL_SEEDS else [()], ids=str)
-def test_what_was_announced_is_cleared_away_and_the_sets_are_whole(args: tuple[str, ...]) -> None:
-    report, world = played(lost(1, args=args))
+def test_what_was_announced_is_cleared_away_and_the_sets_are_whole() -> None:
+    report, world = played(lost(1))
     assert report.ok, report
     assert world.effects.touches > 0, "nothing was cleared away, so nothing was tried"
 
@@ -75,13 +72,6 @@ def test_a_machine_that_is_back_in_the_middle_has_no_marks_at_rest() -> None:
     report, world = played(lost(back=IN_BETWEEN))
     assert report.ok, report
     assert world.effects.touches > 0, "it came too early"
-
-
-def test_a_machine_may_be_lost_again_before_its_process_has_begun() -> None:
-    """What an earlier one has noted stands, for only such a process takes it off."""
-    report, world = played(lost(0, PlannedEvent(AT + 5.001, LOST, "n0"), back=5.0))
-    assert report.ok, report
-    assert world.effects.touches > 0
 
 
 def test_another_machine_under_the_name_is_another_node() -> None:

@@ -17,7 +17,7 @@ from hack.sim.world.network import Weather
 from hack.sim.world.node import NAMESPACE
 from hack.sim.world.people import BY
 from hack.sim.world.plan import GATED, Plan, PlannedEvent
-from hack.sim.world.sets_plan import ALLOW, AT_ONCE, CLEANUP, EVACUATE, LOST_SET, REPROVISIONED, SET, UNDONE
+from hack.sim.world.themes import ALLOW, AT_ONCE, CLEANUP, EVACUATE, LOST_SET, REPROVISIONED, SET, UNDONE
 from hack.sim.world.world import World
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.kube.api import NODES as KUBE_NODES

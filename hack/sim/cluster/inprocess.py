@@ -196,11 +196,6 @@ class InProcessApi:
         for stream in tuple(self._streams):
             stream.end(error)
 
-    def hold_watches(self, *, held: bool = True) -> None:
-        """Plays half-open connections: until they are released, open watches receive nothing, not even bookmarks."""
-        for stream in tuple(self._streams):
-            stream.hold(held=held)
-
     async def _ask(self, call: Call, act: Callable[[], T]) -> T:
         await self.before(call)
         try:

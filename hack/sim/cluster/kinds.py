@@ -8,7 +8,7 @@ from hack.sim.cluster import checks, claim_policy, rules
 from hack.sim.cluster.checks import Causes
 from hack.sim.cluster.claim_policy import Others
 from hack.sim.cluster.refusals import bad_request
-from hack.sim.cluster.schema import META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
+from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
 from sidecar.kube import api
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
@@ -74,14 +74,6 @@ class Kind:
             raise bad_request(f'{kind} in version "{version}" cannot be handled as a {self.resource.kind}')
 
 
-_CONTAINER: Final = {"name": str, "image": str, "resources": {"requests": QUANTITIES, "limits": QUANTITIES}}
-_POD: Final = {
-    "spec": {
-        "containers": [_CONTAINER], "initContainers": [_CONTAINER], "nodeName": str, "nodeSelector": WORDS, "volumes": [dict],
-        "terminationGracePeriodSeconds": int, "tolerations": [dict], "priorityClassName": str, "priority": int,
-    },
-    "status": {"phase": str, "conditions": [dict], "reason": str, "message": str},
-}  # fmt: skip
 _NODE: Final = {
     "spec": {"unschedulable": bool, "taints": [dict], "providerID": str, "podCIDR": str},
     "status": {"capacity": QUANTITIES, "allocatable": QUANTITIES, "conditions": [dict], "addresses": [dict]},
@@ -128,8 +120,6 @@ _BUDGET: Final = {
         "disruptedPods": MapOf(TIME), "conditions": [dict],
     },
 }  # fmt: skip
-_ROLE: Final = {"rules": [{"verbs": [str], "apiGroups": [str], "resources": [str], "resourceNames": [str]}], "aggregationRule": dict}
-_BINDING: Final = {"subjects": [{"kind": str, "name": str, "namespace": str, "apiGroup": str}], "roleRef": {"kind": str, "name": str}}
 
 
 def _workload(resource: Resource, short: str) -> Kind:
@@ -164,7 +154,7 @@ TABLE: Final[Iterable[Kind]] = (
     Kind(
         resource=api.PODS,
         short="po",
-        fields=_POD,
+        fields={"spec": dict, "status": dict},
         status=True,
         counted=True,
         selectable={"spec.nodeName": "", "spec.schedulerName": "", "status.phase": ""},
@@ -240,8 +230,8 @@ TABLE: Final[Iterable[Kind]] = (
     _workload(api.REPLICA_SETS, "rs"),
     _workload(api.STATEFUL_SETS, "sts"),
     Kind(resource=JOBS, fields={"spec": {"template": dict}, "status": dict}, status=True, counted=True, born=rules.workload_born),
-    Kind(resource=ROLES, fields=_ROLE, name_rule=checks.any_name),
-    Kind(resource=CLUSTER_ROLES, fields=_ROLE, name_rule=checks.any_name),
-    Kind(resource=ROLE_BINDINGS, fields=_BINDING, name_rule=checks.any_name),
-    Kind(resource=CLUSTER_ROLE_BINDINGS, fields=_BINDING, name_rule=checks.any_name),
+    Kind(resource=ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),
+    Kind(resource=CLUSTER_ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),
+    Kind(resource=ROLE_BINDINGS, fields=dict.fromkeys(("subjects", "roleRef"), ANY), name_rule=checks.any_name),
+    Kind(resource=CLUSTER_ROLE_BINDINGS, fields=dict.fromkeys(("subjects", "roleRef"), ANY), name_rule=checks.any_name),
 )

@@ -197,7 +197,7 @@ class Stream:
         self._news.set()
         self._end = self._loop.time() + seconds
         self._bookmark = self._next_bookmark() if bookmarks else math.inf
-        self._ended = self._held = False
+        self._ended = False
         self._error: ApiError | None = None
 
     async def next(self) -> list[Told]:
@@ -208,21 +208,17 @@ class Stream:
             now = self._loop.time()
             if self._ended or now >= self._end:
                 return []
-            if not self._held and self._watch.waiting:
+            if self._watch.waiting:
                 if told := self._watch.take():
                     return told
                 continue
-            if not self._held and now >= self._bookmark:
+            if now >= self._bookmark:
                 self._bookmark = self._next_bookmark()
                 return [self._watch.bookmark()]
-            await self._wait(self._end if self._held else min(self._bookmark, self._end))
+            await self._wait(min(self._bookmark, self._end))
 
     def end(self, error: ApiError | None) -> None:
         self._ended, self._error = True, error
-        self._news.set()
-
-    def hold(self, *, held: bool) -> None:
-        self._held = held
         self._news.set()
 
     def close(self) -> None:

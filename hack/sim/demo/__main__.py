@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from hack.sim.demo.acts import tell
-from hack.sim.demo.stage import NAMESPACE, Failed, Place, Stage, staged
+from hack.sim.demo.stage import NAMESPACE, Failed, Stage, staged
+from hack.sim.driver.options import pair
 from sidecar.errors import SidecarError
 
 _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -26,20 +27,20 @@ _STOPS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LONGEST_TEMPORARY: Final = 60
 
 
-async def play(place: Place, *, keep: bool = False) -> int:
+async def play(options: argparse.Namespace, work: Path) -> int:
     """The exit code. Everything that was started is gone on return, however it ends."""
     try:
-        async with staged(place) as (stage, kubeconfig):
+        async with staged(work, options.kubeconfig, options.sidecar_kubeconfig, dict(options.node_label)) as (stage, kubeconfig):
             await tell(stage)
             text, agree = stage.verdict()
             print(f"\n{stage.table()}\n\n{text}", flush=True)
             if not agree:
                 raise Failed("the drivers' own state and the API server disagree")
             print(f"all came as it should, in {stage.seconds():.0f} s", flush=True)
-            if keep:
+            if options.keep:
                 await _stay(stage, kubeconfig)
             return 0
-    except (SidecarError, OSError) as error:
+    except (SidecarError, OSError, AssertionError) as error:
         print(f"\nFAILED: {error}", flush=True)
         return 1
 
@@ -67,13 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     temporary = tempfile.gettempdir()
     work = Path(tempfile.mkdtemp(prefix="csi-demo-", dir=temporary if len(temporary) <= _LONGEST_TEMPORARY else "/tmp"))
     logging.basicConfig(filename=work / "demo.log", level=logging.INFO)
-    place = Place(
-        work=work,
-        kubeconfig=options.kubeconfig,
-        sidecar_kubeconfig=options.sidecar_kubeconfig,
-        node_labels=dict(options.node_label),
-    )
-    code = asyncio.run(_until_told_to_stop(place, keep=options.keep))
+    code = asyncio.run(_until_told_to_stop(options, work))
     if code == 1:
         print(f"what the programs said is kept in {work}", flush=True)
     else:
@@ -81,10 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-async def _until_told_to_stop(place: Place, *, keep: bool) -> int:
+async def _until_told_to_stop(options: argparse.Namespace, work: Path) -> int:
     """The story's exit code, or 128 and the signal that cut it off."""
     loop, told = asyncio.get_running_loop(), []
-    playing = asyncio.create_task(play(place, keep=keep))
+    playing = asyncio.create_task(play(options, work))
 
     def stop(number: int) -> None:
         told.append(number)
@@ -108,15 +103,8 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     own = "of a cluster without nodes that has its own controllers; default: an embedded API server"
     add("--kubeconfig", type=Path, metavar="FILE", help=own)
     add("--sidecar-kubeconfig", type=Path, metavar="FILE", help="for the sidecars, with the rights they should have; default: the same")
-    add("--node-label", type=_pair, action="append", default=[], metavar="KEY=VALUE", help="repeatable; on the nodes that are made")
+    add("--node-label", type=pair, action="append", default=[], metavar="KEY=VALUE", help="repeatable; on the nodes that are made")
     return parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from hack.lib import programs
 from hack.lib.programs import OurDriver, Sidecar, all_of
 from hack.sim.cluster import Cluster, InProcessApi
 from hack.sim.cluster.serve import serving_cluster
@@ -51,17 +52,6 @@ class Failed(SidecarError):
     """The demo did not go as it should; the text says what was waited for or found."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where the demo runs. Without a kubeconfig it starts a control plane of its own."""
-
-    work: Path
-    kubeconfig: Path | None = None
-    sidecar_kubeconfig: Path | None = None
-    """With the rights that sidecars have. Without it they use the demo's own."""
-    node_labels: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(slots=True, kw_only=True)
 class Seen:
     """One claim as it was seen from outside. Times are seconds on one clock."""
@@ -81,11 +71,10 @@ class Seen:
 class Stage:
     """What the acts use. Made by `staged`."""
 
-    def __init__(self, place: Place, api: KubeApi, drivers: Mapping[str, OurDriver], sidecars: Mapping[str, Sidecar]) -> None:
+    def __init__(self, api: KubeApi, drivers: Mapping[str, OurDriver], sidecars: Mapping[str, Sidecar]) -> None:
         self.drivers, self.sidecars = drivers, sidecars
         self.claims: dict[str, Seen] = {}
         self._api = api
-        self._place = place
         self._start = time.monotonic()
         self._told: set[str] = set()
         self._now: dict[Resource, dict[str, Json]] = {}
@@ -140,12 +129,8 @@ class Stage:
 
     async def until_ready(self, *names: str) -> None:
         """The sidecars of these nodes, or of all."""
-        end = time.monotonic() + PATIENCE
         for name in names or self.sidecars:
-            while not await asyncio.to_thread(self.sidecars[name].ready):
-                if time.monotonic() > end:
-                    raise Failed(f"the sidecar of {name} was not ready after {PATIENCE:.0f} s: {self.sidecars[name].output()[-2000:]}")
-                await asyncio.sleep(0.1)
+            await asyncio.to_thread(self.sidecars[name].until_ready)
 
     async def _look(self) -> None:
         for resource in (CLAIMS, VOLUMES, PODS, CAPACITIES):
@@ -213,17 +198,13 @@ class Stage:
 
     async def claim(self, name: str, binding: str, size: str) -> None:
         self.claims[name] = Seen(size=size, created=time.monotonic())
-        spec = {"storageClassName": CLASS_OF[binding], "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-        self.claims[name].uid = (await self._create(CLAIMS, name, spec=spec))["metadata"]["uid"]
+        body = programs.claim(name, CLASS_OF[binding], size=size)
+        self.claims[name].uid = (await self._api.create(CLAIMS, body, namespace=NAMESPACE))["metadata"]["uid"]
 
     async def pod(self, name: str, *, on: str = "") -> None:
         """A pod with the claim of its name; `on` binds it to a node as a nodeSelector does, which leaves the choice to the scheduler."""
-        spec: Json = {
-            "containers": [{"name": "main", "image": "none"}],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}],
-            "terminationGracePeriodSeconds": 0,
-        }
-        await self._create(PODS, name, spec=spec | ({"nodeSelector": {_HOSTNAME: on}} if on else {}))
+        body = programs.pod(name, name, **({"nodeSelector": {_HOSTNAME: on}} if on else {}))
+        await self._api.create(PODS, body, namespace=NAMESPACE)
 
     async def delete(self, resource: Resource, name: str) -> None:
         await self._api.delete(resource, name, namespace=NAMESPACE)
@@ -233,23 +214,22 @@ class Stage:
         for driver in self.drivers.values():
             driver.misbehave(*faults)
 
-    async def furnish(self) -> None:
+    async def furnish(self, node_labels: Mapping[str, str]) -> None:
         """Creates what an administrator and the kubelets would have created."""
         if (await self._api.list_page(NODES, limit=1)).items:
             raise Failed("this cluster has nodes already; the demo wants one of its own, and makes the nodes itself")
         await self._create(CSI_DRIVERS, DRIVER, spec={"attachRequired": False, "storageCapacity": True})
         for binding, name in CLASS_OF.items():
-            await self._create(CLASSES, name, provisioner=DRIVER, volumeBindingMode=binding)
+            await self._api.create(CLASSES, programs.storage_class(name, DRIVER, binding))
         resources = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
         for name, driver in self.drivers.items():
-            labels = {_HOSTNAME: name, driver.key: name, **self._place.node_labels}
+            labels = {_HOSTNAME: name, driver.key: name, **node_labels}
             await self._create(NODES, name, labels=labels, status={"allocatable": resources, "capacity": resources})
             await self._create(CSI_NODES, name, spec={"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": [driver.key]}]})
 
-    async def _create(self, resource: Resource, name: str, *, labels: Mapping[str, str] | None = None, **body: object) -> Json:
+    async def _create(self, resource: Resource, name: str, *, labels: Mapping[str, str] | None = None, **body: object) -> None:
         meta = {"name": name, "labels": dict(labels or {})}
-        whole = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body}
-        return await self._api.create(resource, whole, namespace=NAMESPACE if resource.namespaced else "")
+        await self._api.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body})
 
     def verdict(self) -> tuple[str, bool]:
         """The drivers' own state against what the API server says, and whether they agree."""
@@ -267,27 +247,20 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(place: Place) -> AsyncIterator[tuple[Stage, Path]]:
-    """The stage with everything running, and a kubeconfig for it."""
+async def staged(
+    work: Path, kubeconfig: Path | None, sidecar_kubeconfig: Path | None, node_labels: Mapping[str, str]
+) -> AsyncIterator[tuple[Stage, Path]]:
+    """The stage with everything running, and a kubeconfig for it. Without a kubeconfig it starts a control plane of its own.
+    `sidecar_kubeconfig` has the rights that sidecars have; without it they use the demo's own."""
     async with contextlib.AsyncExitStack() as stack:
-        kubeconfig = place.kubeconfig
         if kubeconfig is None:
-            kubeconfig = await stack.enter_async_context(_control_plane(place.work / "kubeconfig"))
-        drivers: dict[str, OurDriver] = {}
-        sidecars: dict[str, Sidecar] = {}
-        for name, pool in POOLS.items():
-            drivers[name] = OurDriver(place.work, node=name, name=DRIVER, pools={"main": pool})
-            sidecars[name] = Sidecar(
-                place.work,
-                node=name,
-                address=drivers[name].socket,
-                kubeconfig=place.sidecar_kubeconfig or kubeconfig,
-                args=_ARGS,
-                environ={"NAMESPACE": NAMESPACE},
-            )
+            kubeconfig = await stack.enter_async_context(_control_plane(work / "kubeconfig"))
+        drivers = {name: OurDriver(work, node=name, name=DRIVER, pools={"main": pool}) for name, pool in POOLS.items()}
+        how: dict[str, Any] = {"kubeconfig": sidecar_kubeconfig or kubeconfig, "args": _ARGS, "environ": {"NAMESPACE": NAMESPACE}}
+        sidecars = {name: Sidecar(work, node=name, address=driver.socket, **how) for name, driver in drivers.items()}
         api = await stack.enter_async_context(await open_client(kubeconfig=str(kubeconfig), qps=-1.0, environ={}))
-        stage = Stage(place, api, drivers, sidecars)
-        await stage.furnish()
+        stage = Stage(api, drivers, sidecars)
+        await stage.furnish(node_labels)
         stage.say(f"starting three drivers ({', '.join(f'{name} {size}' for name, size in POOLS.items())}) and three sidecars")
         running = all_of([*drivers.values(), *sidecars.values()])
         await asyncio.to_thread(running.__enter__)

@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     alone = "serve no Controller service, as the node plugins of drivers that provision centrally; what is claimed stays"
     add("--node-service-only", dest="node_only", action="store_true", help=alone)
     topology = "repeatable; default: topology.<name>/node=<node id>"
-    add("--topology", type=_pair, action="append", default=[], metavar="KEY=VALUE", help=topology)
+    add("--topology", type=pair, action="append", default=[], metavar="KEY=VALUE", help=topology)
     pools = "repeatable (default: standard=100Gi; with --volumes what the file system has free)"
     add("--pool", type=_pool, action="append", metavar="NAME=SIZE", help=pools)
     real = "volumes are folders in here, bind-mounted into pods (needs the right to mount); no raw block volumes"
@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _pair(text: str) -> tuple[str, str]:
+def pair(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
@@ -85,7 +85,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _pool(text: str) -> tuple[str, int]:
-    name, size = _pair(text)
+    name, size = pair(text)
     try:
         return name, parse_bytes(size)
     except BadQuantity as error:

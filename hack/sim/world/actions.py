@@ -6,29 +6,30 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from hack.sim.world import people
-from hack.sim.world.claims_plan import HUGE, NOWHERE, RANKED, SELF_SELECTED, WITHOUT_CLASS
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.people import Drain, acknowledge, merge
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
-from hack.sim.world.sets_plan import EPHEMERAL, EVACUATE, GIVEN_UP, HOLDER, LOST_SET, SET, UNDONE, WORDS
-from sidecar.csi.api import CreateRequest
-from sidecar.kube.api import (
-    BUDGETS,
-    CLAIMS,
-    DRAIN_REPORTS,
-    LEASES,
-    MERGE_PATCH,
-    NODES,
-    PODS,
-    SNAPSHOT_CONTENTS,
-    STATEFUL_SETS,
-    VOLUMES,
-    Resource,
+from hack.sim.world.themes import (
+    ANNOUNCED,
+    BACK,
+    EPHEMERAL,
+    EVACUATE,
+    GIVEN_UP,
+    HOLDER,
+    HUGE,
+    LOST,
+    LOST_SET,
+    NOWHERE,
+    POLICIES,
+    SELF_SELECTED,
+    SET,
+    UNDONE,
+    WITHOUT_CLASS,
 )
+from sidecar.kube.api import BUDGETS, CLAIMS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names
 from sidecar.model.objects import Json
-from sidecar.provisioning.creations.creation_record import CreationRecord
 
 if TYPE_CHECKING:
     from hack.sim.world.world import World
@@ -37,7 +38,8 @@ REPLICAS: Final = 3
 _DATA: Final = "data"
 _LARGE: Final = 60_000
 _PATIENCE: Final = 1.0
-_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+_LAST: Final = 30.0
+"""Seconds from an undo until the node is uncordoned too."""
 
 
 async def carry_out(world: "World", item: PlannedEvent) -> None:
@@ -78,59 +80,16 @@ async def _delete(world: "World", item: PlannedEvent) -> None:
 async def _odd_claim(world: "World", item: PlannedEvent) -> None:
     """Of a tenant who writes what he likes."""
     kind, _, node = item.detail.partition("/")
-    class_ = {WITHOUT_CLASS: "there-is-none", SELF_SELECTED: LATE, NOWHERE: LATE}.get(kind, IMMEDIATE_CLASS)
-    notes = {
-        HUGE: {"note": "x" * _LARGE},
-        WITHOUT_CLASS: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: node},
-        SELF_SELECTED: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: node},
-        NOWHERE: {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: "no-such-node"},
-    }[kind]
+    class_ = {HUGE: IMMEDIATE_CLASS, WITHOUT_CLASS: "there-is-none", SELF_SELECTED: LATE, NOWHERE: LATE}[kind]
+    chosen = {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: "no-such-node" if kind == NOWHERE else node}
+    notes = {"note": "x" * _LARGE} if kind == HUGE else chosen
     await world.api.create(CLAIMS, claim_of(item.whom, class_, notes, size=f"{item.number:.0f}Gi"), namespace=NAMESPACE)
-
-
-async def _self_selected(world: "World", item: PlannedEvent) -> None:
-    """A claim that can never be made, whose owner says that this node is to make it."""
-    body = claim_of(item.whom, LATE, {names.SELECTED_NODE: item.detail})
-    body["spec"]["selector"] = {"matchLabels": {"no": "such"}}
-    await world.api.create(CLAIMS, body, namespace=NAMESPACE)
 
 
 async def _volume_deleted(world: "World", item: PlannedEvent) -> None:
     for volume in (await world.api.list_page(VOLUMES, limit=0)).items:
         if (volume["spec"].get("claimRef") or {}).get("name") == item.whom:
             await world.api.delete(VOLUMES, volume["metadata"]["name"])
-
-
-async def _retained(world: "World", item: PlannedEvent) -> None:
-    """The sidecar dies right after it has stored a volume, before it has written that down; and while it is away, somebody keeps the data
-    of the volume and deletes its objects.
-
-    Not where the PersistentVolume is on its way a second time: it would come back and say Delete, as nobody but its user could contradict.
-    """
-    node = world.node(item.whom)
-    ours = {volume.id: volume for volume in node.driver.volumes()}
-    bound = [
-        volume
-        for volume in (await world.api.list_page(VOLUMES, limit=0)).items
-        if volume["spec"]["csi"]["volumeHandle"] in ours
-        and volume["status"].get("phase") == "Bound"
-        and not world.network.sent[f"create {VOLUMES} {volume['metadata']['name']}"]
-    ]
-    node.lay_down()
-    if not bound:
-        return
-    chosen = bound[int(item.number) % len(bound)]
-    made, claim = ours[chosen["spec"]["csi"]["volumeHandle"]], chosen["spec"]["claimRef"]
-    request = CreateRequest(made.name, made.bytes, made.capabilities, made.parameters, requisite=(node.driver.info.segment,))
-    node.folder.begun[claim["uid"]] = CreationRecord(claim["uid"], NAMESPACE, claim["name"], chosen["spec"]["storageClassName"], request)
-    node.folder.signs[claim["uid"]] = world.clock()
-    world.retained.add(made.id)
-    name = chosen["metadata"]["name"]
-    await merge(world, VOLUMES, name, {"spec": {"persistentVolumeReclaimPolicy": "Retain"}})
-    await _delete(world, PlannedEvent(item.at, "delete", claim["name"]))
-    with suppress(NotFound):
-        await world.api.delete(VOLUMES, name)
-        await merge(world, VOLUMES, name, {"metadata": {"finalizers": None}})
 
 
 # --- owners: workloads and what they say ----------------------------------------------------------------------------------
@@ -141,44 +100,29 @@ async def _app(world: "World", item: PlannedEvent) -> None:
     class_, _, word = item.detail.partition(" ")
     key, _, text = word.partition("=")
     await world.api.create(CLAIMS, claim_of(item.whom, class_, {key: text} if key else {}), namespace=NAMESPACE)
-    await _run(world, item, pod_spec(item.whom))
-
-
-async def _run(world: "World", item: PlannedEvent, pod: Json) -> None:
     world.delays[f"{NAMESPACE}/{item.whom}"] = item.number
-    await world.api.create(STATEFUL_SETS, set_of(item.whom, pod), namespace=NAMESPACE)
+    await world.api.create(STATEFUL_SETS, set_of(item.whom, pod_spec(item.whom)), namespace=NAMESPACE)
 
 
 async def _set(world: "World", item: PlannedEvent) -> None:
-    """Three replicas, with a budget."""
+    """Three replicas, with a budget. Their pods are made again at once."""
     managed, kind, budget = item.detail.split()
-    world.starts[item.whom], world.kinds[item.whom] = item.number, kind
-    spec = claim_of("", LATE)["spec"]
-    template = {"metadata": {"name": _DATA, "annotations": {names.DRAIN_POLICY: WORDS[kind]} if kind in WORDS else {}}, "spec": spec}
-    pod: Json = {"containers": [{"name": "main", "image": "none"}]}
-    if kind == EPHEMERAL:
-        pod["volumes"] = [{"name": _DATA, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
-    body = set_of(item.whom, pod, replicas=REPLICAS)
-    body["spec"] |= {"podManagementPolicy": managed, "volumeClaimTemplates": [] if kind == EPHEMERAL else [template]}
-    await _create_set(world, body)
+    world.starts[item.whom], world.kinds[item.whom], world.delays[f"{NAMESPACE}/{item.whom}"] = item.number, kind, 0.0
+    await _create_set(world, item.whom, LATE, REPLICAS, managed=managed, kind=kind)
     field, _, text = budget.partition("=")
     if text:
-        value = int(text) if text.isdigit() else text
-        wanted = {"selector": {"matchLabels": {"app": item.whom}}, field: value}
+        wanted = {"selector": {"matchLabels": {"app": item.whom}}, field: int(text) if text.isdigit() else text}
         await world.api.create(BUDGETS, {"metadata": {"name": item.whom}, "spec": wanted}, namespace=NAMESPACE)
 
 
-async def _lost_set(world: "World", item: PlannedEvent) -> None:
-    """Replicas whose claims are made again."""
-    template = {"metadata": {"name": _DATA}, "spec": claim_of("", item.detail)["spec"]}
-    body = set_of(item.whom, {"containers": [{"name": "main", "image": "none"}]}, replicas=int(item.number))
-    body["spec"] |= {"podManagementPolicy": "Parallel", "volumeClaimTemplates": [template]}
-    await _create_set(world, body)
-    world.delays[f"{NAMESPACE}/{item.whom}"] = 1.0
-
-
-async def _create_set(world: "World", body: Json) -> None:
-    world.delays[f"{NAMESPACE}/{body['metadata']['name']}"] = 0.0
+async def _create_set(world: "World", name: str, class_: str, replicas: int, *, managed: str = "Parallel", kind: str = "") -> None:
+    """Its claims are made again."""
+    spec, pod = claim_of("", class_)["spec"], pod_spec()
+    template = {"metadata": {"name": _DATA, "annotations": {names.DRAIN_POLICY: POLICIES[kind]} if kind in POLICIES else {}}, "spec": spec}
+    if kind == EPHEMERAL:
+        pod["volumes"] = [{"name": _DATA, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
+    body = set_of(name, pod, replicas=replicas)
+    body["spec"] |= {"podManagementPolicy": managed, "volumeClaimTemplates": [] if kind == EPHEMERAL else [template]}
     await world.api.create(STATEFUL_SETS, body, namespace=NAMESPACE)
 
 
@@ -202,8 +146,8 @@ async def _word(world: "World", item: PlannedEvent) -> None:
 async def _needed(world: "World", item: PlannedEvent) -> None:
     """Of those that had been given up only."""
     kind = world.kinds.get(item.whom)
-    if kind in WORDS:
-        notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block" if item.what == "needed" else WORDS[kind]}}}
+    if kind in POLICIES:
+        notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block" if item.what == "needed" else POLICIES[kind]}}}
         for ordinal in range(REPLICAS):
             with suppress(NotFound):  # it is being made anew
                 await merge(world, CLAIMS, f"{_DATA}-{item.whom}-{ordinal}", notes)
@@ -212,7 +156,7 @@ async def _needed(world: "World", item: PlannedEvent) -> None:
 async def _ack(world: "World", item: PlannedEvent) -> None:
     claim = await world.api.get(CLAIMS, item.whom, namespace=NAMESPACE)
     if volume := claim["spec"].get("volumeName"):
-        await acknowledge(world, VOLUMES, volume)
+        await acknowledge(world, volume)
 
 
 async def set_ready(world: "World", name: str, *, ready: bool) -> None:
@@ -222,7 +166,8 @@ async def set_ready(world: "World", name: str, *, ready: bool) -> None:
     if pod["status"].get("phase") != "Running" or not any(each["type"] == "Ready" for each in conditions):
         return
     others = [each for each in conditions if each["type"] != "Ready"]
-    patch = {"status": {"conditions": [*others, {"type": "Ready", "status": "True" if ready else "False"}]}}
+    changed = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": world.cluster.now()}
+    patch = {"status": {"conditions": [*others, changed]}}
     await world.api.patch(PODS, name, patch, content_type=MERGE_PATCH, namespace=NAMESPACE, subresource="status")
 
 
@@ -237,20 +182,13 @@ async def operate(world: "World") -> None:
         if world.kinds.get((pod["metadata"].get("labels") or {}).get("app", "")) != GIVEN_UP or pod["spec"].get("nodeName"):
             continue
         claim = world.cluster.store.find(CLAIMS, f"{_DATA}-{pod['metadata']['name']}", NAMESPACE)
-        if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != WORDS[GIVEN_UP]:
+        if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != POLICIES[GIVEN_UP]:
             continue
         node = world.place_of(claim["spec"].get("volumeName", ""))
         if world.evacuated.get(node):
             world.transcript.tell("operator", f"deletes {claim['metadata']['name']}, whose data is on {node}")
             with suppress(ApiError):  # gone meanwhile
                 await world.api.delete(CLAIMS, claim["metadata"]["name"], namespace=NAMESPACE, uid=claim["metadata"]["uid"])
-
-
-async def _snapshot(world: "World", item: PlannedEvent) -> None:
-    """Of a volume that is gone, by a snapshotter that does not say on which node it is."""
-    world.truth.snapshots[item.whom] = item.detail
-    spec = {"driver": DRIVER, "deletionPolicy": "Retain", "source": {"volumeHandle": "gone"}, "volumeSnapshotRef": {}}
-    await world.api.create(SNAPSHOT_CONTENTS, {"metadata": {"name": item.whom}, "spec": spec})
 
 
 # --- operators and accidents: nodes ---------------------------------------------------------------------------------------
@@ -263,10 +201,21 @@ def _drain(world: "World", item: PlannedEvent) -> None:
 
 
 async def _evacuation(world: "World", item: PlannedEvent) -> None:
-    name = world.node(_holder(world) if item.whom == HOLDER else item.whom).name
-    world.asked(name, item.what == EVACUATE)
+    """By the taint, or announced and cordoned. Who takes back what he has announced leaves the cordon to the end."""
+    name, wanted = world.node(_holder(world) if item.whom == HOLDER else item.whom).name, item.what == EVACUATE
+    world.asked(name, wanted)
     taint = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
-    await merge(world, NODES, name, {"spec": {"taints": [taint] if item.what == EVACUATE else None}})
+    by_taint = wanted and item.detail != ANNOUNCED
+    spec: Json = {"taints": [taint] if by_taint else None} | ({"unschedulable": True} if wanted and not by_taint else {})
+    meta = {"annotations": {names.DRAIN_INTENT: "retire" if wanted and not by_taint else None}}
+    await merge(world, NODES, name, {"metadata": meta, "spec": spec})
+    world.spawn(f"cordon of {name}", _uncordon(world, name))
+
+
+async def _uncordon(world: "World", name: str) -> None:
+    await asyncio.sleep(_LAST)
+    if not world.evacuated[name]:
+        await people.change(world, name, {"spec": {"unschedulable": None}})
 
 
 def _holder(world: "World") -> str:
@@ -274,23 +223,6 @@ def _holder(world: "World") -> str:
     lease = world.cluster.store.find(LEASES, names.node_loss(DRIVER), NAMESPACE)
     owners = (lease or {}).get("metadata", {}).get("ownerReferences") or ()
     return next((owner["name"] for owner in owners if owner["name"] in world.nodes), "")
-
-
-async def _silent(world: "World", item: PlannedEvent) -> None:
-    world.silent.add(world.node(item.whom).name)
-    world.network.take_down(item.whom)
-    taints = [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-    await merge(world, NODES, item.whom, {"spec": {"taints": taints}})
-    await world.tell_ready(item.whom, "Unknown")
-    world.spawn(f"taints of {item.whom}", world.evict_by_taint(item.whom))
-
-
-async def _answers(world: "World", item: PlannedEvent) -> None:
-    world.silent.discard(item.whom)
-    world.give_up(f"taints of {item.whom}")
-    world.bring_up(world.node(item.whom).name)
-    await merge(world, NODES, item.whom, {"spec": {"taints": None}})
-    await world.tell_ready(item.whom, "True")
 
 
 async def _kubelet_works(world: "World", item: PlannedEvent) -> None:
@@ -310,6 +242,7 @@ async def _acknowledge_loss(world: "World", name: str) -> None:
             with suppress(NotFound, Conflict):
                 await world.api.patch(DRAIN_REPORTS, report["metadata"]["name"], patch, content_type=MERGE_PATCH)
                 world.transcript.tell("world", f"the loss of {name} is acknowledged")
+                lost.known_to_go = True
             return
         await asyncio.sleep(30.0)
 
@@ -326,7 +259,7 @@ def _placement(world: "World", item: PlannedEvent) -> None:
 
 
 def placement(name: str) -> tuple[str, ...]:
-    return ("--node-deployment-placement=ranked",) if name == RANKED else ()
+    return (f"--node-deployment-placement={name}",)
 
 
 def _for_all(do: Callable[[str], None], world: "World") -> None:
@@ -343,15 +276,12 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "delete": _delete,
     "odd claim": _odd_claim,
     "odd claim gone": _delete,
-    "self-selected claim": _self_selected,
     "volume deleted": _volume_deleted,
-    "retained": _retained,
     "app": _app,
     "app deleted": _app_deleted,
     SET: _set,
-    LOST_SET: _lost_set,
+    LOST_SET: lambda world, item: _create_set(world, item.whom, item.detail, int(item.number)),
     "scale": _scale,
-    "set scaled": _scale,
     "word": _word,
     "needed": _needed,
     "given up": _needed,
@@ -360,7 +290,6 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "replica not ready": lambda world, item: set_ready(world, f"{item.whom}-{item.number:.0f}", ready=False),
     "pod deleted": lambda world, item: world.api.delete(PODS, f"{item.whom}-{item.number:.0f}", namespace=NAMESPACE),
     "new revision": _new_revision,
-    "snapshot": _snapshot,
     "drain for good": _drain,
     "drain for reboot": _drain,
     EVACUATE: _evacuation,
@@ -375,7 +304,6 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "driver back": lambda world, item: world.node(item.whom).driver_back(),
     "disk full": lambda world, item: _set_field(world.node(item.whom).folder, "full", True),
     "disk free": lambda world, item: _set_field(world.node(item.whom).folder, "full", False),
-    "clock jumps": lambda world, item: _set_field(world.node(item.whom), "clock_offset", item.number),
     "outage": lambda world, item: _for_all(world.network.take_down, world),
     "recovery": lambda world, item: _for_all(world.bring_up, world),
     "partition": lambda world, item: world.network.take_down(item.whom),
@@ -385,13 +313,10 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "lag": lambda world, item: world.network.local_delay(item.whom, item.number),
     "lag over": lambda world, item: world.network.local_delay(item.whom, 0.0),
     "errors": lambda world, item: _set_field(world, "errors", item.number),
-    "node silent": _silent,
-    "node answers": _answers,
     "kubelet hangs": lambda world, item: world.silent.add(item.whom),
     "kubelet works": _kubelet_works,
-    "node lost": lambda world, item: world.lose(_holder(world) if item.whom == HOLDER else item.whom, item.number, first=item.detail),
-    "node back": lambda world, item: world.come_back(item.whom),
-    "dies at its eviction": lambda world, item: _set_field(world.node(item.whom), "dies_at_eviction", item.detail),
+    LOST: lambda world, item: world.lose(_holder(world) if item.whom == HOLDER else item.whom, item.number, first=item.detail),
+    BACK: lambda world, item: world.come_back(item.whom),
     "dies at an effect": lambda world, item: world.at_effects.append(item.detail),
     "loss acknowledged": lambda world, item: world.spawn(f"ack {item.whom}", _acknowledge_loss(world, item.whom)),
     "nothing": lambda world, item: None,
@@ -406,8 +331,8 @@ def claim_of(name: str, class_: str, notes: Json | None = None, *, size: str = "
     return {"metadata": {"name": name, "annotations": notes or {}}, "spec": spec}
 
 
-def pod_spec(claim: str) -> Json:
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]
+def pod_spec(*claims: str) -> Json:
+    volumes = [{"name": _DATA, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
     return {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
 
 

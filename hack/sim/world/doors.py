@@ -7,8 +7,7 @@ go on with a call that nobody waits for. A request that has not left by then nev
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from hack.sim.driver.calls import Reception
 from hack.sim.driver.local_driver import LocalDriver
@@ -24,9 +23,6 @@ from sidecar.provisioning.creations.creation_record import CreationRecord
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
-
-SILENCE: Final = 300.0
-"""As the real journal has it."""
 
 REQUEST_TIMEOUT = 30.0
 """As the real client has it."""
@@ -196,8 +192,6 @@ class Folder:
 
     def __init__(self) -> None:
         self.begun: dict[str, CreationRecord] = {}
-        self.signs: dict[str, float] = {}
-        """By key of a creation: when its process was last seen."""
         self.full = False
         self.last_served = ""
         """The name of the driver, as a sidecar has written it down."""
@@ -242,22 +236,13 @@ class NodeJournal:
             if (before := self._folder.begun.get(record.other_key)) is not None and before.request.name == record.request.name:
                 del self._folder.begun[record.other_key]
             self._folder.begun[key] = record
-            self._folder.signs[key] = asyncio.get_running_loop().time()
         self._waits.clear()
 
     async def take_over(self) -> list[CreationRecord]:
         self._life.check()
         self._catch_up()
-        now, signs = asyncio.get_running_loop().time(), self._folder.signs
-        left = [
-            replace(begun, unproven=begun.unproven or now - signs.get(key, now) > SILENCE)
-            for key, begun in self._folder.begun.items()
-            if key not in self._own
-        ]
+        left = [begun for key, begun in self._folder.begun.items() if key not in self._own]
         self._own |= {begun.key for begun in left}
-        self._folder.begun |= {begun.key: begun for begun in left}
-        if not self._folder.full:
-            signs.update(dict.fromkeys(self._own, now))
         return left
 
     def settled(self) -> list[str]:

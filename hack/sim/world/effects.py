@@ -12,8 +12,8 @@ from hack.sim.cluster.deletion import Options
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
 from hack.sim.world.node import DRIVER
-from hack.sim.world.sets_plan import ALLOW, CLEANUP
-from hack.sim.world.truth import RETIRE, said
+from hack.sim.world.themes import ALLOW, CLEANUP, PAUSE
+from hack.sim.world.truth import RETIRE, full_name, note, said
 from sidecar.kube.api import CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json
@@ -33,6 +33,8 @@ NOT_ASKED: Final = "not looked for anew"
 UNGUARDED: Final = "whatever it is by now"
 _HEEDED: Final = 15.0
 """Seconds until a sidecar heeds another word of an owner."""
+_WHOLE: Final = 1.0
+"""Objects say times in whole seconds."""
 _MANAGER: Final = "external-provisioner-"
 
 
@@ -61,16 +63,14 @@ class Effects:
         cluster.post, cluster.delete, cluster.patch = self._on_post, self._on_delete, self._on_patch  # type: ignore[method-assign]
 
     def sample(self) -> None:
-        """Who may leave now, and which nodes are to be emptied."""
+        """Who may leave now, and which nodes are to be emptied. Here no node is emptied for a cordon alone."""
         for claim in self._store.all_of(CLAIMS):
-            notes = _notes(claim)
-            if (notes.get(names.DRAIN_POLICY_RETIRE) or notes.get(names.DRAIN_POLICY) or "") in self._losable:
+            if (note(claim, names.DRAIN_POLICY_RETIRE) or note(claim, names.DRAIN_POLICY)) in self._losable:
                 self._allowed[claim["metadata"]["uid"]] = self._world.clock()
         for node in self._store.all_of(NODES):
-            labels = node["metadata"].get("labels") or {}
+            state = (node["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
             asked = any(taint["key"] == names.EVACUATE_TAINT for taint in node["spec"].get("taints") or ())
-            asked = asked or names.DRAIN_INTENT in _notes(node) or bool(node["spec"].get("unschedulable"))
-            if asked and labels.get(names.of_driver(DRIVER, names.EVACUATION_STATE)) == "InProgress":
+            if (asked or note(node, names.DRAIN_INTENT)) and state == "InProgress":
                 self._asked[node["metadata"]["name"]] = self._world.clock()
 
     def unasked_for(self, node: str) -> float:
@@ -105,20 +105,13 @@ class Effects:
         options = body.get("deleteOptions") or {}
         if pod is None or not _is_hit(options, pod):
             return doing()
-        wrong = [*((WRONG_EVICTION, text) for text in self._wrong_eviction(options, pod)), *self._replicas_at_eviction(pod)]
-        node = self._world.nodes.get(SENDER.get())
-        dies = node.dies_at_eviction if node else ""
-        if node:
-            node.dies_at_eviction = ""
-        if node and dies == "before":
-            node.kill()
-        answer = doing()
+        wrong = [(WRONG_EVICTION, text) for text in self._wrong_eviction(options, pod)]
+        wrong += self._world.replicas.faults(pod) if pod["spec"].get("nodeName") else ()  # who has none is away already
+        answer: Json = self._dying(doing)
         self._tell(pod, wrong)
         self._world.transcript.tell(SENDER.get(), f"evicted {name}")
         self._world.replicas.evicted(pod)
         self._evicted.add(pod["metadata"]["uid"])
-        if node and dies == "after":
-            node.kill()
         return answer
 
     def _on_delete(self, resource: Resource, name: str, *, namespace: str = "", options: Options | None = None) -> Any:
@@ -130,7 +123,7 @@ class Effects:
             return doing()
         machine = self.machine_of(found if resource == VOLUMES else self.volume_of(found)) if resource in (CLAIMS, VOLUMES) else ""
         if resource == CLAIMS and not found["metadata"].get("deletionTimestamp"):
-            is_own = machine == sender or (not machine and names.REPROVISIONED_BY in _notes(found))
+            is_own = machine == sender or (not machine and bool(note(found, names.REPROVISIONED_BY)))
             self.deletions += is_own
             judge = self._own_claim_deleted if is_own else self._lost_claim_deleted
             return self._effect(found, lambda: [*_unguarded(given, found), *judge(found, sender)], doing, other=not is_own)
@@ -162,16 +155,20 @@ class Effects:
     def _effect(self, found: Json, judge: Callable[[], list[tuple[str, str]]], doing: Callable[[], Any], *, other: bool = True) -> Any:
         """`other`: on what another machine has left."""
         self.touches += other
-        deaths, node = self._world.at_effects, self._world.nodes.get(SENDER.get())
-        how = deaths.pop(0) if other and deaths and deaths[0] != "back" else ""
+        wrong = judge()
+        answer = self._dying(doing) if other else doing()
+        whose = ", which another machine had" if other else ""
+        self._world.transcript.tell(SENDER.get(), f"has written on {found['metadata']['name']}{whose}")
+        self._tell(found, wrong)
+        return answer
+
+    def _dying(self, doing: Callable[[], Any]) -> Any:
+        """The sender dies `before` it is carried out, `after` that, or not."""
+        node, deaths = self._world.nodes.get(SENDER.get()), self._world.at_effects
+        how = deaths.pop(0) if node and deaths and deaths[0] != "back" else ""
         if node and how == "before":
             node.kill()
-        wrong = judge()
         answer = doing()
-        self._world.transcript.tell(
-            SENDER.get(), f"has written on {found['metadata']['name']}{', which another machine had' if other else ''}"
-        )
-        self._tell(found, wrong)
         if node and how == "after":
             node.kill()
         return answer
@@ -184,36 +181,25 @@ class Effects:
 
     def _wrong_eviction(self, options: Mapping[str, Any], pod: Json) -> Iterator[str]:
         """It hits the judged pod, of its own node, while somebody asks for that; one after the other; and no data that stays."""
-        only, node = options.get("preconditions") or {}, self._node_of(pod)
+        only, node = options.get("preconditions") or {}, pod["spec"].get("nodeName")
         if not only.get("uid"):
             yield "it names no uid"
         if "gracePeriodSeconds" in options:
             yield "it takes the pod's grace period"
-        if not pod["spec"].get("nodeName") and not only.get("resourceVersion"):
-            yield "it has no node, and may get one at any moment: which version of it was looked at is not said"
-        if node != SENDER.get():
-            yield f"it is on {node or 'no node'}"
-        if self.unasked_for(node) > self._world.late:
+        if node not in (None, SENDER.get()):
+            yield f"it is on {node}"
+        if self.unasked_for(SENDER.get()) > self._world.late:
             yield "nobody asks for its node to be emptied"
-        if pod["spec"].get("nodeName"):
-            there = {each["metadata"]["uid"]: each for each in self._store.all_of(PODS) if each["spec"].get("nodeName") == node}
-            others = [there[uid]["metadata"] for uid in self._evicted & there.keys() - {pod["metadata"]["uid"]}]
+        if node:
+            there = {each["metadata"]["uid"]: each["metadata"] for each in self._store.all_of(PODS) if each["spec"].get("nodeName") == node}
+            others = [there[uid] for uid in self._evicted & there.keys() - {pod["metadata"]["uid"]}]
             yield from (f"{meta['name']} is leaving" for meta in others if meta.get("deletionTimestamp"))
-        claims = [self._store.find(CLAIMS, full.partition("/")[2], pod["metadata"]["namespace"]) for full in _claims_by_name(pod)]
-        for claim in filter(None, claims):
-            if self._world.clock() - self._allowed.get(claim["metadata"]["uid"], float("-inf")) > _HEEDED + self._world.slack:
-                yield f"its claim {claim['metadata']['name']} may not be lost"
-
-    def _replicas_at_eviction(self, pod: Json) -> list[tuple[str, str]]:
-        """Who has no node is away already."""
-        return list(self._world.replicas.faults(pod)) if pod["spec"].get("nodeName") else []
-
-    def _node_of(self, pod: Json) -> str:
-        """Where it is; of one without a node, where the volume is that was made for it alone."""
-        if node := pod["spec"].get("nodeName"):
-            return str(node)
-        owned = (each for each in self._store.all_of(CLAIMS) if pod["metadata"]["uid"] in _owners(each))
-        return next(filter(None, (self._world.place_of(claim["spec"].get("volumeName", "")) for claim in owned)), "")
+        for item in pod["spec"].get("volumes") or ():  # those that were not made for it alone
+            name = (item.get("persistentVolumeClaim") or {}).get("claimName", "")
+            claim = self._store.find(CLAIMS, name, pod["metadata"]["namespace"])
+            allowed = self._allowed.get(claim["metadata"]["uid"], float("-inf")) if claim else float("inf")
+            if self._world.clock() - allowed > _HEEDED + self._world.slack:
+                yield f"its claim {name} may not be lost"
 
     # --- a claim that is made anew ------------------------------------------------------------------------------------------
 
@@ -223,8 +209,8 @@ class Effects:
     def _wrong_deletion(self, claim: Json, sender: str) -> Iterator[str]:
         """Its owner has asked for just this, the node is to be retired, its replica will be made again, and every other one is there."""
         node, volume, (workload, ordinal) = self._store.find(NODES, sender), self.volume_of(claim), self._maker(claim)
-        mark = _notes(claim).get(names.REPROVISIONED_BY)
-        yield from (f"a pod on {user['spec']['nodeName']} uses it" for user in self._users(claim))
+        mark = note(claim, names.REPROVISIONED_BY)
+        yield from (f"a pod on {user['spec']['nodeName']} uses it" for user in self.users(claim))
         if node is None or mark != f"{sender}/{node['metadata']['uid']}":
             yield f"its mark is {mark}"
         policy = said(self._world.truth.look(), volume, claim, RETIRE).policy if volume else ""
@@ -235,12 +221,15 @@ class Effects:
         if workload is None:
             yield "no StatefulSet makes it again"
             return
+        pause = next((float(word.partition("=")[2].rstrip("s")) for word in self._world.plan.args if word.startswith(PAUSE)), 1800.0)
         there = self._world.replicas.pods_of(workload)
         for other in (each for each in objects.ordinals(workload) if each != ordinal):
             seconds, by_us = self._world.replicas.away(workload["metadata"]["uid"], other)
             where = (there.get(other) or {}).get("spec", {}).get("nodeName", "")
             if by_us or seconds > self._world.late or where == sender:
                 yield f"replica {other} is on {where or 'no node'}, and has not been ready for {seconds:.1f} s"
+            elif (copied := self._world.replicas.whole_for(workload["metadata"]["uid"], other)) < pause - _WHOLE:
+                yield f"replica {other} is ready since {copied:.1f} s, and may not be in sync"
 
     def _maker(self, claim: Json) -> tuple[Json | None, int]:
         """The set that makes it again, and which ordinal it is for. Replicas that were wanted until a moment ago count."""
@@ -258,9 +247,9 @@ class Effects:
     # --- what a lost machine has left -------------------------------------------------------------------------------------------
 
     def _lost_claim_deleted(self, claim: Json, sender: str) -> list[tuple[str, str]]:
-        users = [pod["metadata"]["name"] for pod in self._users(claim)]
+        users = [pod["metadata"]["name"] for pod in self.users(claim)]
         found = [(CLAIM_DELETED, f"pod {name} with a node uses it") for name in users if not self._world.is_new(PODS, name)]
-        if not _notes(claim).get(names.LOST_WITH):
+        if not note(claim, names.LOST_WITH):
             found.append((CLAIM_DELETED, "it does not say with which machine it was lost"))
         if not self.is_made_again(claim):
             found.append((CLAIM_DELETED, "nobody makes it again"))
@@ -304,9 +293,8 @@ class Effects:
     def volume_of(self, claim: Json) -> Json | None:
         return self._store.find(VOLUMES, claim["spec"].get("volumeName") or "")
 
-    def _users(self, claim: Json) -> list[Json]:
-        full = f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
-        return [pod for pod in self._store.all_of(PODS) if pod["spec"].get("nodeName") and full in claims_of(pod)]
+    def users(self, claim: Json) -> list[Json]:
+        return [pod for pod in self._store.all_of(PODS) if pod["spec"].get("nodeName") and full_name(claim) in claims_of(pod)]
 
 
 def _unguarded(given: Options, claim: Json) -> list[tuple[str, str]]:
@@ -319,17 +307,3 @@ def _is_hit(options: Mapping[str, Any], pod: Json) -> bool:
     """If no budget forbids it."""
     only, meta = options.get("preconditions") or {}, pod["metadata"]
     return only.get("uid") in (None, meta["uid"]) and only.get("resourceVersion") in (None, meta["resourceVersion"])
-
-
-def _claims_by_name(pod: Json) -> list[str]:
-    """Those that were not made for it alone."""
-    volumes = pod["spec"].get("volumes") or ()
-    return [f"/{item['persistentVolumeClaim']['claimName']}" for item in volumes if "persistentVolumeClaim" in item]
-
-
-def _owners(obj: Json) -> set[str]:
-    return {ref["uid"] for ref in obj["metadata"].get("ownerReferences") or ()}
-
-
-def _notes(obj: Json) -> Json:
-    return obj["metadata"].get("annotations") or {}

@@ -3,11 +3,11 @@
 import asyncio
 import math
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -48,6 +48,9 @@ class Weather:
     """Share of requests that an overloaded server answers with 429."""
 
 
+_NEXT: Final = 1e-9
+
+
 class Broken(ConnectionError):
     """The connection has broken."""
 
@@ -56,45 +59,26 @@ class Stream(Generic[T]):
     """An open stream. Items come out in order, each at its time. After it has broken nothing comes out."""
 
     def __init__(self) -> None:
-        self._items: deque[tuple[float, T]] = deque()
-        self._waiter: asyncio.Future[None] | None = None
+        self._arrived: asyncio.Queue[Any] = asyncio.Queue()
         self._last = 0.0
         self._broken = False
 
     def put(self, item: T, at: float) -> None:
-        """The item comes out at that time, or together with the item before it if that is later."""
-        self._last = max(self._last, at)
-        self._items.append((self._last, item))
-        if len(self._items) == 1:
-            self._wake()
+        """The item comes out at that time, or right after the item before it if that is later."""
+        self._last = max(self._last + _NEXT, at)
+        asyncio.get_running_loop().call_at(self._last, self._arrived.put_nowait, item)
 
     def break_off(self) -> None:
         self._broken = True
-        self._wake()
+        self._arrived.put_nowait(None)
 
     async def next(self) -> T:
-        """Raises Broken as soon as the stream breaks, even if items are still in it."""
-        now = asyncio.get_running_loop().time
-        while not self._broken:
-            if self._items and self._items[0][0] <= now():
-                return self._items.popleft()[1]
-            await self._sleep(self._items[0][0] if self._items else None)
+        """Raises Broken as soon as the stream breaks, even if items are still on their way."""
+        if not self._broken:
+            item: T = await self._arrived.get()
+            if not self._broken:
+                return item
         raise Broken
-
-    async def _sleep(self, until: float | None) -> None:
-        loop = asyncio.get_running_loop()
-        self._waiter = loop.create_future()
-        timer = None if until is None else loop.call_at(until, self._wake)
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
-            if timer is not None:
-                timer.cancel()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class Network:

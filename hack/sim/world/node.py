@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol
 
 from hack.sim.clock import EPOCH
 from hack.sim.driver.calls import Reception, Record
-from hack.sim.driver.faults import Fault, Faults
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube, NodeLastServed
@@ -77,15 +76,10 @@ class Node:
         self.folder = Folder()
         self.reception = Reception(record=Record(now=world.clock))
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
-        self._drawn = self.reception.faults
         self.leaks_told: list[str] = []
         """What people were told of volumes that may be left behind, by all lives."""
         self.flags: tuple[str, ...] = ()
         """Further flags of its next sidecar."""
-        self.clock_offset = 0.0
-        """By how much its wall clock is wrong."""
-        self.dies_at_eviction = ""
-        """`before` or `after` its next eviction is carried out, its sidecar dies."""
         self.sidecar: Sidecar | None = None
         """The sidecar that runs now."""
         self.tools: Instruments | None = None
@@ -128,9 +122,6 @@ class Node:
     def get_up(self) -> None:
         self._may_live.set()
 
-    def driver_away(self) -> None:
-        self.link.go_down()
-
     def driver_back(self) -> None:
         """The driver is reachable again; the process is told as its real link would tell it."""
         if not self.link.up:
@@ -138,15 +129,9 @@ class Node:
             if self.sidecar is not None:
                 self.sidecar.wake_all()
 
-    def strike(self, fault: Fault | None) -> None:
-        """The driver has this fault and no other; with None it has the drawn ones again."""
-        self.reception.faults = self._drawn if fault is None else Faults([fault])
-
     def spare(self) -> None:
         """From now on nothing goes wrong on this node any more."""
-        self.strike(None)
         self._doom = 0
-        self.dies_at_eviction = ""
         if self._life is not None:
             self._life.pardon()
         self.reception.faults.set([])
@@ -232,7 +217,7 @@ class Node:
         world, dice = self._world, random.Random(f"sidecar {self._world.plan.seed} {self.name} {life.number}")
 
         def wall() -> float:
-            return EPOCH + world.clock() + self.clock_offset
+            return EPOCH + world.clock()
 
         return Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=dice.random)
 

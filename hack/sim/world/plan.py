@@ -2,11 +2,11 @@
 
 Each kind of trouble has its own dice, so that leaving one out changes nothing about the others: `hack/fire --seed N --without KIND`
 finds the kind that matters in a failing seed. A seed takes only some of the kinds, because a world in which everything goes wrong at
-once hides what one kind does alone. Here is the trouble that worlds of every theme may have; themes add their own.
+once hides what one kind does alone. Here is the trouble that worlds of every theme may have; `themes` adds the others.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ class PlannedEvent:
         return " ".join(part for part in (self.what, self.whom, number, self.detail) if part)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
     """Everything in a world that the product does not do itself."""
 
@@ -52,6 +52,8 @@ class Plan:
     nodes: tuple[str, ...]
     theme: str = "claims"
     """How the world comes to rest, and what must be so then."""
+    claims: int = 0
+    """How many claims, workloads or sets are drawn."""
     pool: str = "100Gi"
     weather: Weather = field(default_factory=Weather)
     events: tuple[PlannedEvent, ...] = ()
@@ -68,29 +70,27 @@ class Plan:
     rest: float = 300.0
     """Time in which a world of claims must then be at rest."""
 
-
-@dataclass(slots=True)
-class Draft:
-    """A plan that is being drawn."""
-
-    nodes: tuple[str, ...]
-    claims: int
-    pool: str = "100Gi"
-    weather: dict[str, Any] = field(default_factory=dict)
-    events: list[PlannedEvent] = field(default_factory=list)
-    faults: list[tuple[str, Fault]] = field(default_factory=list)
-    args: list[str] = field(default_factory=list)
-    placements: dict[str, str] = field(default_factory=dict)
-
     def add(self, at: float, what: str, whom: str = "", number: float = 0.0, *, detail: str = "") -> None:
-        self.events.append(PlannedEvent(at, what, whom, number, detail))
+        self.events += (PlannedEvent(at, what, whom, number, detail),)
 
     def named(self, what: str) -> list[str]:
         """Whom these events are about."""
         return [item.whom for item in self.events if item.what == what]
 
+    @property
+    def slack(self) -> float:
+        """What late requests and watches of this plan add to the time that a verdict may be behind."""
+        lags, weather = [item.number for item in self.events if item.what == "lag"], self.weather
+        # Where requests fail, what takes back a True is tried again every 10 s.
+        late = 60.0 if weather.straying or weather.lost_requests or weather.refused else 0.0
+        # Where a third goes astray and a third is refused, half of all tries fail; a look with two that hang lasts a minute.
+        late *= 2.0 if weather.straying + weather.refused > 0.5 else 1.0
+        return max(lags, default=0.0) + 3.0 * weather.watch.p99 + late
 
-Trouble = Callable[[random.Random, Draft], None]
+
+Trouble = Callable[[random.Random, Plan], None]
+Events = Iterable[tuple[Any, ...]]
+"""The fields of PlannedEvent, as far as they are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,43 +106,53 @@ class Theme:
     share: float
     """Of the kinds of trouble that a seed takes."""
     flags: Trouble
-    people: Callable[[int, Draft], None]
+    people: tuple[Trouble, ...]
     troubles: Mapping[str, Trouble]
-    settle: float = SETTLE
+    settle: float
 
 
-def times(dice: random.Random, most: int) -> Iterator[float]:
-    """Draws between one and so many moments."""
-    for _ in range(dice.randint(1, most)):
-        yield dice.uniform(1.0, TROUBLED)
+def of_each(kind: str, draw: Callable[[random.Random, str], Events], *, share: float = 1.0) -> Trouble:
+    """What happens to some of those whom events of this kind have made."""
+
+    def drawn(dice: random.Random, plan: Plan) -> None:
+        for name in plan.named(kind):
+            for event in draw(dice, name) if dice.random() < share else ():
+                plan.events += (PlannedEvent(*event),)
+
+    return drawn
+
+
+def of_nodes(draw: Callable[[random.Random, str], Events], least: int = 1, most: int = 1) -> Trouble:
+    """What happens so many times to one node or another."""
+
+    def drawn(dice: random.Random, plan: Plan) -> None:
+        for _ in range(dice.randint(least, most)):
+            plan.events += tuple(PlannedEvent(*event) for event in draw(dice, dice.choice(plan.nodes)))
+
+    return drawn
 
 
 def at_times(what: str, most: int) -> Trouble:
-    """Of one node or another."""
-
-    def draw(dice: random.Random, draft: Draft) -> None:
-        for at in times(dice, most):
-            draft.add(at, what, dice.choice(draft.nodes))
-
-    return draw
+    return of_nodes(lambda dice, node: [(dice.uniform(1.0, TROUBLED), what, node)], 1, most)
 
 
 def spans(begins: str, ends: str, most: int, *, longest: float, of_all: bool = False, numbers: Sequence[float] = ()) -> Trouble:
     """Of one node or another, or `of_all` at once."""
 
-    def draw(dice: random.Random, draft: Draft) -> None:
+    def draw(dice: random.Random, plan: Plan) -> None:
         for _ in range(dice.randint(1, most)):
-            whom, number = "" if of_all else dice.choice(draft.nodes), dice.choice(numbers) if numbers else 0.0
+            whom, number = "" if of_all else dice.choice(plan.nodes), dice.choice(numbers) if numbers else 0.0
             start = dice.uniform(2.0, TROUBLED)
-            draft.add(start, begins, whom, number)
-            draft.add(start + dice.uniform(0.5, longest), ends, whom)
+            plan.add(start, begins, whom, number)
+            plan.add(start + dice.uniform(0.5, longest), ends, whom)
 
     return draw
 
 
 def weather(shares: Sequence[float], *of: str) -> Trouble:
-    def draw(dice: random.Random, draft: Draft) -> None:
-        draft.weather |= dict.fromkeys(of, dice.choice(shares))
+    def draw(dice: random.Random, plan: Plan) -> None:
+        changed: dict[str, Any] = dict.fromkeys(of, dice.choice(shares))
+        plan.weather = replace(plan.weather, **changed)
 
     return draw
 
@@ -150,32 +160,32 @@ def weather(shares: Sequence[float], *of: str) -> Trouble:
 def stretched(kind: str) -> Trouble:
     """Drains take minutes, not seconds."""
 
-    def draw(dice: random.Random, draft: Draft) -> None:
-        before = len(draft.events)
-        SHARED[kind](dice, draft)
-        draft.events[before:] = [replace(item, at=60.0 + _STRETCH * item.at) for item in draft.events[before:]]
+    def draw(dice: random.Random, plan: Plan) -> None:
+        before = len(plan.events)
+        SHARED[kind](dice, plan)
+        plan.events = plan.events[:before] + tuple(replace(item, at=60.0 + _STRETCH * item.at) for item in plan.events[before:])
 
     return draw
 
 
-def _dooms(dice: random.Random, draft: Draft) -> None:
+def _dooms(dice: random.Random, plan: Plan) -> None:
     """Some sidecars die at a crossing of their first life, some of a later one, some in one life after the other."""
     for _ in range(dice.randint(1, 4)):
-        node, at = dice.choice(draft.nodes), dice.choice((0.0, dice.uniform(1.0, TROUBLED)))
+        node, at = dice.choice(plan.nodes), dice.choice((0.0, dice.uniform(1.0, TROUBLED)))
         for again in range(dice.choice((1, 1, 3))):
-            draft.add(at + 12.0 * again, "doom", node, dice.randint(1, 30))
+            plan.add(at + 12.0 * again, "doom", node, dice.randint(1, 30))
 
 
-def _storms(dice: random.Random, draft: Draft) -> None:
+def _storms(dice: random.Random, plan: Plan) -> None:
     """The server's history is compacted again and again, so that every watch ends with 410 more than once."""
     at = dice.uniform(2.0, TROUBLED)
     for _ in range(dice.randint(1, 6)):
-        draft.add(at, "compact")
+        plan.add(at, "compact")
         at += dice.uniform(0.5, 8.0)
 
 
-def _slow_watches(dice: random.Random, draft: Draft) -> None:
-    draft.weather |= {"watch": Latency(dice.choice((0.01, 0.1)), dice.choice((0.5, 2.0, 10.0)))}
+def _slow_watches(dice: random.Random, plan: Plan) -> None:
+    plan.weather = replace(plan.weather, watch=Latency(dice.choice((0.01, 0.1)), dice.choice((0.5, 2.0, 10.0))))
 
 
 SHARED: Final[dict[str, Trouble]] = {

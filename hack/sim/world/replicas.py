@@ -26,6 +26,7 @@ class Replicas:
         self._looked = _LOOKED + (world.late if world.strays else 0.0)
         self._away_since: dict[tuple[str, int], float] = {}
         """Since when it has no pod that is there, ready and stays."""
+        self._whole_since: dict[tuple[str, int], float] = {}
         self._ours: dict[tuple[str, int], str] = {}
         """Those that are away because a sidecar has evicted them: which pod."""
 
@@ -38,6 +39,9 @@ class Replicas:
         for key, whole in wanted.items():
             if not whole:
                 self._away_since.setdefault(key, self._world.clock())
+                self._whole_since.pop(key, None)
+            else:
+                self._whole_since.setdefault(key, self._world.clock())
         # Whoever makes a set smaller and larger again has made it wait himself, whatever a sidecar did before.
         for key in [key for key in self._away_since if wanted.get(key, True)]:
             del self._away_since[key]
@@ -66,6 +70,10 @@ class Replicas:
         self.look()
         since = self._away_since.get((uid, ordinal))
         return (0.0, False) if since is None else (self._world.clock() - since, (uid, ordinal) in self._ours)
+
+    def whole_for(self, uid: str, ordinal: int) -> float:
+        """For how many seconds it has been there and ready without a break."""
+        return self._world.clock() - self._whole_since.get((uid, ordinal), self._world.clock())
 
     def not_whole(self, *, by_us: bool = False) -> Iterator[str]:
         """Replicas that are away now; or only those that a sidecar has evicted."""

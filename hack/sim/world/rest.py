@@ -14,16 +14,16 @@ from hack.sim.world.actions import REPLICAS, carry_out, set_ready
 from hack.sim.world.claims import HOLLOW
 from hack.sim.world.network import Weather
 from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY, Node
-from hack.sim.world.plan import KEPT, PlannedEvent
+from hack.sim.world.plan import PlannedEvent
 from hack.sim.world.replicas import is_whole
-from hack.sim.world.sets_plan import CLEANUP, EPHEMERAL, GIVEN_UP, REPROVISIONED, UNDONE
-from hack.sim.world.verdicts import LAG
+from hack.sim.world.themes import CLEANUP, EPHEMERAL, GIVEN_UP, SET, UNDONE
+from hack.sim.world.truth import full_name, note
 from sidecar.csi.api import CapacityQuery
 from sidecar.engine.health import OK, Stopped
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
-from sidecar.model.objects import IMMEDIATE, Json
+from sidecar.model.objects import IMMEDIATE
 from sidecar.model.quantity import parse_bytes
 from sidecar.provisioning.effects.reporting import NOT_LISTED
 
@@ -35,7 +35,6 @@ TWO_VOLUMES: Final = "two volumes"
 LEFT_OVER: Final = "left over"
 STUCK: Final = "stuck"
 LOST: Final = "lost"
-DESTROYED: Final = "data that somebody kept was deleted"
 CAPACITY: Final = "capacity"
 TRESPASS: Final = "trespass"
 RESTLESS: Final = "never rests"
@@ -50,7 +49,6 @@ NOT_WHOLE: Final = "not whole"
 NOT_EMPTIED: Final = "not emptied"
 NOT_CLEARED: Final = "not cleared"
 
-SEEN: Final = LAG
 _LINGERS: Final = 60.0
 _LAST_DRAINS: Final = 300.0
 _TO_STOP: Final = 60.0
@@ -69,7 +67,7 @@ async def come_to_rest(world: "World") -> None:
 def findings(world: "World") -> Findings:
     """Each sentence, on the same picture of the world."""
     yield from _of_volumes(world)
-    yield from _of_strangers(world)
+    yield from ((TRESPASS, what) for what in strangers.touched(world))
     yield from ((HURRIED, what) for what in world.request_log.too_many())
     yield from ((LEFT_BEHIND, what) for what in _left_behind(world))
     yield from _OF_THEME[world.plan.theme](world)
@@ -100,9 +98,8 @@ def _of_volumes(world: "World") -> Findings:
     volumes = [item for item in store.all_of(VOLUMES) if not strangers.is_one(item)]
     handles = Counter(item["spec"]["csi"]["volumeHandle"] for item in volumes)
     for node, volume in held:
-        if volume.id not in handles and volume.id not in world.retained and not _is_told(node, volume.name):
+        if volume.id not in handles.keys() | world.forsaken and not _is_told(node, volume.name):
             yield LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume"
-    yield from ((DESTROYED, f"volume {handle} is gone") for handle in sorted(world.retained - {volume.id for _, volume in held}))
     # A suspect does not count: the claim has gone elsewhere, people are told of what may be left here, and only they may delete it.
     mine = Counter(volume.name for node, volume in held if not _is_told(node, volume.name))
     yield from ((TWO_VOLUMES, f"{count} volumes are named {name}") for name, count in mine.items() if count > 1)
@@ -120,6 +117,10 @@ def _of_volumes(world: "World") -> Findings:
             yield HOLLOW, f"PersistentVolume {name} does not lead to {places[0]}, where its volume is"
         if is_here and spec["persistentVolumeReclaimPolicy"] == "Delete" and (spec.get("claimRef") or {}).get("uid") not in there:
             yield LEFT_OVER, f"PersistentVolume {name} is {(item.get('status') or {}).get('phase')}, and its claim is gone"
+    for claim in store.all_of(CLAIMS):
+        name = claim["spec"].get("volumeName", "")
+        if name and not store.find(VOLUMES, name):
+            yield HOLLOW, f"claim {claim['metadata']['name']} is bound to {name}, which is not there"
 
 
 def _is_told(node: Node, volume_name: str) -> bool:
@@ -128,42 +129,26 @@ def _is_told(node: Node, volume_name: str) -> bool:
     return in_journal or any(volume_name in text and NOT_LISTED in text for text in node.leaks_told)
 
 
-def _of_strangers(world: "World") -> Findings:
-    yield from ((TRESPASS, what) for what in strangers.touched(world))
-
-
 def _left_behind(world: "World") -> Iterator[str]:
     """Marks, notes and Leases whose reason is gone."""
     store = world.cluster.store
     for claim in store.all_of(CLAIMS):
-        mark, lost = _note(claim, names.REPROVISIONED_BY), _note(claim, names.LOST_WITH)
+        mark, lost = note(claim, names.REPROVISIONED_BY), note(claim, names.LOST_WITH)
         if mark and world.effects.unasked_for(mark.partition("/")[0]) > 0.0:
             yield f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired"
         if lost and not _is_lost(world, lost):
             yield f"claim {claim['metadata']['name']} says that its data was lost with {lost}, which is not a lost machine"
-    for volume in store.all_of(VOLUMES):
-        node, _, uid = _note(volume, names.LEAVING).partition("/")
-        found = store.find(NODES, node) if node else None
-        if found and found["metadata"]["uid"] == uid and node in world.nodes and world.sees(node) and not _goes(found):
-            yield f"{volume['metadata']['name']} is said to leave with {node}, and nobody says so"
     for lease in store.all_of(LEASES):
         name, owners = lease["metadata"]["name"], [owner["name"] for owner in lease["metadata"].get("ownerReferences") or ()]
         yield from (f"the Lease {name} of {owner} is there, which is gone" for owner in owners if store.find(NODES, owner) is None)
-        if name.startswith("reprovision-") and all(world.effects.unasked_for(owner) > 0.0 for owner in owners):
+        if name.startswith("reprovision-") and not world.strays and all(world.effects.unasked_for(owner) > 0.0 for owner in owners):
             yield f"the Lease {name} of {', '.join(owners) or 'nobody'} is there, and nothing is made anew for it"
     for report in store.all_of(DRAIN_REPORTS):
         status = report.get("status") or {}
         mark = f"{report['spec']['nodeName']}/{status.get('nodeUID') or ''}"
-        about = [volume for volume in store.all_of(VOLUMES) if _note(volume, names.LIES_ON) == mark or mark.endswith("/")]
+        about = [volume for volume in store.all_of(VOLUMES) if note(volume, names.LIES_ON) == mark or mark.endswith("/")]
         if status.get("gone") and (store.find(NODES, report["spec"]["nodeName"]) is not None or not about):
             yield f"the report {report['metadata']['name']} says that the node is gone, and it is there or has left nothing"
-
-
-def _goes(node: Json) -> bool:
-    taints = (node.get("spec") or {}).get("taints") or ()
-    return _note(node, names.DRAIN_INTENT) == "retire" or any(
-        item["key"] in names.RETIRING_TAINTS or (item["key"], item.get("value")) == (names.EVACUATE_TAINT, "retire") for item in taints
-    )
 
 
 # --- claims -------------------------------------------------------------------------------------------------------------------
@@ -219,7 +204,7 @@ def _of_capacity(world: "World", node: Node) -> Findings:
     figures = ((item["storageClassName"], *(parse_bytes(item.get(key, -1)) for key in ("capacity", "maximumVolumeSize"))) for item in ours)
     if (published := sorted(figures)) != sorted(wanted):
         yield CAPACITY, f"{node.name} publishes {published} and should publish {sorted(wanted)}"
-    if any(item["nodeTopology"] != {"matchLabels": {TOPOLOGY_KEY: node.name}} or _note(item, names.STALE_SINCE) for item in ours):
+    if any(item["nodeTopology"] != {"matchLabels": {TOPOLOGY_KEY: node.name}} or note(item, names.STALE_SINCE) for item in ours):
         yield CAPACITY, f"{node.name} publishes for somewhere else, or calls stale what its driver answers"
 
 
@@ -230,12 +215,8 @@ async def _drains_rest(world: "World") -> None:
     """The owners give everything up. Before that the last drains have time to do harm."""
     await asyncio.sleep(_LAST_DRAINS)
     await _heal(world)
-    dice = random.Random(f"owners {world.plan.seed}")
-    await asyncio.sleep(_TO_STOP)
-    ways = await people.stop_work(world, dice)
-    for _ in range(2):
-        await asyncio.sleep(_TO_STOP)
-        await people.give_up(world, ways)
+    world.transcript.tell("people", "give everything up")
+    await people.give_up(world)
     left = [what for name in world.nodes for what in world.truth.losses(world.truth.look(), name)]
     if left:
         world.found(NOT_GIVEN_UP, f"the owners have forgotten {', '.join(left)}")
@@ -261,73 +242,43 @@ def _of_drains(world: "World") -> Findings:
 
 
 async def _emptying_rest(world: "World") -> None:
-    """All replicas are well and wanted, and there is a node that takes pods."""
+    """All replicas are well and wanted, and there is a node that takes pods. Then all is taken back: replicas may wait for one another, for
+    nothing is deleted while another one is away, and an ordered set makes no later one."""
     await asyncio.sleep(_LINGERS)
     await _heal(world)
     if all(world.evacuated.get(node) for node in world.nodes):
         free = random.Random(f"free {world.plan.seed}").choice(list(world.nodes))
         await carry_out(world, PlannedEvent(world.clock(), UNDONE, free))
     for name in world.kinds:
-        await carry_out(world, PlannedEvent(world.clock(), "set scaled", name, REPLICAS))
+        await carry_out(world, PlannedEvent(world.clock(), "scale", name, REPLICAS))
         await carry_out(world, PlannedEvent(world.clock(), "given up", name))
         for ordinal in range(REPLICAS):
             with suppress(NotFound):  # it is being made
                 await set_ready(world, f"{name}-{ordinal}", ready=True)
     await asyncio.sleep(world.plan.settle)
-    for _ in world.nodes:
-        for node in (stuck := _wait_for_one_another(world)):
-            world.transcript.tell("operator", f"takes the evacuation of {node} back, for replicas wait for one another")
-            await carry_out(world, PlannedEvent(world.clock(), UNDONE, node))
-        await asyncio.sleep(_TAKEN_BACK if stuck else 0.0)
+    for name in _may_leave(world):
+        world.found(NOT_EMPTIED, f"{name} is still on its node, and nothing keeps it there")
+    for node in world.nodes:
+        await carry_out(world, PlannedEvent(world.clock(), UNDONE, node))
+    await asyncio.sleep(_TAKEN_BACK)
 
 
-def _wait_for_one_another(world: "World") -> set[str]:
-    """Nodes whose evacuation their owners take back, as the reasons say that are told of replicas which sidecars have evicted and now
-    hold: the data of other replicas is there, without which nothing may be deleted; or that of the replica itself, without which an
-    ordered set makes no later one."""
-    found = set()
-    for workload in world.cluster.store.all_of(STATEFUL_SETS):
-        name = workload["metadata"]["name"]
-        if world.kinds.get(name) != REPROVISIONED:
+def _may_leave(world: "World") -> Iterator[str]:
+    """Pods on nodes that are emptied whose volumes may go with them, whose budget lets somebody go, and that were there before anybody
+    asked: what is put there during a short undo is taken for what nothing keeps off."""
+    budgets = {item.whom: item.detail.split()[-1] for item in world.plan.events if item.what == SET}
+    for pod in world.cluster.store.all_of(PODS):
+        node, name = pod["spec"].get("nodeName", ""), (pod["metadata"].get("labels") or {}).get("app", "")
+        found = world.cluster.store.find(NODES, node)
+        state = found and (found["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
+        if world.kinds.get(name) not in (EPHEMERAL, GIVEN_UP) or budgets.get(name) == "maxUnavailable=0" or state != "InProgress":
             continue
-        there = [world.cluster.store.find(PODS, f"{name}-{ordinal}", NAMESPACE) is not None for ordinal in objects.ordinals(workload)]
-        away = {each for each in world.replicas.not_whole() if each.rpartition("-")[0] == name}
-        ours = {each for each in world.replicas.not_whole(by_us=True) if each in away}
-        waited_for = away - ours if ours else set()
-        if workload["spec"].get("podManagementPolicy") != "Parallel":
-            waited_for |= {each for each in ours if not all(there[int(each.rpartition("-")[2]) :])}
-        for each in waited_for:
-            claim = world.cluster.store.find(CLAIMS, f"data-{each}", NAMESPACE)
-            found.add(world.place_of(claim["spec"].get("volumeName", "")) if claim else "")
-    return {node for node in found if world.evacuated.get(node)}
+        if world.evacuated.get(node) and world.made_at(PODS, pod["metadata"]["name"]) < world.first_asked[node]:
+            yield pod["metadata"]["name"]
 
 
 def _of_emptying(world: "World") -> Findings:
-    ours, away = set(world.replicas.not_whole(by_us=True)), list(world.replicas.not_whole())
-    # What somebody else has sent away from its data is not made anew: nobody knows why he did.
-    excused = {KEPT: set(away), REPROVISIONED: set(away) - ours}
-    for name in (each for each in away if each not in excused.get(world.kinds[each.rpartition("-")[0]], ())):
-        yield NOT_WHOLE, f"{name} is still away, and everything has been well for {world.plan.settle:.0f} s"
-    for node in world.cluster.store.all_of(NODES):
-        state = (node["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
-        if world.evacuated.get(node["metadata"]["name"]) and state in ("InProgress", "Blocked"):
-            for pod in world.cluster.store.all_of(PODS):
-                if pod["spec"].get("nodeName") == node["metadata"]["name"] and _may_leave(world, pod):
-                    yield NOT_EMPTIED, f"{pod['metadata']['name']} is still on {node['metadata']['name']}, and nothing keeps it there"
-
-
-def _may_leave(world: "World", pod: Json) -> bool:
-    """Its budget lets somebody go, and it did not come back when nobody saw why; one is made anew only where all replicas are apart."""
-    name = (pod["metadata"].get("labels") or {}).get("app", "")
-    if world.kinds.get(name, KEPT) not in (EPHEMERAL, GIVEN_UP, REPROVISIONED):
-        return False
-    if world.kinds[name] == REPROVISIONED:
-        pods = [each for each in world.cluster.store.all_of(PODS) if (each["metadata"].get("labels") or {}).get("app") == name]
-        apart = len({each["spec"].get("nodeName") for each in pods}) == len(pods)
-        if not apart or any(each.rpartition("-")[0] == name for each in world.replicas.not_whole()):
-            return False
-    made = next(item.detail for item in world.plan.events if item.whom == name)
-    return not made.endswith("maxUnavailable=0") and pod["metadata"]["uid"] not in world.came_back.get(pod["spec"]["nodeName"], ())
+    yield from ((NOT_WHOLE, f"{name} is still away, and all has been well for {_TAKEN_BACK:.0f} s") for name in world.replicas.not_whole())
 
 
 # --- lost nodes -----------------------------------------------------------------------------------------------------------------
@@ -346,65 +297,30 @@ def _of_node_loss(world: "World") -> Findings:
     not awaited: sidecars look for them every few hours."""
     store = world.cluster.store
     for volume in store.all_of(VOLUMES):
-        if not _may_be_cleared(world, volume):
+        machine = world.effects.machine_of(volume)
+        if CLEANUP not in world.plan.args or machine not in world.lost or not world.lost[machine].known_to_go:
             continue
-        name, ref, mark = volume["metadata"]["name"], volume["spec"].get("claimRef") or {}, _note(volume, names.LIES_ON)
+        name, ref = volume["metadata"]["name"], volume["spec"].get("claimRef") or {}
         claim = store.find(CLAIMS, ref.get("name", ""), ref.get("namespace", ""))
         is_its = claim is not None and (claim["metadata"]["uid"], claim["spec"].get("volumeName")) == (ref.get("uid"), name)
-        if claim is not None and is_its and world.effects.is_made_again(claim) and not _is_used(world, claim):
-            yield NOT_CLEARED, f"claim {claim['metadata']['name']} is there, whose volume {name} is lost with {mark}"
+        if claim is not None and is_its and world.effects.is_made_again(claim) and not world.effects.users(claim):
+            yield NOT_CLEARED, f"claim {claim['metadata']['name']} is there, whose volume {name} is lost with {machine}"
         if (volume["spec"]["persistentVolumeReclaimPolicy"], volume["status"].get("phase")) == ("Delete", "Released"):
-            yield NOT_CLEARED, f"{name} is there, which is lost with {mark}"
+            yield NOT_CLEARED, f"{name} is there, which is lost with {machine}"
     for workload in store.all_of(STATEFUL_SETS):
         for ordinal in objects.ordinals(workload):
             name = f"{workload['metadata']['name']}-{ordinal}"
             pod = store.find(PODS, name, NAMESPACE)
             if is_whole(pod):
                 continue
-            wanted = [claim for claim in store.all_of(CLAIMS) if pod is not None and _full(claim) in claims_of(pod)]
+            wanted = [claim for claim in store.all_of(CLAIMS) if pod is not None and full_name(claim) in claims_of(pod)]
             if not any(world.effects.machine_of(world.effects.volume_of(claim)) in world.lost for claim in wanted):
                 yield NOT_WHOLE, f"{name} does not run, and no volume of it is on a machine that is lost"
-
-
-def _may_be_cleared(world: "World", volume: Json) -> bool:
-    """Its machine is lost, it says so itself, and somebody has said that its disks do not come back. It goes by what is stored, for a note
-    that somebody has taken keeps everything; and machines of one name have their turn one after the other."""
-    mark, store = _note(volume, names.LIES_ON), world.cluster.store
-    if CLEANUP not in world.plan.args or not _is_lost(world, mark):
-        return False
-    node, _, uid = mark.partition("/")
-    report = store.find(DRAIN_REPORTS, names.drain_report(node, DRIVER))
-    about = ((report or {}).get("status") or {}).get("nodeUID") or ""
-    if all(_note(each, names.LEAVING) == mark for each in _of_mark(world, mark)):
-        first = f"{node}/{about}"
-        of_first = _of_mark(world, first)
-        if first == mark or any(_note(each, names.LEAVING) != first for each in of_first):
-            return True
-        return all(
-            (each["status"].get("phase"), each["spec"]["persistentVolumeReclaimPolicy"]) == ("Released", "Retain") for each in of_first
-        )
-    return report is not None and bool(_note(report, names.ACKNOWLEDGED)) and about == uid
-
-
-def _of_mark(world: "World", mark: str) -> list[Json]:
-    return [each for each in world.cluster.store.all_of(VOLUMES) if _note(each, names.LIES_ON) == mark]
 
 
 def _is_lost(world: "World", mark: str) -> bool:
     node, _, uid = mark.partition("/")
     return node in world.lost and world.cluster.store.find(NODES, node) is None and bool(uid)
-
-
-def _is_used(world: "World", claim: Json) -> bool:
-    return any(pod["spec"].get("nodeName") and _full(claim) in claims_of(pod) for pod in world.cluster.store.all_of(PODS))
-
-
-def _full(claim: Json) -> str:
-    return f"{claim['metadata']['namespace']}/{claim['metadata']['name']}"
-
-
-def _note(obj: Json, key: str) -> str:
-    return str((obj["metadata"].get("annotations") or {}).get(key) or "")
 
 
 _RESTS: Final[dict[str, Callable[["World"], Awaitable[None]]]] = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster import Cluster
 from hack.sim.stand_ins import claims_of
-from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES
+from sidecar.kube.api import CLAIMS, CLASSES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -40,9 +40,6 @@ class Scene:
     claims: dict[str, Json]
     volumes: list[Json]
     classes: dict[str, Json]
-    namespaces: dict[str, Json]
-    contents: list[Json]
-    nodes: dict[str, Json]
     wanted: set[str] = field(default_factory=set)
     """`namespace/name` of claims that a pod anywhere names, or that a workload is about to make a pod for."""
 
@@ -53,12 +50,9 @@ class Scene:
 
         scene = cls(
             pods=every(PODS),
-            claims={_full(claim): claim for claim in every(CLAIMS)},
+            claims={full_name(claim): claim for claim in every(CLAIMS)},
             volumes=every(VOLUMES),
             classes={item["metadata"]["name"]: item for item in every(CLASSES)},
-            namespaces={item["metadata"]["name"]: item for item in every(NAMESPACES)},
-            contents=every(SNAPSHOT_CONTENTS),
-            nodes={item["metadata"]["name"]: item for item in every(NODES)},
         )
         for pod in scene.pods:
             if (pod.get("status") or {}).get("phase") not in _OVER:
@@ -67,10 +61,6 @@ class Scene:
             if workload["spec"].get("replicas"):
                 meta, template = workload["metadata"], workload["spec"]["template"]
                 scene.wanted.update(claims_of({"metadata": meta, "spec": template["spec"]}))
-        attached = {item["spec"]["source"].get("persistentVolumeName") for item in every(ATTACHMENTS)}
-        for volume in scene.volumes:
-            if volume["metadata"]["name"] in attached and (ref := volume["spec"].get("claimRef")):
-                scene.wanted.add(f"{ref['namespace']}/{ref['name']}")
         return scene
 
     def claim_of(self, volume: Json) -> Json | None:
@@ -96,8 +86,6 @@ class Truth:
         """By name of a PersistentVolume: when a pod first ran with it."""
         self._running: dict[str, None] = {}
         self._acks: dict[str, tuple[str, float]] = {}
-        self.snapshots: dict[str, str] = {}
-        """By name of a VolumeSnapshotContent: the node that has its data."""
 
     def look(self) -> Scene:
         """To be called after every change: it notes what happens to the data."""
@@ -110,7 +98,7 @@ class Truth:
                     self._used[handle] = self._world.clock()
                     self.first_used.setdefault(volume["metadata"]["name"], self._world.clock())
         self._running = dict.fromkeys(running)
-        for item in (*scene.volumes, *scene.contents):
+        for item in scene.volumes:
             self._note_ack(item["metadata"])
         return scene
 
@@ -119,15 +107,12 @@ class Truth:
         for volume in self._held(scene, node):
             if not self._given_up(scene, volume, node):
                 yield f"{volume['metadata']['name']} ({volume['spec']['csi']['volumeHandle']})"
-        for content in scene.contents:
-            if self.snapshots.get(content["metadata"]["name"]) == node and content["metadata"]["uid"] not in self._acks:
-                yield content["metadata"]["name"]
 
     def strandings(self, scene: Scene, node: str) -> Iterator[str]:
         """Volumes of this node whose policy forbids what a reboot would do to the pods that want them."""
         for volume in self._held(scene, node):
             claim = scene.claim_of(volume)
-            wanted = claim is not None and _full(claim) in scene.wanted and not _ephemeral(scene, claim)
+            wanted = claim is not None and full_name(claim) in scene.wanted and not _ephemeral(scene, claim)
             # Where the volume names another node its pods wait already, whatever becomes of this one.
             if wanted and _leads_to(volume, node) and said(scene, volume, claim, REBOOT).policy == "Block":
                 yield f"{volume['metadata']['name']} ({volume['spec']['csi']['volumeHandle']})"
@@ -149,7 +134,7 @@ class Truth:
         word = said(scene, volume, claim, RETIRE)
         if word.policy == "Ignore":
             return True
-        if claim and _full(claim) in scene.wanted:
+        if claim and full_name(claim) in scene.wanted:
             return False
         if word.policy == "AllowIdle" and word.by_name and claim:
             return True
@@ -167,15 +152,10 @@ class Truth:
 
 
 def said(scene: Scene, volume: Json, claim: Json | None, intent: str) -> Said:
-    """PersistentVolume or claim, the stricter of the two; then the class, then the namespace, then the default."""
+    """PersistentVolume or claim, the stricter of the two; then the class, then the default. Nobody here says it of a namespace."""
     own = [word for obj in (volume, claim) if (word := _word(obj, intent))]
     class_ = scene.classes.get(volume["spec"].get("storageClassName") or "")
-    namespace = scene.namespaces.get((volume["spec"].get("claimRef") or {}).get("namespace") or "")
-    return max(own, key=_strictness) if own else _word(class_, intent) or _word(namespace, intent) or Said(_DEFAULT[intent])
-
-
-def _strictness(word: Said) -> int:
-    return _STRICTNESS.index(word.policy)
+    return max(own, key=lambda word: _STRICTNESS.index(word.policy)) if own else _word(class_, intent) or Said(_DEFAULT[intent])
 
 
 def _word(obj: Json | None, intent: str) -> Said | None:
@@ -203,5 +183,9 @@ def _leads_to(volume: Json, node: str) -> bool:
     return terms is None or any(node in item.get("values", ()) for term in terms for item in term.get("matchExpressions", ()))
 
 
-def _full(obj: Json) -> str:
+def full_name(obj: Json) -> str:
     return f"{obj['metadata']['namespace']}/{obj['metadata']['name']}"
+
+
+def note(obj: Json, key: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(key) or "")

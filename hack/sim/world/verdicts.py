@@ -102,12 +102,12 @@ class Verdicts:
         """Whether its sidecar had the time to note an acknowledgement before the new use. The use itself it need not have seen: what it
         cannot tell of a time in which it was away it must not take for granted."""
         eyes = self.eyes.get(node)
-        return eyes is not None and eyes.had_a_chance(since, used, seconds=LAG)
+        return eyes is not None and eyes.had_a_chance(since, used, seconds=self._lag)
 
     def ended(self, node: str) -> None:
         """A drainer has done its work and is about to switch the node off for good."""
         now, eyes, truth = self._world.clock(), self.eyes.setdefault(node, Eyes()), self._world.truth
-        gone = set(truth.losses(truth.look(), node)) - truth.snapshots.keys()
+        gone = set(truth.losses(truth.look(), node))
         begun = self._dangers.get((node, RETIRE), {})
         for what in sorted(gone):
             at = begun.get(what, now)
@@ -154,8 +154,7 @@ class Verdicts:
             said = timestamps.to_seconds(condition.get("lastHeartbeatTime", "")) or 0.0
             others = (eyes for name, eyes in self.eyes.items() if name != node and name in self._world.nodes)
             outlived = self._world.wall() - said > OUTLIVED and any(eyes.sees_for(now, seconds=OUTLIVED) for eyes in others)
-            own = (self.eyes[node], self._processes[node])
-            stands = any(eyes.sees_for(now, seconds=self._stand) for eyes in own)
+            stands = self._processes[node].sees_for(now, seconds=self._stand)
             limit = self._stand if stands else OUTLIVED if outlived and intent == RETIRE else float("inf")
             if wrong := self.dangers(node, intent, older_than=limit):
                 self._found(SAID_YES, f"{node} is still {type_}, and {_loses(intent)} {', '.join(wrong)}")

@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import gc
 import logging
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
@@ -19,12 +20,10 @@ from typing import Any, Final
 
 from hack.sim.clock import EPOCH, run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
-from hack.sim.cluster.kinds import TABLE, Kind
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from hack.sim.world import rest, strangers
 from hack.sim.world.actions import carry_out, operate, placement
 from hack.sim.world.claims import Claims
-from hack.sim.world.drains_plan import slack_of
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
 from hack.sim.world.life import Killed
@@ -37,13 +36,12 @@ from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
-from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, KubeApi
+from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
 from sidecar.model.objects import LATE as LATE_BINDING
 
-_CONTENTS: Final = Kind(resource=SNAPSHOT_CONTENTS, fields={"spec": dict, "status": dict}, status=True)
 _CLASSES: Final = {
     LATE: ("Delete", LATE_BINDING, {}),
     LATE_TOO: ("Delete", LATE_BINDING, {}),
@@ -56,7 +54,6 @@ _CLASSES: Final = {
 _OF_CLAIMS: Final = (LATE, LATE_TOO, IMMEDIATE_CLASS)
 _SAMPLE: Final = 2.0
 _COLLECTION: Final = 5.0
-_DEFAULT_TOLERATION: Final = 300.0
 _TO_NOTE: Final = 60.0
 """Seconds, beside late watches, in which a sidecar that sees the API server takes off what it has noted."""
 
@@ -105,15 +102,8 @@ class Lost:
     """Of its last Node."""
     given_up: bool
     """Somebody has said that its disks do not come back: before it went, or since."""
-
-
-@dataclass(slots=True)
-class Announcement:
-    """Of one Node, by its uid: whether somebody says that it goes."""
-
-    stands: bool = False
-    ended: float = float("-inf")
-    eyes: Eyes = field(default_factory=Eyes)
+    known_to_go: bool
+    """And a sidecar has had the time to hear it."""
 
 
 def play(plan: Plan, *, before: Callable[["World"], None] = lambda _: None) -> Report:
@@ -138,7 +128,7 @@ class World:
         self.transcript = Transcript(self.clock)
         self.report = Report(plan)
         self.dice = random.Random(f"world {plan.seed}")
-        self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random, kinds=(*TABLE, _CONTENTS))
+        self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
         self.api: KubeApi = InProcessApi(self.cluster, before=self._before, after=self._after)
         self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
@@ -160,24 +150,20 @@ class World:
         """By set: until when it wanted how many replicas."""
         self.evacuated: dict[str, bool] = {}
         """By node: somebody asks for it to be emptied."""
-        self.undone_at: dict[str, float] = {}
-        self.came_back: dict[str, set[str]] = {}
-        """By node: uids of pods that were put there during an undo that its sidecar may not have seen. It takes them for pods that whatever
-        keeps pods off the node does not keep off."""
+        self.first_asked: dict[str, float] = {}
+        self.forsaken: set[str] = set()
+        """Handles of volumes on machines that are back though they were given up: nobody need know them any more."""
         self.at_effects: list[str] = []
         """At the next effects on what another machine has left its sender dies `before` or `after` it is carried out, or the machine is
         `back`."""
-        self.retained: set[str] = set()
-        """Handles of volumes whose data somebody has kept."""
         self.errors = 0.0
         """Share of a sidecar's requests that the API server answers with an error."""
         self.strays = plan.weather.straying > 0.0 or plan.weather.lost_answers > 0.0
-        self.slack = slack_of(plan)
+        self.slack = plan.slack
         self.late = 61.0 if self.strays else 0.5 + 3.0 * (plan.weather.read.p99 + plan.weather.write.p99)
         """Seconds between the last look and the moment at which a request arrives."""
-        self._announced: dict[str, Announcement] = {}
-        self._was_given_up: set[str] = set()
-        """Names of machines that are back. What a process there had noted stands until one there takes it off."""
+        self._announced: dict[str, list[float]] = {}
+        """By uid of a Node: since when and until when somebody said last that it goes."""
         self._made: dict[tuple[str, str], float] = {}
         """By kind and name: when it was created, or bound."""
         self._spawned: dict[str, asyncio.Task[None]] = {}
@@ -253,16 +239,18 @@ class World:
 
     def is_new(self, resource: object, name: str) -> bool:
         """It was created, or bound, while a request may have been on its way."""
-        return self.clock() - self._made.get((str(resource), name), float("-inf")) <= self.late
+        return self.clock() - self.made_at(resource, name) <= self.late
+
+    def made_at(self, resource: object, name: str) -> float:
+        """When it was created, or bound, last."""
+        return self._made.get((str(resource), name), float("-inf"))
 
     def asked(self, node: str, wanted: bool) -> None:
         """Somebody asks for it to be emptied, or does not any more. To be called right before the Node is changed."""
         self.effects.sample()  # a request that is on its way now was sent while the node was still to be emptied
-        if not wanted:
-            self.undone_at[node] = self.clock()
-        elif self.clock() - self.undone_at.get(node, 0.0) > rest.SEEN + self.slack:
-            self.came_back.pop(node, None)
         self.evacuated[node] = wanted
+        if wanted:
+            self.first_asked.setdefault(node, self.clock())
 
     # --- what happens to nodes ------------------------------------------------------------------------------------------
 
@@ -272,14 +260,6 @@ class World:
         others = [item for item in ((found or {}).get("status") or {}).get("conditions") or () if item["type"] != "Ready"]
         patch = {"status": {"conditions": [*others, condition]}}
         await self.api.patch(NODES, node, patch, content_type=MERGE_PATCH, subresource="status")
-
-    async def evict_by_taint(self, node: str) -> None:
-        """Who does not tolerate for ever that the node is unreachable is told to end; nobody there hears it."""
-        await asyncio.sleep(_DEFAULT_TOLERATION)
-        for pod in await self._pods(node):
-            tolerations = [item for item in pod["spec"].get("tolerations") or () if "unreachable" in (item.get("key") or "unreachable")]
-            if not any("tolerationSeconds" not in item and item.get("effect") in (None, "", "NoExecute") for item in tolerations):
-                await self.api.delete(PODS, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
 
     async def switch_off(self, node: str) -> None:
         """For good: its disks are gone, and so is its Node."""
@@ -303,12 +283,12 @@ class World:
         stored = self.cluster.store.find(NODES, name)
         uid = stored["metadata"]["uid"] if stored else ""
         self._look_at_words()
-        said = self._announced.get(uid, Announcement())
         # What it had noted, and somebody has taken back when it could not see that any more, still stands on its volumes.
-        seen = said.eyes.had_a_chance(said.ended, self.clock(), seconds=_TO_NOTE + self.slack)
-        given_up = said.stands or (not seen and (said.ended > float("-inf") or name in self._was_given_up))
+        (since, until), eyes = self._announced.get(uid, [math.inf, -math.inf]), self.verdicts.eyes.setdefault(name, Eyes())
+        given_up = until > 0.0 and not eyes.had_a_chance(until, self.clock(), seconds=_TO_NOTE + self.slack)
+        known = until == self.clock() and eyes.had_a_chance(since, until, seconds=_TO_NOTE + self.slack)
         self.silent.add(name)
-        self.lost[name] = Lost(self.nodes.pop(name), uid, given_up)
+        self.lost[name] = Lost(self.nodes.pop(name), uid, given_up, known)
         self.transcript.tell("world", f"{name} is lost, {'given up' if given_up else 'and nobody has given it up'}")
 
         async def forget() -> None:
@@ -327,7 +307,7 @@ class World:
             return
         self.give_up(f"lose {name}")
         del self.lost[name]
-        self._was_given_up = self._was_given_up | {name} if lost.given_up else self._was_given_up - {name}
+        self.forsaken |= {volume.id for volume in lost.node.driver.volumes()} if lost.given_up else set()
         self.silent.discard(name)
         node = self.nodes[name] = Node(self, name, driver=lost.node.driver)
         node.folder = lost.node.folder
@@ -400,14 +380,15 @@ class World:
 
     def _look_at_words(self) -> None:
         """Who says now that his node goes."""
+        now, before = self.clock(), self._announced
+        self._announced = {}
         for node in self.cluster.store.all_of(NODES):
-            name, said = node["metadata"]["name"], self._announced.setdefault(node["metadata"]["uid"], Announcement())
-            stands = any(item["key"] == names.EVACUATE_TAINT for item in (node.get("spec") or {}).get("taints") or ())
-            if said.stands and not stands:
-                said.ended = self.clock()
-            said.stands = stands
-            if name in self.nodes:
-                said.eyes.sample(self.clock(), life=self.nodes[name].lives, sees=self.sees(name))
+            uid, taints = node["metadata"]["uid"], (node.get("spec") or {}).get("taints") or ()
+            since, until = before.get(uid, [now, -math.inf])
+            if any(item["key"] == names.EVACUATE_TAINT for item in taints):
+                self._announced[uid] = [since if now - until <= _SAMPLE else now, now]
+            elif uid in before:
+                self._announced[uid] = before[uid]
 
     async def _collect(self) -> None:
         """The garbage collector."""
@@ -445,11 +426,6 @@ class World:
             return
         if call.verb == "create" and call.subresource in ("", "binding"):
             self._made[str(call.resource), call.name] = self.clock()
-        if call.subresource == "binding":
-            pod = self.cluster.store.find(PODS, call.name, call.namespace)
-            node = (pod or {}).get("spec", {}).get("nodeName", "")
-            if pod and self.evacuated.get(node) is False:
-                self.came_back.setdefault(node, set()).add(pod["metadata"]["uid"])
         if call.resource in (PODS, STATEFUL_SETS):
             self.replicas.look()
         self.claims.heard(call)

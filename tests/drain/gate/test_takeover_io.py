@@ -48,7 +48,7 @@ async def verdicts(bench: Bench) -> set[tuple[str, str]]:
 
 def die(bench: Bench, node: str = "n0") -> None:
     """Killed, and not to start again before its driver is back."""
-    bench.nodes[node].driver_away()
+    bench.nodes[node].link.go_down()
     bench.nodes[node].kill()
 
 

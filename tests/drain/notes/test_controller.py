@@ -35,7 +35,7 @@ def test_nothing_is_deleted_if_the_node_is_lost_after_the_undo() -> None:
         await wait(bench, 30)
         (stored,) = await all_of(bench, VOLUMES)
         assert stored["metadata"]["annotations"][names.LEAVING]
-        bench.nodes["n0"].driver_away()
+        bench.nodes["n0"].link.go_down()
         bench.nodes["n0"].kill()
         await wait(bench, 60)
         await change(bench, "n0", {"taints": None})

@@ -140,7 +140,7 @@ def test_a_true_of_an_earlier_process_does_not_stand_while_the_driver_is_dead() 
             await wait(bench, 20)
             assert await statuses(bench) == {"True"}
             broken.append("broken")
-            bench.nodes["n0"].driver_away()
+            bench.nodes["n0"].link.go_down()
             bench.nodes["n0"].kill()
             await wait(bench, 20)
             assert await statuses(bench) == {"Unknown"}
