@@ -63,13 +63,6 @@ MUTATIONS: Final = (
         "claims:0",
     ),
     Mutation(
-        "a line left long ago is believed, whatever people did since",
-        "provisioning/creations/orphan_cleanup.py",
-        "        unproven=record.unproven,\n",
-        "        unproven=False,\n",
-        "tests/world/test_claims.py -k left_long_ago",
-    ),
-    Mutation(
         "capacity objects of other drivers and managers are taken for ours",
         "capacity/rules.py",
         "(labels.get(names.CAPACITY_DRIVER_LABEL), labels.get(names.CAPACITY_MANAGER_LABEL)) == (publisher.driver, publisher.manager)",
@@ -102,7 +95,7 @@ MUTATIONS: Final = (
         "eviction/attempt_io.py",
         '    only = {"uid": pod.uid} | ',
         "    only = {} | ",
-        "tests/world/test_emptying.py -k waits_for_its_own_volume",
+        "tests/world/test_emptying.py -k all_that_may_leave",
     ),
     Mutation(
         "a claim is deleted whatever it is by now",
@@ -118,6 +111,20 @@ MUTATIONS: Final = (
         "        if undone is None and not isinstance(decision, step):\n",
         "        undone, decision = None, None\n        if False:\n",
         "tests/world/test_reprovision.py -k a_tool_acts",
+    ),
+    Mutation(
+        "a claim is deleted though another replica is ready only since a moment",
+        "drain/reprovision/locks.py",
+        "    (Name.IN_SYNC, _in_sync),\n",
+        "",
+        "tests/world/test_reprovision.py -k time_to_copy",
+    ),
+    Mutation(
+        "an undo is overlooked while the node stays cordoned",
+        "drain/evacuation/undone_io.py",
+        " and picture.signals.source is Source.CORDON",
+        "",
+        "tests/world/test_reprovision.py -k cordon_stays",
     ),
     Mutation(
         "a lost node is cleared up though nobody has said that its disks do not come back",

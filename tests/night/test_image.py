@@ -77,13 +77,14 @@ class Pod:
 def pod(image: Image, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pod]:
     work = tmp_path_factory.mktemp("pod")
     file, account = work / "kubeconfig", work / "account"
-    serving = ["-m", "hack.sim.cluster.serve", "--write-kubeconfig", str(file), "--tls", str(work), "--token", "secret"]
+    serving = ["-m", "tests.harness.hostile", "api", str(work), "selected", "0"]
     with programs.Process("cluster", [sys.executable, *serving], work), programs.OurDriver(work, node="n1") as driver:
-        until(lambda: file.is_file() and file.read_text().endswith("}\n"), "the cluster serves")
-        (entry,) = json.loads(file.read_text())["clusters"]
+        until(file.is_file, "the cluster serves")
+        config = json.loads(file.read_text())
+        (entry,), (user,) = config["clusters"], config["users"]
         account.mkdir()
         (account / "ca.crt").write_bytes(base64.b64decode(entry["cluster"]["certificate-authority-data"]))
-        (account / "token").write_text("secret")
+        (account / "token").write_text(user["user"]["token"])
         for shared in (work, driver.socket):
             shared.chmod(0o777)
         server = urlsplit(entry["cluster"]["server"])

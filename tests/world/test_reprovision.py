@@ -6,18 +6,19 @@ What must not happen is judged by the referee, which shares no rule with the pro
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import pytest
 
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.world.actions import set_ready
+from hack.sim.world.actions import carry_out, set_ready
 from hack.sim.world.effects import CLAIM_DELETED, SENDER
 from hack.sim.world.network import Weather
 from hack.sim.world.node import NAMESPACE
 from hack.sim.world.people import BY
 from hack.sim.world.plan import GATED, Plan, PlannedEvent
-from hack.sim.world.themes import ALLOW, AT_ONCE, CLEANUP, EVACUATE, LOST_SET, REPROVISIONED, SET, UNDONE
+from hack.sim.world.themes import ALLOW, ANNOUNCED, AT_ONCE, CLEANUP, EVACUATE, LOST_SET, PAUSE, REPROVISIONED, SET, UNDONE
 from hack.sim.world.world import World
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.kube.api import NODES as KUBE_NODES
@@ -128,6 +129,25 @@ def test_without_the_flag_no_claim_is_deleted() -> None:
 def test_the_claim_stays_when_a_lock_is_shut_after_the_eviction(change: Change) -> None:
     report, _ = played(plan(settle=60.0), after_the_eviction(change))
     assert CLAIM_DELETED not in report.kinds, report
+
+
+async def taken_back(world: World) -> None:
+    await carry_out(world, PlannedEvent(world.clock(), UNDONE, EMPTIED))
+
+
+def test_the_claim_stays_when_what_was_announced_is_taken_back_and_the_cordon_stays() -> None:
+    announced = replace(plan(settle=60.0), events=(SET_OF_THREE, PlannedEvent(60.0, EVACUATE, EMPTIED, detail=ANNOUNCED)))
+    report, world = played(announced, after_the_eviction(taken_back))
+    assert report.ok, report
+    assert (world.effects.evictions, world.effects.deletions) == (1, 0)
+
+
+def test_each_replica_has_time_to_copy_its_data_before_the_next_one_is_made_anew() -> None:
+    flags = (*FLAGS[:-1], f"{PAUSE}120s", "--max-concurrent-evacuations=0")
+    events = (SET_OF_THREE, *(PlannedEvent(60.0, EVACUATE, node) for node in NODES[:2]))
+    report, world = played(replace(plan(*flags, settle=600.0), events=events))
+    assert report.ok, report
+    assert world.effects.deletions == 2
 
 
 # --- beside tools that act while the locks are looked at ----------------------------------------------------------------------

@@ -98,11 +98,10 @@ class Cluster:
         *,
         namespace: str = "",
         dry_run: bool = False,
-        strict: bool = False,
         manager: str = "",
     ) -> Stored:
         kind = self.kind(resource)
-        new = self._formed(kind, body, strict=strict)
+        new = self._formed(kind, body)
         self._place(kind, new, namespace)
         self._name(kind, new)
         self._bear(kind, new, manager)
@@ -121,10 +120,9 @@ class Cluster:
         namespace: str = "",
         subresource: str = "",
         dry_run: bool = False,
-        strict: bool = False,
     ) -> Stored:
         kind = self.kind(resource, subresource)
-        new = self._formed(kind, body, strict=strict)
+        new = self._formed(kind, body)
         _same_name(new, name)
         old = self._existing(kind, name, namespace)
         _same_namespace(new, old.obj["metadata"].get("namespace", ""), kind)
@@ -218,13 +216,10 @@ class Cluster:
             raise not_found(kind.resource, name)
         return stored
 
-    def _formed(self, kind: Kind, body: Mapping[str, Any], *, strict: bool) -> Json:
+    def _formed(self, kind: Kind, body: Mapping[str, Any]) -> Json:
         kind.refuse_foreign(dict(body))
         resource = kind.resource
         prefix = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
-        foreign = [key for key in body if key not in kind.all_fields] if strict else []
-        if foreign:
-            raise bad_request(prefix + "strict decoding error: " + ", ".join(f'unknown field "{name}"' for name in foreign))
         try:
             new = _with_meta(stored_form(dict(body), kind.all_fields, kind=resource.kind))
         except Misshapen as error:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hack.sim.cluster import rules
 from hack.sim.cluster.checks import inside
 from hack.sim.cluster.kinds import Kind
 from hack.sim.cluster.refusals import Refused, bad_request, conflict, internal, namespace_ends, no_such_method, too_many_requests
@@ -52,8 +51,6 @@ def options_of(body: Mapping[str, Any]) -> Options:
 def delete(cluster: Cluster, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
     """As `Cluster.delete`."""
     meta = old.obj["metadata"]
-    if kind.resource == NAMESPACES:
-        rules.refuse_deletion_of_namespace(meta["name"])
     _check_preconditions(kind, meta, options)
     grace = _grace(kind, old.obj, options)
     finalizers = [*(meta.get("finalizers") or ()), *([ORPHAN] if options.propagation == "Orphan" else ())]

@@ -25,6 +25,10 @@ def _nothing(_obj: Json, *_more: object) -> None:
     return None
 
 
+def _fixed(*fields: str) -> Callable[[Json, Json], Causes]:
+    return lambda new, old: checks.changed(new, old, *fields)
+
+
 def _no_causes(_obj: Json, *_more: object) -> Causes:
     return []
 
@@ -186,21 +190,26 @@ TABLE: Final[Iterable[Kind]] = (
         check_change=rules.check_volume_change,
     ),
     Kind(resource=api.EVENTS, short="ev", fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
-    Kind(resource=api.CONFIG_MAPS, short="cm", fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}, check=rules.check_config),
+    Kind(resource=api.CONFIG_MAPS, short="cm", fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),
     Kind(
         resource=api.SECRETS,
         fields={"data": WORDS, "stringData": WORDS, "type": str, "immutable": bool},
         selectable={"type": ""},
-        defaults=rules.secret_defaults,
     ),
     Kind(resource=SERVICE_ACCOUNTS, fields={"secrets": [dict], "imagePullSecrets": [dict], "automountServiceAccountToken": bool}),
-    Kind(resource=api.CLASSES, short="sc", fields=_CLASS, defaults=rules.class_defaults, check_change=rules.check_class_change),
+    Kind(
+        resource=api.CLASSES,
+        short="sc",
+        fields=_CLASS,
+        defaults=rules.class_defaults,
+        check_change=_fixed("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+    ),
     Kind(
         resource=api.CAPACITIES,
         fields={"storageClassName": str, "nodeTopology": dict, "capacity": QUANTITY, "maximumVolumeSize": QUANTITY},
         unconditional=False,
         check=rules.check_capacity,
-        check_change=rules.check_capacity_change,
+        check_change=_fixed("nodeTopology", "storageClassName"),
     ),
     Kind(
         resource=api.ATTACHMENTS,
@@ -210,7 +219,6 @@ TABLE: Final[Iterable[Kind]] = (
         },
         status=True,
         unconditional=False,
-        born=rules.attachment_born,
     ),
     Kind(
         resource=api.CSI_NODES,

@@ -22,9 +22,9 @@ def patched(old: Json, patch: Any, content_type: str) -> Json:
     if content_type == JSON_PATCH:
         return _json_patched(old, patch)
     if content_type == MERGE_PATCH:
-        return dict(merged(old, _mapping(patch)))
+        return dict(merged(old, patch))
     if content_type in (STRATEGIC_MERGE_PATCH, APPLY_PATCH):
-        return strategically_merged(old, _mapping(patch))
+        return strategically_merged(old, patch)
     raise Refused(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
 
@@ -62,8 +62,6 @@ def _joined(old: list[Any], new: list[Any], key: str | None) -> list[Any]:
         return old + [word for word in new if word not in old]
     by_key = {item.get(key): item for item in old}
     for item in new:
-        if not isinstance(item, Mapping) or key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
         if _goes(item):
             by_key.pop(item[key], None)
         else:
@@ -74,14 +72,6 @@ def _joined(old: list[Any], new: list[Any], key: str | None) -> list[Any]:
 def _goes(item: Any) -> bool:
     """Only makes sense where something was before."""
     return isinstance(item, Mapping) and item.get("$patch") == "delete"
-
-
-def _mapping(patch: Any) -> Mapping[str, Any]:
-    if not isinstance(patch, Mapping):
-        raise bad_request(
-            f"error decoding patch: json: cannot unmarshal {type(patch).__name__} into Go value of type map[string]interface {{}}"
-        )
-    return patch
 
 
 def _json_patched(old: Json, patch: Any) -> Json:

@@ -6,7 +6,7 @@ import binascii
 import json
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -126,7 +126,6 @@ class Watch:
         self._store, self._kind, self._wake = store, kind, wake
         self._selection = Selection(kind, query)
         self._history = store.history(kind)
-        self._first: list[Told] = []
         # A version in the future is waited for: changes before it are not sent.
         self._begin = self._start(query)
         self._position = self._history.since(self._begin)
@@ -135,13 +134,10 @@ class Watch:
     @property
     def waiting(self) -> bool:
         """Whether `take` has something to give."""
-        return bool(self._first) or self._history.since(self._store.revision) > self._position
+        return self._history.since(self._store.revision) > self._position
 
     def take(self, limit: int = 100) -> list[Told]:
         """The next events. `Refused` (410) if they have been forgotten."""
-        if self._first:
-            first, self._first = self._first, []
-            return first
         records = self._history.read(self._position, limit)
         if records is None:
             raise too_old(self._history.forgotten)
@@ -158,19 +154,12 @@ class Watch:
         self._store.unsubscribe(self._kind, self._wake)
 
     def _start(self, query: Query) -> int:
-        if query.version in ("", "0"):
-            self._first = list(self._initial())
-            return self._store.revision
         if not query.version.isdigit():
             raise internal(_no_number(query.version))
         revision = int(query.version)
         if revision < self._history.forgotten:
             raise too_old(self._history.forgotten, revision)
         return revision
-
-    def _initial(self) -> Iterator[Told]:
-        keys, objects = self._history.at(self._store.revision)
-        return (Told("ADDED", objects[key]) for key in keys if self._selection.holds(key, objects[key]))
 
     def _told(self, record: Record) -> Told | None:
         """The event for a change, as this selection sees it: leaving it looks like a deletion, entering it like a creation."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from hack.sim.cluster.access import Wish
@@ -117,10 +117,6 @@ def document(path: str, kinds: Iterable[Kind]) -> Json | None:
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*group) for group in groups]}
         case ["api" | "apis", *version] if "/".join(version) in known:
             return _resources("/".join(version), kinds)
-        case ["openapi", "v3"]:
-            return {"paths": {_folder(version): {"serverRelativeURL": f"/openapi/v3/{_folder(version)}"} for version in known}}
-        case ["openapi", "v3", "api" | "apis", *version] if "/".join(version) in known:
-            return _specification("/".join(version), kinds)
     return None
 
 
@@ -141,18 +137,3 @@ def _resources(api_version: str, kinds: Iterable[Kind]) -> Json:
         for name, taken in kind.subresources.items():
             entries.append(common | {"name": f"{resource.plural}/{name}", "kind": taken, "verbs": ["create"]})
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": entries}
-
-
-def _folder(api_version: str) -> str:
-    return f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
-
-
-def _specification(api_version: str, kinds: Iterable[Kind]) -> Json:
-    """An OpenAPI document without schemas. It says only what kubectl looks for before a write: that the server validates fields."""
-    paths: dict[str, Any] = {}
-    for resource in (kind.resource for kind in kinds if kind.resource.api_version == api_version):
-        what = {"group": resource.group, "version": resource.version, "kind": resource.kind}
-        place = f"/{_folder(api_version)}/{'namespaces/{namespace}/' if resource.namespaced else ''}{resource.plural}/{{name}}"
-        parameters = [{"name": name, "in": "query", "schema": {"type": "string"}} for name in ("fieldValidation", "dryRun")]
-        paths[place] = {"patch": {"x-kubernetes-group-version-kind": what, "x-kubernetes-action": "patch", "parameters": parameters}}
-    return {"openapi": "3.0.0", "info": {"title": "simulation", "version": VERSION}, "paths": paths}

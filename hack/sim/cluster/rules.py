@@ -8,9 +8,9 @@ from typing import Any, Final
 from hack.sim.cluster import checks, claim_policy
 from hack.sim.cluster.checks import Causes, inside
 from hack.sim.cluster.claim_policy import Others
-from hack.sim.cluster.refusals import forbidden, immutable, not_allowed, required, too_long, wrong
+from hack.sim.cluster.refusals import forbidden, immutable, not_allowed, required, wrong
 from hack.sim.cluster.schema import value_of
-from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES
+from sidecar.kube.api import CLAIMS, CLASSES
 from sidecar.model.objects import Json
 
 # ---- claims ----
@@ -127,10 +127,6 @@ def class_defaults(storage_class: Json) -> None:
     storage_class.setdefault("volumeBindingMode", "Immediate")
 
 
-def check_class_change(new: Json, old: Json) -> Causes:
-    return checks.changed(new, old, "parameters", "provisioner", "reclaimPolicy", "volumeBindingMode")
-
-
 def check_capacity(capacity: Json) -> Causes:
     found = checks.label_selector(capacity.get("nodeTopology"), "nodeTopology")
     name = capacity.get("storageClassName") or ""
@@ -140,14 +136,6 @@ def check_capacity(capacity: Json) -> Causes:
         if field in capacity and value_of(capacity[field]) < 0:
             found.append(wrong(field, capacity[field], "must be greater than or equal to 0"))
     return found
-
-
-def check_capacity_change(new: Json, old: Json) -> Causes:
-    return checks.changed(new, old, "nodeTopology", "storageClassName")
-
-
-def attachment_born(attachment: Json, _now: str) -> None:
-    attachment["status"] = {"attached": False}
 
 
 def csi_driver_defaults(driver: Json) -> None:
@@ -236,26 +224,12 @@ def namespace_born(namespace: Json, _now: str) -> None:
     namespace["status"] = {"phase": "Active"}
 
 
-def refuse_deletion_of_namespace(name: str) -> None:
-    if name in ("default", "kube-system", "kube-public"):
-        raise forbidden(NAMESPACES, name, "this namespace may not be deleted")
-
-
 def check_event(event: Json) -> Causes:
     """An event lives where its object does; those of objects without a namespace live in `default`."""
     about, own = inside(event, "involvedObject.namespace") or "", event["metadata"].get("namespace") or ""
     if about == own or (not about and own == "default"):
         return []
     return [wrong("involvedObject.namespace", about, "does not match event.namespace")]
-
-
-def check_config(config: Json) -> Causes:
-    size = sum(len(value.encode()) for part in ("data", "binaryData") for value in (config.get(part) or {}).values())
-    return [too_long("[]", 1024 * 1024)] if size > 1024 * 1024 else []
-
-
-def secret_defaults(secret: Json) -> None:
-    secret.setdefault("type", "Opaque")
 
 
 def budget_born(budget: Json, _now: str) -> None:

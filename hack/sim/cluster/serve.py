@@ -1,24 +1,18 @@
-"""The simulated API server behind HTTP: `python -m hack.sim.cluster.serve --port 0 --write-kubeconfig kubeconfig`.
+"""The simulated API server behind HTTP.
 
 A server for demos and tests, on loopback, which keeps everything in memory. It is not made to be fast: on one core thirty watchers can
 follow a thousand small writes a second. With tokens it knows users, and the stored roles and bindings decide what they may do; without
 tokens everybody is the admin. kubectl sends tokens by TLS only; of kubectl's verbs it knows those that send JSON, and shows name and age.
 """
 
-import argparse
-import asyncio
 import base64
-import contextlib
 import gzip
 import json
 import random
 import secrets
-import signal
 import ssl
 import subprocess
-import sys
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -189,9 +183,8 @@ class Served:
             case "create" if target.subresource:
                 return 201, _encoded(cluster.post(resource, name, target.subresource, _object(body), namespace=namespace))
             case "create":
-                strict = query.get("fieldValidation") == "Strict"
                 new = _object(body)
-                return 201, cluster.create(resource, new, namespace=namespace, dry_run=trial, strict=strict, manager=manager).whole
+                return 201, cluster.create(resource, new, namespace=namespace, dry_run=trial, manager=manager).whole
             case "update":
                 new, part = _object(body), target.subresource
                 return 200, cluster.replace(resource, new, name=name, namespace=namespace, subresource=part, dry_run=trial).whole
@@ -302,42 +295,3 @@ def _response(request: web.BaseRequest, body: bytes, *, status: int = 200, heade
         body = gzip.compress(body, compresslevel=1)
         more |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
     return web.Response(body=body, status=status, headers=more, content_type=_JSON)
-
-
-# ---- the process ----
-
-
-async def run(options: argparse.Namespace) -> None:
-    """Serves until SIGTERM or SIGINT."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    cluster = Cluster(clock=time.time, rng=random.random)
-    certificate = self_signed(options.tls) if options.tls else None
-    async with serving_cluster(cluster, port=options.port, token=options.token, certificate=certificate) as served:
-        if options.write_kubeconfig:
-            served.kubeconfig(options.write_kubeconfig)
-        print(f"serving a simulated cluster on {served.url}", flush=True)
-        while not stop.is_set():
-            cluster.collect_garbage()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), 1.0)
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    description = "An API server for tests and demos: in memory, on loopback. Not for anybody's cluster."
-    parser = argparse.ArgumentParser(prog="python -m hack.sim.cluster.serve", description=description, allow_abbrev=False)
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
-    parser.add_argument("--write-kubeconfig", type=Path, metavar="FILE", help="where to write how to reach it as the admin")
-    parser.add_argument("--token", metavar="TOKEN", help="the admin's; without it everybody is the admin")
-    parser.add_argument("--tls", type=Path, metavar="FOLDER", help="speak TLS, by a certificate that is made and left in this folder")
-    try:
-        asyncio.run(run(parser.parse_args(arguments)))
-    except (OSError, subprocess.CalledProcessError) as error:
-        print(f"serve_cluster: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

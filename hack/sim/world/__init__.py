@@ -1,7 +1,7 @@
 """One world: nodes with the real rooms on a simulated API server, the rest of a cluster, and trouble that is drawn from a seed.
 
     world            begins a world, plays its plan, lets it come to rest and has it judged
-    themes           what a world is about, and the plan of a seed: `claims_plan`, `drains_plan`, `sets_plan`; what all share is in `plan`
+    themes           what worlds are about, what may go wrong in each, and the plan of a seed; what all share is in `plan`
     actions, people  what happens: the table of all events, and who drains nodes and owns what is on them
     node, doors      one node: its driver, its sidecar's lives, and the network between them and the API server
     life, network    when a process dies; how late and how reliable requests are

@@ -21,10 +21,8 @@ from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.plan import Plan
 from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
-from sidecar.csi.api import Capability, CreateRequest
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NODES, PODS, KubeApi, Resource
 from sidecar.model.objects import IMMEDIATE, LATE
-from sidecar.model.quantity import parse_bytes
 from sidecar.wiring import Sidecar
 
 _EVEN: Final = Weather(read=Latency(0.002, 0.002), write=Latency(0.005, 0.005), watch=Latency(0.010, 0.010), driver=Latency(0.010, 0.010))
@@ -33,7 +31,6 @@ _MOMENT: Final = 0.001
 # Everything else takes whole milliseconds. This does not, so that nothing happens at the very moment of a look.
 _LOOK: Final = 0.0093713
 _PATIENCE: Final = 300.0
-_FILLER: Final = "filler"
 
 
 class Log(Transcript):
@@ -61,7 +58,6 @@ class Story:
         self.nodes: dict[str, Node] = {}
         self._group = group
         self._tasks: list[asyncio.Task[Any]] = []
-        self._fillers: dict[str, str] = {}
 
     async def begin(self, plan: Plan) -> None:
         self.plan = plan
@@ -101,14 +97,6 @@ class Story:
 
     async def storage_class(self, name: str, mode: str) -> None:
         await self.you.create(CLASSES, {"metadata": {"name": name}, "provisioner": DRIVER, "volumeBindingMode": mode})
-
-    def fill(self, node: str, size: str) -> None:
-        """Somebody else uses up space, and the sidecar is not told."""
-        request = CreateRequest(_FILLER, parse_bytes(size), (Capability(access_mode="SINGLE_NODE_WRITER"),))
-        self._fillers[node] = self.nodes[node].driver.create(request).volume_id
-
-    def empty(self, node: str) -> None:
-        self.nodes[node].driver.delete(self._fillers.pop(node))
 
     async def until(self, condition: Callable[[], bool], limit: float) -> bool:
         end = self.clock() + limit

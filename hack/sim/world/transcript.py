@@ -17,9 +17,5 @@ class Transcript:
         """`tell` with the place filled in."""
         return lambda what: self.tell(where, what)
 
-    def about(self, *words: str) -> str:
-        """The lines that contain one of these words."""
-        return "\n".join(line for line in self.lines if any(word in line for word in words))
-
     def __str__(self) -> str:
         return "\n".join(self.lines)
