@@ -131,17 +131,6 @@ def test_the_claim_stays_when_a_lock_is_shut_after_the_eviction(change: Change) 
     assert CLAIM_DELETED not in report.kinds, report
 
 
-async def taken_back(world: World) -> None:
-    await carry_out(world, PlannedEvent(world.clock(), UNDONE, EMPTIED))
-
-
-def test_the_claim_stays_when_what_was_announced_is_taken_back_and_the_cordon_stays() -> None:
-    announced = replace(plan(settle=60.0), events=(SET_OF_THREE, PlannedEvent(60.0, EVACUATE, EMPTIED, detail=ANNOUNCED)))
-    report, world = played(announced, after_the_eviction(taken_back))
-    assert report.ok, report
-    assert (world.effects.evictions, world.effects.deletions) == (1, 0)
-
-
 def test_each_replica_has_time_to_copy_its_data_before_the_next_one_is_made_anew() -> None:
     flags = (*FLAGS[:-1], f"{PAUSE}120s", "--max-concurrent-evacuations=0")
     events = (SET_OF_THREE, *(PlannedEvent(60.0, EVACUATE, node) for node in NODES[:2]))
@@ -226,6 +215,17 @@ def at_the_moment(tool: Change, moment: Callable[[list[str]], bool]) -> Callable
 def test_no_data_is_deleted_where_a_tool_acts_while_the_locks_are_looked_at(tool: Change) -> None:
     report, _ = played(plan(), at_the_moment(tool, lambda requests: EVICTION in requests and requests[-1] == "get namespaces default"))
     assert report.ok, report
+
+
+def test_no_claim_goes_when_what_was_announced_is_taken_back_and_the_cordon_stays() -> None:
+    async def taken_back(world: World) -> None:
+        await carry_out(world, PlannedEvent(world.clock(), UNDONE, EMPTIED))
+
+    announced = replace(plan(), events=(SET_OF_THREE, PlannedEvent(60.0, EVACUATE, EMPTIED, detail=ANNOUNCED)))
+    moment = at_the_moment(taken_back, lambda requests: EVICTION in requests and requests[-1] == "get namespaces default")
+    report, world = played(announced, moment)
+    assert report.ok, report
+    assert (world.effects.evictions, world.effects.deletions) == (1, 0)
 
 
 def test_no_mark_is_left_where_the_node_is_registered_again_under_another_uid() -> None:

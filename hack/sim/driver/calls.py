@@ -168,13 +168,5 @@ async def _wait(seconds: float) -> None:
 
 
 def _call(line: Mapping[str, Any]) -> Call:
-    code = line.get("code")
-    return Call(
-        at=line["at"],
-        method=line["method"],
-        name=line["name"],
-        request=line["request"],
-        code=None if code is None else Code[code],
-        message=line.get("message", ""),
-        seconds=line.get("seconds"),
-    )
+    code: dict[str, Any] = {"code": Code[line["code"]]} if "code" in line else {}
+    return Call(**{key: value for key, value in line.items() if key not in ("id", "code")}, **code)

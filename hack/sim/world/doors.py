@@ -7,6 +7,7 @@ go on with a call that nobody waits for. A request that has not left by then nev
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from hack.sim.driver.calls import Reception
@@ -28,32 +29,32 @@ REQUEST_TIMEOUT = 30.0
 """As the real client has it."""
 
 
+@dataclass(slots=True)
 class NodeKube:
     """`KubeApi` for one life of one node's sidecar."""
 
-    def __init__(self, api: KubeApi, network: Network, life: Life, *, node: str, tell: Tell, request_log: RequestLog | None = None) -> None:
-        self._api = api
-        self._network = network
-        self._life = life
-        self._node = node
-        self._tell = tell
-        self._request_log = request_log or RequestLog(lambda: 0.0)
+    api: KubeApi
+    network: Network
+    life: Life
+    node: str
+    tell: Tell
+    request_log: RequestLog = field(default_factory=lambda: RequestLog(lambda: 0.0))
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
-        return await self._read(f"get {resource} {name}", lambda: self._api.get(resource, name, namespace=namespace))
+        return await self._read(f"get {resource} {name}", lambda: self.api.get(resource, name, namespace=namespace))
 
     async def list_page(self, resource: Resource, **query: Any) -> Page:
-        return await self._read(f"list {resource}", lambda: self._api.list_page(resource, **query))
+        return await self._read(f"list {resource}", lambda: self.api.list_page(resource, **query))
 
     async def server_version(self) -> str:
-        return await self._read("get version", self._api.server_version)
+        return await self._read("get version", self.api.server_version)
 
     async def resource_for(self, api_version: str, kind: str) -> Resource:
-        return await self._read(f"discover {api_version}", lambda: self._api.resource_for(api_version, kind))
+        return await self._read(f"discover {api_version}", lambda: self.api.resource_for(api_version, kind))
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         name = body["metadata"].get("name") or f"{body['metadata'].get('generateName', '')}… {body.get('storageClassName', '')}".rstrip()
-        return await self._write(f"create {resource} {name}", lambda: self._api.create(resource, body, namespace=namespace))
+        return await self._write(f"create {resource} {name}", lambda: self.api.create(resource, body, namespace=namespace))
 
     async def replace(
         self,
@@ -69,29 +70,29 @@ class NodeKube:
             raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
         return await self._write(
             f"update {resource} {name}",
-            lambda: self._api.replace(resource, body, name=name, namespace=namespace, subresource=subresource),
+            lambda: self.api.replace(resource, body, name=name, namespace=namespace, subresource=subresource),
         )
 
     async def patch(self, resource: Resource, name: str, patch: Any, **options: Any) -> Json:
-        return await self._write(f"patch {resource} {name}", lambda: self._api.patch(resource, name, patch, **options))
+        return await self._write(f"patch {resource} {name}", lambda: self.api.patch(resource, name, patch, **options))
 
     async def delete(self, resource: Resource, name: str, **options: Any) -> None:
         send = self._read if options.get("dry_run") else self._write
-        await send(f"delete {resource} {name}", lambda: self._api.delete(resource, name, **options))
+        await send(f"delete {resource} {name}", lambda: self.api.delete(resource, name, **options))
 
     async def create_subresource(
         self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""
     ) -> Json:
         return await self._write(
             f"create {resource}/{subresource} {name}",
-            lambda: self._api.create_subresource(resource, name, subresource, body, namespace=namespace),
+            lambda: self.api.create_subresource(resource, name, subresource, body, namespace=namespace),
         )
 
     async def watch(self, resource: Resource, **query: Any) -> AsyncIterator[WatchEvent]:
         """Events arrive in order, each a little late; a cut ends the stream in the middle."""
         what = f"watch {resource}"
-        await self._travel(what, self._network.weather.read)
-        with self._network.stream(self._node) as stream:
+        await self._travel(what, self.network.weather.read)
+        with self.network.stream(self.node) as stream:
             pump = asyncio.create_task(self._pump(resource, query, stream))
             try:
                 while (event := await self._hear(what, stream)) is not None:
@@ -103,9 +104,9 @@ class NodeKube:
     async def _pump(self, resource: Resource, query: Mapping[str, Any], stream: Stream[object]) -> None:
         now = asyncio.get_running_loop().time
         try:
-            async with aclosing(self._api.watch(resource, **query)) as events:  # type: ignore[type-var]
+            async with aclosing(self.api.watch(resource, **query)) as events:  # type: ignore[type-var]
                 async for event in events:
-                    stream.put(event, now() + self._network.watch_delay(self._node, str(resource)))
+                    stream.put(event, now() + self.network.watch_delay(self.node, str(resource)))
             stream.put(None, now())
         except ApiError as error:  # it travels to whoever reads the stream
             stream.put(error, now())
@@ -114,75 +115,75 @@ class NodeKube:
         try:
             item = await stream.next()
         except Broken:
-            self._life.check()
+            self.life.check()
             raise Unavailable(f"{what}: the connection broke") from None
-        self._life.check()
+        self.life.check()
         if isinstance(item, ApiError):
             raise item
         assert item is None or isinstance(item, WatchEvent)
         return item
 
     async def _read(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        await self._travel(what, self._network.weather.read)
+        await self._travel(what, self.network.weather.read)
         answer = await ask()
-        self._life.check()
+        self.life.check()
         return answer
 
     async def _travel(self, what: str, latency: Latency) -> None:
         await self._set_out(what)
-        await asyncio.sleep(latency.draw(self._network.rng))
-        self._life.check()
+        await asyncio.sleep(latency.draw(self.network.rng))
+        self.life.check()
         self._arrive(what)
 
     async def _set_out(self, what: str) -> None:
-        self._life.check()
-        up = self._network.up(self._node)
-        self._request_log.asked(self._node, what)
+        self.life.check()
+        up = self.network.up(self.node)
+        self.request_log.asked(self.node, what)
         if not up:
             await asyncio.sleep(0.001)
-            self._life.check()
+            self.life.check()
             raise Unavailable(f"{what}: connection refused")
 
     def _arrive(self, what: str) -> None:
-        if not self._network.up(self._node):
+        if not self.network.up(self.node):
             raise Unavailable(f"{what}: the connection broke")
-        if self._network.falls_on(self._network.weather.refused):
+        if self.network.falls_on(self.network.weather.refused):
             raise TooManyRequests(f"{what}: too many requests", retry_after=1.0)
 
     async def _write(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Sent, done, answered: the process may die, or the network lose the request, between any two of these moments."""
-        self._life.cross(f"before {what}")
+        self.life.cross(f"before {what}")
         await self._set_out(what)
-        self._request_log.wrote(self._node, self._life.number)
+        self.request_log.wrote(self.node, self.life.number)
         on_the_wire = asyncio.create_task(self._land(what, ask))
-        self._network.sent[what] += 1
+        self.network.sent[what] += 1
         on_the_wire.add_done_callback(lambda done: self._arrived(what, done))
         # A request under way is not called back, neither when its sender dies nor when it stops waiting.
         await asyncio.wait({on_the_wire}, timeout=REQUEST_TIMEOUT)
-        self._life.cross(f"after {what}")
+        self.life.cross(f"after {what}")
         if not on_the_wire.done():
             raise Unavailable(f"{what}: no answer in time")
         return on_the_wire.result()
 
     def _arrived(self, what: str, done: "asyncio.Task[Any]") -> None:
-        self._network.sent[what] -= 1
+        self.network.sent[what] -= 1
         _look_at(done)
 
     async def _land(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        await asyncio.sleep(self._network.write_delay())
+        await asyncio.sleep(self.network.write_delay())
         self._arrive(what)
-        if self._network.falls_on(self._network.weather.lost_requests):
-            self._tell(f"{what}: the request is lost")
+        if self.network.falls_on(self.network.weather.lost_requests):
+            self.tell(f"{what}: the request is lost")
             raise Unavailable(f"{what}: no answer in time")
-        late = "" if self._life.alive else " (who sent it is dead)"
+        late = "" if self.life.alive else " (who sent it is dead)"
         try:
             answer = await ask()
         except ApiError as error:
-            self._tell(f"{what}: {type(error).__name__}{late}")
+            self.tell(f"{what}: {type(error).__name__}{late}")
             raise
-        self._tell(f"{what}{late}")
-        if self._network.falls_on(self._network.weather.lost_answers):
-            self._tell(f"{what}: the answer is lost")
+        self.tell(f"{what}{late}")
+        if self.network.falls_on(self.network.weather.lost_answers):
+            self.tell(f"{what}: the answer is lost")
             raise Unavailable(f"{what}: no answer in time")
         return answer
 
@@ -309,82 +310,70 @@ class Link:
                 call.cancel()
 
 
+@dataclass(slots=True)
 class NodeDriver:
     """`csi.api.Driver` for one life of one node's sidecar: the local driver, called without a socket."""
 
-    def __init__(
-        self,
-        driver: LocalDriver,
-        reception: Reception,
-        life: Life,
-        *,
-        network: Network,
-        timeout: float,
-        tell: Tell,
-        link: Link | None = None,
-        on_call: Callable[[str, str], None] = lambda method, name: None,
-        on_done: Callable[[str, str], None] = lambda method, name: None,
-    ) -> None:
-        self._driver = driver
-        self._reception = reception
-        self._life = life
-        self._network = network
-        self._timeout = timeout
-        self._tell = tell
-        self._link = link or Link()
-        self._on_call = on_call
-        self._on_done = on_done
+    driver: LocalDriver
+    reception: Reception
+    life: Life
+    network: Network
+    timeout: float
+    tell: Tell
+    link: Link = field(default_factory=Link)
+    on_call: Callable[[str, str], None] = lambda method, name: None
+    on_done: Callable[[str, str], None] = lambda method, name: None
 
     @property
     def info(self) -> DriverInfo:
-        return self._driver.info
+        return self.driver.info
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
-        return await self._change("CreateVolume", request.name, lambda: self._driver.create(request))
+        return await self._change("CreateVolume", request.name, lambda: self.driver.create(request))
 
     async def delete_volume(self, volume_id: str, *, secrets: Mapping[str, str] = NOTHING) -> None:
-        await self._change("DeleteVolume", volume_id, lambda: self._driver.delete(volume_id))
+        await self._change("DeleteVolume", volume_id, lambda: self.driver.delete(volume_id))
 
     async def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
-        return await self._call("GetCapacity", "", lambda: self._driver.get_capacity(query))
+        return await self._call("GetCapacity", "", lambda: self.driver.get_capacity(query))
 
     async def list_volumes(self) -> Mapping[str, bool]:
-        page, _ = await self._call("ListVolumes", "", self._driver.list_volumes)
-        return {volume.volume_id: {*volume.topologies} == {self._driver.info.segment} for volume in page}
+        page, _ = await self._call("ListVolumes", "", self.driver.list_volumes)
+        return {volume.volume_id: {*volume.topologies} == {self.driver.info.segment} for volume in page}
 
     async def _change(self, method: str, name: str, act: Callable[[], T]) -> T:
-        self._life.cross(f"before {method} {name}")
+        self.life.cross(f"before {method} {name}")
         try:
             answer = await self._call(method, name, lambda: self._act(method, name, act))
         except DriverError as error:
-            self._tell(f"{method} {name}: {error.code.value}")
-            self._life.cross(f"after {method} {name}")
+            self.tell(f"{method} {name}: {error.code.value}")
+            self.life.cross(f"after {method} {name}")
             raise
-        self._tell(f"{method} {name}: OK")
-        self._life.cross(f"after {method} {name}")
+        self.tell(f"{method} {name}: OK")
+        self.life.cross(f"after {method} {name}")
         return answer
 
     def _act(self, method: str, name: str, act: Callable[[], T]) -> T:
         """The moment at which the driver acts, whether or not its caller still waits."""
         answer = act()
-        self._on_done(method, name)
-        if not self._life.alive:
-            self._tell(f"{method} {name}: done (who asked for it is dead)")
+        self.on_done(method, name)
+        if not self.life.alive:
+            self.tell(f"{method} {name}: done (who asked for it is dead)")
         return answer
 
     async def _call(self, method: str, name: str, act: Callable[[], T]) -> T:
-        self._life.check()
-        if not self._link.up:
+        self.life.check()
+        if not self.link.up:
             raise NotSent(Code.UNAVAILABLE, f"{method} was not sent, the driver is away")
-        self._on_call(method, name)
-        answer = await self._link.carry(method, asyncio.create_task(self._attend(method, name, act)), timeout=self._timeout)
-        self._life.check()
+        self.on_call(method, name)
+        answer = await self.link.carry(method, asyncio.create_task(self._attend(method, name, act)), timeout=self.timeout)
+        self.life.check()
         return answer
 
     async def _attend(self, method: str, name: str, act: Callable[[], T]) -> T:
-        await asyncio.sleep(self._network.weather.driver.draw(self._network.rng))
-        answer = await self._reception.attend(method, name, request={}, act=act)
-        await asyncio.sleep(self._network.weather.driver.draw(self._network.rng))
+        await asyncio.sleep(self.network.weather.driver.draw(self.network.rng))
+        answer = await self.reception.attend(method, name, request={}, act=act)
+        await asyncio.sleep(self.network.weather.driver.draw(self.network.rng))
         return answer
 
 

@@ -61,7 +61,7 @@ Findings = Iterator[tuple[str, str]]
 
 
 async def come_to_rest(world: "World") -> None:
-    await _RESTS[world.plan.theme](world)
+    await _THEMES[world.plan.theme][0](world)
 
 
 def findings(world: "World") -> Findings:
@@ -70,7 +70,7 @@ def findings(world: "World") -> Findings:
     yield from ((TRESPASS, what) for what in strangers.touched(world))
     yield from ((HURRIED, what) for what in world.request_log.too_many())
     yield from ((LEFT_BEHIND, what) for what in _left_behind(world))
-    yield from _OF_THEME[world.plan.theme](world)
+    yield from _THEMES[world.plan.theme][1](world)
 
 
 async def _heal(world: "World") -> None:
@@ -323,17 +323,11 @@ def _is_lost(world: "World", mark: str) -> bool:
     return node in world.lost and world.cluster.store.find(NODES, node) is None and bool(uid)
 
 
-_RESTS: Final[dict[str, Callable[["World"], Awaitable[None]]]] = {
-    "claims": _claims_rest,
-    "drains": _drains_rest,
-    "emptying": _emptying_rest,
-    "reprovision": _emptying_rest,
-    "node-loss": _node_loss_rest,
+_THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["World"], Findings]]]] = {
+    "claims": (_claims_rest, _of_claims),
+    "drains": (_drains_rest, _of_drains),
+    "emptying": (_emptying_rest, _of_emptying),
+    "reprovision": (_emptying_rest, _of_emptying),
+    "node-loss": (_node_loss_rest, _of_node_loss),
 }
-_OF_THEME: Final[dict[str, Callable[["World"], Findings]]] = {
-    "claims": _of_claims,
-    "drains": _of_drains,
-    "emptying": _of_emptying,
-    "reprovision": _of_emptying,
-    "node-loss": _of_node_loss,
-}
+"""How worlds of each theme come to rest, and what must be so then."""
