@@ -40,8 +40,6 @@ class Kind:
     resource: Resource
     fields: Mapping[str, Schema] = field(default_factory=dict)
     """Its top-level fields besides kind, apiVersion and metadata."""
-    short: str = ""
-    """What kubectl may call it."""
     name_rule: Callable[[str], str] = checks.subdomain
     status: bool = False
     """It has a /status subresource, which is written separately."""
@@ -126,10 +124,9 @@ _BUDGET: Final = {
 }  # fmt: skip
 
 
-def _workload(resource: Resource, short: str) -> Kind:
+def _workload(resource: Resource) -> Kind:
     return Kind(
         resource=resource,
-        short=short,
         fields={"spec": {"selector": dict, "template": dict, "replicas": int}, "status": dict},
         status=True,
         counted=True,
@@ -140,7 +137,6 @@ def _workload(resource: Resource, short: str) -> Kind:
 TABLE: Final[Iterable[Kind]] = (
     Kind(
         resource=api.NAMESPACES,
-        short="ns",
         fields={"spec": {"finalizers": [str]}, "status": {"phase": str, "conditions": [dict]}},
         name_rule=checks.label_name,
         status=True,
@@ -148,7 +144,6 @@ TABLE: Final[Iterable[Kind]] = (
     ),
     Kind(
         resource=api.NODES,
-        short="no",
         fields=_NODE,
         status=True,
         selectable={"spec.unschedulable": "false"},
@@ -157,7 +152,6 @@ TABLE: Final[Iterable[Kind]] = (
     ),
     Kind(
         resource=api.PODS,
-        short="po",
         fields={"spec": dict, "status": dict},
         status=True,
         counted=True,
@@ -170,7 +164,6 @@ TABLE: Final[Iterable[Kind]] = (
     ),
     Kind(
         resource=api.CLAIMS,
-        short="pvc",
         fields=_CLAIM,
         status=True,
         defaults=rules.claim_defaults,
@@ -181,7 +174,6 @@ TABLE: Final[Iterable[Kind]] = (
     ),
     Kind(
         resource=api.VOLUMES,
-        short="pv",
         fields=_VOLUME,
         status=True,
         defaults=rules.volume_defaults,
@@ -189,8 +181,8 @@ TABLE: Final[Iterable[Kind]] = (
         check=rules.check_volume,
         check_change=rules.check_volume_change,
     ),
-    Kind(resource=api.EVENTS, short="ev", fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
-    Kind(resource=api.CONFIG_MAPS, short="cm", fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),
+    Kind(resource=api.EVENTS, fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
+    Kind(resource=api.CONFIG_MAPS, fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),
     Kind(
         resource=api.SECRETS,
         fields={"data": WORDS, "stringData": WORDS, "type": str, "immutable": bool},
@@ -199,7 +191,6 @@ TABLE: Final[Iterable[Kind]] = (
     Kind(resource=SERVICE_ACCOUNTS, fields={"secrets": [dict], "imagePullSecrets": [dict], "automountServiceAccountToken": bool}),
     Kind(
         resource=api.CLASSES,
-        short="sc",
         fields=_CLASS,
         defaults=rules.class_defaults,
         check_change=_fixed("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
@@ -229,14 +220,14 @@ TABLE: Final[Iterable[Kind]] = (
     # What deploy/components/drain installs.
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
-    Kind(resource=api.BUDGETS, short="pdb", fields=_BUDGET, status=True, counted=True, unconditional=False, born=rules.budget_born),
+    Kind(resource=api.BUDGETS, fields=_BUDGET, status=True, counted=True, unconditional=False, born=rules.budget_born),
     # What deploy/components/scoped-watches installs.
     Kind(resource=claim_policy.POLICIES, fields={"spec": dict}, counted=True, unconditional=False),
     Kind(resource=claim_policy.BINDINGS, fields={"spec": dict}, counted=True, unconditional=False),
-    _workload(api.DAEMON_SETS, "ds"),
-    _workload(api.DEPLOYMENTS, "deploy"),
-    _workload(api.REPLICA_SETS, "rs"),
-    _workload(api.STATEFUL_SETS, "sts"),
+    _workload(api.DAEMON_SETS),
+    _workload(api.DEPLOYMENTS),
+    _workload(api.REPLICA_SETS),
+    _workload(api.STATEFUL_SETS),
     Kind(resource=JOBS, fields={"spec": {"template": dict}, "status": dict}, status=True, counted=True, born=rules.workload_born),
     Kind(resource=ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),
     Kind(resource=CLUSTER_ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),

@@ -131,7 +131,7 @@ def _resources(api_version: str, kinds: Iterable[Kind]) -> Json:
         resource = kind.resource
         common: Json = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
         own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": list(_VERBS)}
-        entries.append(common | own | ({"shortNames": [kind.short]} if kind.short else {}))
+        entries.append(common | own)
         if kind.status:
             entries.append(common | {"name": f"{resource.plural}/status", "verbs": ["get", "patch", "update"]})
         for name, taken in kind.subresources.items():

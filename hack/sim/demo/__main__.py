@@ -47,13 +47,13 @@ async def play(options: argparse.Namespace, work: Path) -> int:
 
 async def _stay(stage: Stage, kubeconfig: Path) -> None:
     """Until told to stop, which then is no failure."""
-    node = stage.claims["race-1"].node
+    folder = next(iter(stage.drivers.values())).socket.parent
     print(
         f"\nEverything goes on running until Ctrl-C. To play with it, in another terminal:\n"
         f"  export KUBECONFIG={kubeconfig}\n"
-        f"  kubectl get pvc,pv,pods,csistoragecapacities\n"
+        f"  kubectl get persistentvolumeclaims,persistentvolumes,pods,csistoragecapacities\n"
         f"  {sys.executable} -m sidecar explain pvc {NAMESPACE}/race-1\n"
-        f"The logs, and what the drivers know, are in {stage.drivers[node].socket.parent}.",
+        f"The logs, and what the drivers know, are in {folder}.",
         flush=True,
     )
     try:
