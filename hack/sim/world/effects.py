@@ -70,7 +70,7 @@ class Effects:
         for node in self._store.all_of(NODES):
             state = (node["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
             asked = any(taint["key"] == names.EVACUATE_TAINT for taint in node["spec"].get("taints") or ())
-            if (asked or note(node, names.DRAIN_INTENT)) and state == "InProgress":
+            if (asked or note(node, names.DRAIN_INTENT)) and state in ("InProgress", "Blocked"):
                 self._asked[node["metadata"]["name"]] = self._world.clock()
 
     def unasked_for(self, node: str) -> float:
