@@ -240,15 +240,14 @@ def selected(name: str, class_: str, node: str = "n1", **more: Any) -> Json:
     return claim(name, class_, annotations={names.SELECTED_NODE: node}, **more)
 
 
-def after_looks(*sidecars: Sidecar, looks: int = 2, at: str | None = None) -> None:
+def after_looks(*sidecars: Sidecar, looks: int = 2, at: str) -> None:
     """Returns when each has looked so often since: what has not happened by then, it has decided against.
 
-    `at`: the queue that has to look, or `gone nodes`; without it whatever looks.
+    `at`: what the label `name` of that metric says, which is a queue or `gone nodes`.
     """
-    labels = {} if at is None else {"name": at}
-    count = {sidecar: sidecar.metric(LOOKS, **labels) for sidecar in sidecars}
+    count = {sidecar: sidecar.metric(LOOKS, name=at) for sidecar in sidecars}
     for sidecar, before in count.items():
-        until(lambda sidecar=sidecar, before=before: sidecar.metric(LOOKS, **labels) >= before + looks, f"{sidecar.name} looks")  # type: ignore[misc]
+        until(lambda sidecar=sidecar, before=before: sidecar.metric(LOOKS, name=at) >= before + looks, f"{sidecar.name} looks at {at}")  # type: ignore[misc]
 
 
 LOOKS = "csi_node_sidecar_looks_total"

@@ -28,7 +28,7 @@ def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(ground: Ground) -> No
             until(lambda: ground.get(PODS, "db-0")["metadata"]["uid"] != first, "db-0 is evicted, and made again")
             sidecar.kill()
             sidecar.start().until_ready()
-            after_looks(sidecar)
+            after_looks(sidecar, at="drain")
             assert drain.is_running() and ground.gate_stands(), drain.output()
             assert ground.phase(PODS, "db-0") == "Pending", "the node is closed, and its volume lies there"
             assert ground.marks("n1")[names.of_driver(driver.driver, names.EVACUATION_STARTED_AT)] == started
