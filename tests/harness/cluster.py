@@ -1,4 +1,4 @@
-"""A real control plane as one test sees it: a namespace, names of drivers and nodes of its own. What it makes goes with it.
+"""A real control plane as one test sees it: a namespace and names of drivers of its own, and nodes. What it makes goes with it.
 
 Paths of namespaced collections have `{namespace}` in them, where the test's own is put in.
 """

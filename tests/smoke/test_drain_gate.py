@@ -5,7 +5,7 @@ from __future__ import annotations
 from hack.lib.control_plane import until
 from sidecar.model import names
 from tests.harness.cluster import BUDGETS, CLAIMS, DEPLOYMENTS, PODS, STATEFUL_SETS, VOLUMES, after_looks
-from tests.harness.drains import GATE, Ground, stateful_set
+from tests.harness.drains import GATE, Ground, command, stateful_set
 
 
 def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(ground: Ground) -> None:
@@ -19,6 +19,8 @@ def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(ground: Ground) -> No
         ground.await_verdict(driver, "False", "VolumeInUse")
         until(ground.gate_stands, "the gate stands")
         first = ground.get(PODS, "db-0")["metadata"]["uid"]
+        assert command(ground.plane.kubeconfig, "node", "retire", "n1", "--yes").returncode == 0
+        assert ground.marks("n1")[names.DRAIN_INTENT] == "retire"
         ground.taint("n1")
         ground.await_state(driver, "InProgress")
         started = ground.marks("n1")[names.of_driver(driver.driver, names.EVACUATION_STARTED_AT)]
