@@ -260,7 +260,7 @@ def why_pending(pod: Json) -> str:
 
 
 @contextmanager
-def under_load(scene: Installation, *, pause: float = 1.0, before: int = 3) -> Iterator[None]:
+def under_load(scene: Installation, *, pause: float = 1.0) -> Iterator[None]:
     """Claims that bind at once are made, one after the other, until the block ends; then all of them must become bound.
 
     Some are made before the block and some after it, so that what happens in it happens between claims.
@@ -279,7 +279,7 @@ def under_load(scene: Installation, *, pause: float = 1.0, before: int = 3) -> I
             made.release()
 
     def some() -> None:
-        for _ in range(before):
+        for _ in range(3):
             assert made.acquire(timeout=LIMIT), "no claims are made"
 
     maker = threading.Thread(target=make, daemon=True)

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from hack.lib.control_plane import REPOSITORY, ApiError, ControlPlane, until
+from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ApiError, ControlPlane, binaries, until
 from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Sidecar, claim, pod, storage_class
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
@@ -263,6 +263,18 @@ def own_part(plane: ControlPlane, folder: Path, *, role: Path | None = None) -> 
 
 
 # --- fixtures, for a conftest to import ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def bin_dir() -> Path:
+    return binaries("core", "kwok")
+
+
+@pytest.fixture(scope="session")
+def plane(bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(bin_dir, tmp_path_factory.mktemp("plane"), components=ALL_COMPONENTS) as running:
+        running.apply(ROLE.read_text())
+        yield running
 
 
 @pytest.fixture(scope="session")
