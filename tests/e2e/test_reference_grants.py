@@ -79,10 +79,9 @@ def a_snapshot(cluster: Cluster) -> None:
 
 
 def a_driver(work: Path) -> Process:
-    command = [sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), f"--endpoint={work / 'csi.sock'}", f"--name={DRIVER}"]
-    command += [f"--calls={work / 'calls'}", f"--topology={KEY}={NODE}"]
-    command += ["--capability=CREATE_DELETE_VOLUME", "--capability=CREATE_DELETE_SNAPSHOT"]
-    return Process("driver", command, work)
+    told = {"endpoint": str(work / "csi.sock"), "name": DRIVER, "calls": str(work / "calls"), "segments": {KEY: NODE}}
+    told |= {"capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}
+    return Process("driver", [sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), json.dumps(told)], work)
 
 
 def test_R50_a_source_of_another_namespace_needs_its_grant(across: Cluster, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -79,10 +80,8 @@ class SnapshotDriver(OurDriver):
     def __init__(self, work: Path, *, node: str, name: str) -> None:
         super().__init__(work, node=node, name=name)
         can = ("CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT", "PUBLISH_UNPUBLISH_VOLUME", "GET_CAPACITY")
-        self.command = [
-            *(sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), f"--endpoint={self.socket}", f"--name={name}"),
-            *(f"--calls={self.calls}", f"--topology={self.key}={node}", *(f"--capability={one}" for one in can)),
-        ]
+        told = {"endpoint": str(self.socket), "name": name, "calls": str(self.calls), "segments": {self.key: node}, "capabilities": can}
+        self.command = [sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), json.dumps(told)]
 
 
 def snapshot(cluster: Cluster, driver: OurDriver, name: str, *finalizers: str) -> None:
