@@ -23,6 +23,7 @@ from sidecar.drain.facts.own_notes import State
 from sidecar.drain.facts.untracked import Untracked
 from sidecar.drain.facts.watched import Watched
 from sidecar.drain.gate.controller import GateController, GateDuty
+from sidecar.drain.gate.held_io import HeldPods
 from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.judgement.controller import JudgementDuty
 from sidecar.drain.judgement.new_uses import NewUses
@@ -106,8 +107,10 @@ class DrainRoom:
         self._gate = GateDuty(settings, gate, watched=watched, recorder=tools.recorder, refusals=refusals, wall=wall)
         # The order counts: an old True is taken back first, the gate follows the verdicts, and nothing is told before it is done.
         self._duties: tuple[Duty, ...] = (StandDownDuty(slot, refusals), self._gate, marks)
+        reports = ReportWriter(kube, settings, clock=clock)
+        self.held = HeldPods(settings, reports, watched.pods, tools.recorder)
         if settings.judges:
-            reports, lookups = ReportWriter(kube, settings, clock=clock), Lookups(kube, settings, watched, clock=clock)
+            lookups = Lookups(kube, settings, watched, clock=clock)
             evictor = Evictor(kube, clock=clock, rng=tools.rng, qps=settings.eviction_qps)
             anew = _reprovisions(settings, tools, refusals, evictor) if settings.reprovisions else None
             emptying = EmptyingDuty(settings, tools, refusals, evictor=evictor)
@@ -157,6 +160,7 @@ class DrainRoom:
         else:
             self._signals = self._own_node.read(node)
             self._standing.renew(self._signals)
+            self.held.marked(self._signals)
 
     def soonest(self) -> float:
         """When to look because something has changed."""
@@ -182,7 +186,7 @@ class DrainRoom:
             bytes_remaining=bytes_in_the_way(judged),
             stranded_pods=stranded,
             evacuation_seconds=None if signals.started_at is None else max(0.0, self._wall() - signals.started_at),
-            gate="off" if not self._settings.gate else "closed" if self._gate.status(signals.uid).held else "open",
+            gate="off" if not self._settings.gate else "closed" if self._gate.status(signals.node, signals.uid).held else "open",
         )
 
     # --- one look ---------------------------------------------------------------------------------------------------
@@ -201,6 +205,7 @@ class DrainRoom:
             return None
         signals = self._signals = self._own_node.read(node)
         self._standing.renew(signals)
+        self.held.marked(signals)
         self._tell_problems(signals)
         again = await self._look(Picture(node, signals, self._standing.current))
         self._tell_health()
@@ -216,7 +221,9 @@ class DrainRoom:
             # The watch may have renewed the standing since the last duty.
             outcome = await duty.perform(replace(picture, standing=self._standing.current))
             picture = outcome.picture
-            self._assessment = picture.assessment or self._assessment
+            if picture.assessment is not None and picture.assessment is not self._assessment:
+                self._assessment = picture.assessment
+                self.held.judged(picture.assessment, let_go=picture.overridden and not picture.signals.override)
             if outcome.decision is not None:
                 node = picture.node
                 self._narrator.note(ROOM, outcome.about or node.uid, outcome.about or node.name, outcome.decision)

@@ -324,6 +324,7 @@ class DrainPart:
     def _side_tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         found: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
         if self._judges:
+            found["pods that must not be evicted"] = self.room.held.run
             found |= {"untracked volumes": self._untracked.run, "uses that nobody watched": self._absence.run}
         if self._notes is not None:
             found["notes on volumes"] = self._notes.run

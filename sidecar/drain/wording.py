@@ -3,9 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+from sidecar.model import names as keys
+
 _SHOWN: Final = 3
 # An annotation may have 256 KiB.
 _LONGEST: Final = 40
+LATELY: Final = "a pod used it until a moment ago"
+"""How the message of a blocker begins whose pod has left."""
 LOCK_SHUT: Final = "lock of "
 """How a note begins that says why a replica is not made anew."""
 LOCKS_OPEN: Final = "locks of "
@@ -29,3 +33,12 @@ def all_or_few(names: Sequence[str]) -> str:
 def quoted(text: str) -> str:
     """What somebody wrote on an object, for a sentence about it."""
     return repr(text[:_LONGEST])
+
+
+def announcing(node: str) -> str:
+    """How to say what a drain is for."""
+    return f"csi-node-sidecar node reboot {node} if its disks come back, csi-node-sidecar node retire {node} if not"
+
+
+def regardless(node: str) -> str:
+    return f"to drain regardless: kubectl annotate node {node} {keys.FORCE_DRAIN}=WHY"

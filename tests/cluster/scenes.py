@@ -253,12 +253,6 @@ def is_ready(pod: Json) -> bool:
     return not ending and any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
-def why_pending(pod: Json) -> str:
-    """Why the scheduler finds no node."""
-    conditions = [item for item in pod["status"].get("conditions", ()) if item["type"] == "PodScheduled" and item["status"] == "False"]
-    return str(conditions[0].get("message", "")) if pod["status"].get("phase") == "Pending" and conditions else ""
-
-
 @contextmanager
 def under_load(scene: Installation, *, pause: float = 1.0) -> Iterator[None]:
     """Claims that bind at once are made, one after the other, until the block ends; then all of them must become bound.

@@ -86,7 +86,7 @@ def test_without_each_right(ground: Ground, story: Story, part: int) -> None:
         ground.create(VOLUMES, volume)
         ground.create(CLAIMS, wish)
         uid = ground.get(NODES, name)["metadata"]["uid"]
-        guard, report = names.guard(uid, driver.driver), names.drain_report(name, driver.driver)
+        guard, report = names.guard(name, uid, driver.driver), names.drain_report(name, driver.driver)
         # What is written on only where it is stored already:
         if row.right == Right("patch", DRAIN_REPORTS):
             body: Json = {"metadata": {"name": report}, "spec": {"nodeName": name, "driver": driver.driver}}

@@ -51,6 +51,8 @@ class Facts:
     """As `Snapshot.attached`; so are the next ones."""
     lately_used: frozenset[str] = frozenset()
     lately_named: frozenset[str] = frozenset()
+    lately_left: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By claim among `lately_used`: seconds for which it still counts."""
     shared_with: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     renamed: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()
@@ -81,6 +83,7 @@ def assemble(facts: Facts, *, now: float, default_policy: Policy | None = None) 
         attached=facts.attached,
         lately_used=facts.lately_used,
         lately_named=facts.lately_named,
+        lately_until=MappingProxyType({claim: now + left for claim, left in facts.lately_left.items()}),
         shared_with=facts.shared_with,
         renamed=facts.renamed,
         hidden=facts.hidden,

@@ -181,6 +181,7 @@ class Lookups:
     def _together(self, node: Node, placed: _Placed, asked: _Asked, found: OpenClaims, *, observed: bool) -> Facts:
         watched, recent, locator, held = self._watched, self._watched.recent, placed.locator, placed.held
         namespaces, outside = asked.namespaces, locator.from_outside(node)
+        lately = recent.among(found.unused, observed=observed) | recent.evicted_among(found.kept, observed=observed)
         return Facts(
             driver=self._settings.driver,
             node_name=node.name,
@@ -191,7 +192,8 @@ class Lookups:
             pods=tuple(watched.pods.values()),
             claimants=asked.claimants,
             attached=watched.attached(),
-            lately_used=recent.among(found.unused, observed=observed) | recent.evicted_among(found.kept, observed=observed),
+            lately_used=lately,
+            lately_left=recent.seconds_left(lately, observed=observed),
             lately_named=recent.named_among(found.unused),
             shared_with=MappingProxyType({volume.name: others for volume in held if (others := locator.others_that_stay(volume))}),
             renamed=frozenset(volume.name for volume in held if locator.is_renamed(volume)),

@@ -54,6 +54,11 @@ class RecentUse:
             return frozenset(claims)
         return frozenset(claim for claim in claims if claim in at and now - at[claim] < LATELY)
 
+    def seconds_left(self, claims: Iterable[str], *, observed: bool) -> dict[str, float]:
+        """For how long each of these claims that count as used still does, if nobody names it again."""
+        now, new = self._clock(), self._began + LATELY if observed and self._began is not None else 0.0
+        return {claim: max(self._named_at.get(claim, -LATELY) + LATELY, new) - now for claim in claims}
+
     def named_among(self, claims: Iterable[str]) -> frozenset[str]:
         """Those that a pod was really seen to name, whatever this process has not seen yet."""
         return self._counted(claims, self._named_at, observed=False)

@@ -66,6 +66,8 @@ class Snapshot:
     """`namespace/name` of claims that a pod named a moment ago: a controller may be about to make that pod again."""
     lately_named: frozenset[str] = frozenset()
     """Those of `lately_used` of which it is certain: a process that has just begun takes claims for used that it knows nothing of."""
+    lately_until: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    """By claim among `lately_used`: until when it counts as used, if no pod names it again."""
     shared_with: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """By PersistentVolume among `volumes`: other nodes that reach it too, and stay."""
     renamed: frozenset[str] = frozenset()

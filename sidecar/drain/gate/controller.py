@@ -109,7 +109,7 @@ class GateController:
     def _view(self, picture: Picture, pods: Iterable[Pod]) -> GateView:
         settings, node, judged = self._settings, picture.node, picture.assessment
         return GateView(
-            post=Post(node, settings.driver, settings.namespace, settings.gate_image),
+            post=Post(node, settings.driver, settings.namespace, settings.gate_image, settings.gate_assumes),
             enabled=settings.gate,
             draining=picture.signals.draining,
             intent=None if picture.signals.source is Source.CORDON else picture.signals.intent,
@@ -136,7 +136,7 @@ class GateController:
             return
         if node.uid != self._node_uid:
             self._rebuilding = Rebuilding()
-        name, namespace = names.guard(node.uid, self._settings.driver), self._settings.namespace
+        name, namespace = names.guard(node.name, node.uid, self._settings.driver), self._settings.namespace
         self._budget = await find(self._kube, BUDGETS, name, namespace=namespace)
         self._deployment = await find(self._kube, DEPLOYMENTS, name, namespace=namespace)
         self._read_at, self._node_uid = now, node.uid
@@ -206,28 +206,29 @@ class GateDuty:
         if self._gate.lease.failure:
             self._refusals.note("the lease of the gate", self._gate.lease.failure)
         if self._settings.gate:
-            picture = replace(picture, notes=replace(picture.notes, gate=self.status(node.uid)))
+            picture = replace(picture, notes=replace(picture.notes, gate=self.status(node.name, node.uid)))
         if decision is None or judged is None:
             # Until it stands, whoever drains the node takes its volumes along.
             return Outcome(picture, until=self._wall() + URGENT if decision is None and self._gate.is_missing(picture, pods) else None)
         self._tell(node, decision)
         return Outcome(picture, decision, about=f"gate of {node.name}", until=decision.until if isinstance(decision, Rest) else None)
 
-    def status(self, node_uid: str) -> GateStatus:
+    def status(self, node: str, node_uid: str) -> GateStatus:
         """For the report and the metrics. A gate whose guard pod does not run holds nobody; one that was refused is not there."""
         if self._gate.held:
             pods, budgets = self._watched.pods.values(), self._watched.budgets.values()
-            why = rules.why_loose(node_uid, self._settings.driver, self._settings.namespace, pods=pods, budgets=budgets)
+            driver, namespace = self._settings.driver, self._settings.namespace
+            name = names.guard(node, node_uid, driver)
+            why = rules.why_loose(name, driver, namespace, node_uid=node_uid, pods=pods, budgets=budgets)
             return GateStatus(True, not why, why)
         refused = self._refusals.of(_GATE)
         return GateStatus(True, False, f"it could not be read or written: {refused}" if refused else self._gate.delayed)
 
     def _tell(self, node: Node, decision: rules.Decision) -> None:
-        reason = {Build: names.DRAIN_HELD, Open: names.DRAIN_LET_GO}.get(type(decision))
-        if reason and not self._settings.dry_run:
+        """That a drain is held is told when one begins (`held_io`): a gate is built in peace."""
+        if isinstance(decision, Open) and not self._settings.dry_run:
             ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
-            hint = f"; what blocks: csi-node-sidecar explain node {node.name}" if reason == names.DRAIN_HELD else ""
-            self._recorder.record(ref, names.NORMAL, reason, f"{self._settings.driver}: {decision.why}{hint}")
+            self._recorder.record(ref, names.NORMAL, names.DRAIN_LET_GO, f"{self._settings.driver}: {decision.why}")
 
 
 async def take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:

@@ -6,6 +6,8 @@ Both follow from the Node they guard and from nothing else, so any sidecar makes
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.drain.vocabulary import Intent
+from sidecar.drain.wording import announcing, regardless
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
@@ -20,6 +22,8 @@ class Post:
     driver: str
     namespace: str
     image: str
+    assumed: Intent = Intent.RETIRE
+    """What a drain is taken to be for if nobody says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ def labels(node_uid: str, driver: str) -> dict[str, str]:
 
 def _meta(post: Post) -> Json:
     return {
-        "name": names.guard(post.node.uid, post.driver),
+        "name": names.guard(post.node.name, post.node.uid, post.driver),
         "namespace": post.namespace,
         "labels": labels(post.node.uid, post.driver),
         "ownerReferences": [Owner("v1", names.NODE, post.node.name, post.node.uid).as_json()],
@@ -49,13 +53,13 @@ def _meta(post: Post) -> Json:
 
 
 def _notes(post: Post) -> dict[str, str]:
-    """For people who find the budget in a drainer's message."""
+    """For people who find the budget in a drainer's message. It stands before anybody drains, so it says what would be assumed."""
     node, driver = post.node.name, post.driver
-    why = f"holds drains of node {node} until nothing of {driver} blocks them"
-    what = f"what blocks: csi-node-sidecar explain node {node}"
-    regardless = f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY"
+    why = f"{driver} holds drains of node {node} while anything blocks what they are for"
+    announced = f"say what a drain is for, or {post.assumed} is assumed: {announcing(node)}"
+    what = f"what blocks, and what to do: csi-node-sidecar explain node {node}"
     left = f"where drain decisions were switched off: csi-node-sidecar uninstall --driver {driver}"
-    return {f"{names.GROUP}/why": "; ".join((why, what, regardless, left))}
+    return {f"{names.GROUP}/why": "; ".join((why, announced, what, regardless(node), left))}
 
 
 def _budget(post: Post) -> Json:

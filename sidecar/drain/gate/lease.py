@@ -12,9 +12,9 @@ from sidecar.model import names
 def terms(node: str, node_uid: str, driver: str, *, namespace: str, holder: str) -> Terms:
     """The lease of one node, held by that node's sidecar or by another's."""
     labels = {names.GUARDED_NODE: node_uid, names.GUARDED_FOR: driver}
-    return Terms(name(node_uid, driver), namespace, labels, node, node_uid, holder)
+    return Terms(name(node, node_uid, driver), namespace, labels, node, node_uid, holder)
 
 
-def name(node_uid: str, driver: str) -> str:
+def name(node: str, node_uid: str, driver: str) -> str:
     """That of the gate it is about."""
-    return names.guard(node_uid, driver)
+    return names.guard(node, node_uid, driver)

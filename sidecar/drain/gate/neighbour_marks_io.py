@@ -1,6 +1,6 @@
-"""Writes on the Node of a silent sidecar what its neighbour may write there: that its verdicts do not count any more, and, once the node
-is let go, that autoscalers may have it. The admission policy allows this and nothing else, and not while that sidecar lives
-(deploy/components/drain/admission.yaml).
+"""Writes what the neighbour of a silent sidecar may write about its node: that its verdicts do not count any more, and, once the node is
+let go, that autoscalers may have it and that its pods may be evicted. The admission policy allows this and nothing else, and not while that
+sidecar lives (deploy/components/drain/admission.yaml).
 
 A refusal is told and keeps nobody waiting: the gate of a node that is let go opens all the same.
 """
@@ -8,9 +8,10 @@ A refusal is told and keeps nobody waiting: the gate of a node that is let go op
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from sidecar.drain.publish import on_node, validity, withdrawn
+from sidecar.drain.publish import on_node, report, validity, withdrawn
+from sidecar.drain.publish.stored import NOTHING_HELD, held_of, of_this_node, status_of
 from sidecar.drain.settings import Settings
-from sidecar.kube.api import MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
 from sidecar.kube.errors import ApiError, Conflict
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -52,6 +53,17 @@ class NeighbourMarks:
                 patching = self._kube.patch(NODES, node.name, marks, content_type=MERGE_PATCH)
                 failures += await _attempt(patching, f"summary of {node.name}")
         return failures
+
+    async def let_pods_go(self, node: Node) -> list[str]:
+        """Take back which pods must not be evicted, for whom nobody stands any more. What failed."""
+        return await _attempt(self._let_pods_go(node), f"the pods in the report of {node.name} that must not be evicted")
+
+    async def _let_pods_go(self, node: Node) -> None:
+        name = names.drain_report(node.name, self._driver)
+        stored = await find(self._kube, DRAIN_REPORTS, name)
+        if stored is not None and held_of(of_this_node(status_of(stored), node.uid)).because:
+            patch = report.held_patch(NOTHING_HELD, resource_version=stored["metadata"]["resourceVersion"])
+            await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
 
     async def unprotect(self, node: Node) -> list[str]:
         """Take away the autoscalers' annotations of this driver's sidecar. What failed."""

@@ -136,13 +136,13 @@ def holds_volumes(judged: Assessment | None) -> bool | None:
     return True if judged.volumes else False if judged.complete else None
 
 
-def why_loose(node_uid: str, driver: str, namespace: str, *, pods: Iterable[Pod], budgets: Iterable[Budget]) -> str:
-    """Why a gate that stands holds nobody; empty: it holds. `pods` are those of its node."""
+def why_loose(name: str, driver: str, namespace: str, *, node_uid: str, pods: Iterable[Pod], budgets: Iterable[Budget]) -> str:
+    """Why a gate of that name holds nobody though it stands; empty: it holds. `pods` are those of its node."""
     guards = [pod for pod in guards_among(pods, node_uid, driver, namespace) if pod.ready]
     if not guards:
         return "its guard pod is not ready, so it holds nobody yet"
     covering = {budget.full_name for budget in budgets if any(map(budget.covers, guards))}
-    others = sorted(covering - {f"{namespace}/{names.guard(node_uid, driver)}"})
+    others = sorted(covering - {f"{namespace}/{name}"})
     # An eviction of a pod in two budgets fails with 500 instead of 429: a drainer then gives up or goes on, and does not wait.
     return f"other budgets select its guard pod too ({first_few(others)}), so its eviction fails and is not put off" if others else ""
 

@@ -71,7 +71,7 @@ class LookAfter:
 def responsible(view: NeighbourView) -> LeaveAlone | TakeOver | LookAfter:
     """Whether this process looks after the gate."""
     lease = view.lease
-    if lease.name != gate_lease.name(lease.node_uid, view.driver):
+    if lease.name != gate_lease.name(lease.node, lease.node_uid, view.driver):
         return LeaveAlone("this is not the lease of a gate")
     if lease.holder == view.me:
         return LookAfter()

@@ -256,6 +256,7 @@ class Neighbours:
                 return await self._end(view, stored, facts, decision)
             case Keep() | Confirm() if stored is not None:
                 refused = await self._marks.withdraw(stored, at_once=False)
+                refused += [] if facts.draining else await self._marks.let_pods_go(Node.of(stored))
                 await self._writer.perform(leases.decide(self._lease_view(view)))
                 self._pace(view, facts, decision)
                 return refused
@@ -282,6 +283,7 @@ class Neighbours:
                 for obj in decision.objects if isinstance(decision, LetGo) else ():
                     await take_away(self._kube, obj, namespace=self._settings.namespace)
                 refused = await self._marks.withdraw(stored, at_once=True)
+                refused += await self._marks.let_pods_go(Node.of(stored))
                 if isinstance(decision, LetGo):
                     self._events.opened(facts, decision.why)
                 else:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.wording import LATELY
+from sidecar.model import timestamps
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Volume
 
@@ -25,6 +27,8 @@ class Use:
     """A pod named its claim a moment ago, or may have. Between an eviction and the new pod nobody does."""
     certain: bool = True
     """A pod was seen to name its claim: it is not only not known that none did."""
+    until: float | None = None
+    """When `lately` ends, as far as that is known."""
 
     def __bool__(self) -> bool:
         return bool(self.pods or self.claimants or self.attached or self.lately)
@@ -50,7 +54,10 @@ class Use:
             return "it is attached to this node"
         if not self.lately:
             return ""
-        return "a pod used it until a moment ago" if self.certain else JUST_BEGUN
+        if not self.certain:
+            return JUST_BEGUN
+        ends = f" until {timestamps.to_text(self.until)}" if self.until is not None else " for a minute"
+        return f"{LATELY}: it counts as used{ends}, because that pod may be made again"
 
 
 NOBODY = Use()
@@ -70,6 +77,7 @@ class Users:
         self._attached = snapshot.attached
         self._lately = snapshot.lately_used
         self._named = snapshot.lately_named
+        self._until = snapshot.lately_until
 
     def of(self, volume: Volume, claim_name: str) -> Use:
         """`claim_name` is the full name of the claim that it is bound to; empty for none."""
@@ -79,6 +87,7 @@ class Users:
             attached=volume.name in self._attached,
             lately=claim_name in self._lately,
             certain=claim_name in self._named,
+            until=self._until.get(claim_name),
         )
 
     def asks_for(self, claim: Claim) -> bool:

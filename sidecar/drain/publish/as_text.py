@@ -50,6 +50,7 @@ def render(assessment: Assessment, *, intent: Intent | None = None, beside: Iter
         _blockers(layout, blockers),
         _told(layout, _remedies(blockers)),
         _fates(layout, assessment.pods, asked),
+        _told(layout, _section("Not on the node, and use its volumes, as evicted pods do that wait", _waiting(assessment))),
         _told(layout, _exhausted_budgets(assessment.budgets)),
         _told(layout, _section("Where volumes could go", (line for place in assessment.places for line in _place_lines(place)))),
         _told(layout, _section("Worth knowing", assessment.notes)),
@@ -118,6 +119,12 @@ def _fates(layout: Layout, pods: Sequence[PodFate], asked: Sequence[Intent]) -> 
 def _fate(pod: PodFate, asked: Sequence[Intent]) -> tuple[str, ...]:
     fates = (pod.reboot if intent is Intent.REBOOT else pod.retire for intent in asked)
     return (f"{pod.namespace}/{pod.name}", *fates, ", ".join(pod.volumes), ", ".join(pod.budgets), pod.why)
+
+
+def _waiting(assessment: Assessment) -> list[str]:
+    here = {f"{pod.namespace}/{pod.name}" for pod in assessment.pods}
+    users = ((pod, volume) for volume in assessment.volumes for pod in volume.pods if pod not in here)
+    return [f"{pod}: {volume.claim or volume.name}" for pod, volume in users]
 
 
 def _exhausted_budgets(budgets: Iterable[ExhaustedBudget]) -> list[str]:

@@ -7,6 +7,7 @@ A write that was not answered may still arrive, after later ones. So each one of
 after one that failed another follows even where it says what is stored: what comes then is refused.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -18,6 +19,7 @@ from sidecar.drain.publish import events, on_node, overtaken, report, stored
 from sidecar.drain.publish.on_node import needs_protection, summary_mark
 from sidecar.drain.publish.own_node_io import OwnNode
 from sidecar.drain.publish.report import HEARTBEAT, ReportContext
+from sidecar.drain.publish.stored import NOTHING_HELD
 from sidecar.drain.refusals_io import URGENT, Refusals
 from sidecar.drain.settings import Settings
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
@@ -48,6 +50,10 @@ class ReportWriter:
         self._kube = kube
         self._settings = settings
         self._clock = clock
+        self._writing = asyncio.Lock()
+        """What is held is written at any moment, and must not be overtaken by a report that was made before."""
+        self.held = NOTHING_HELD
+        """As of now, for whatever is written next."""
         self._stored: Json | None = None
         self._made: Json | None = None
         self._shown: Json | None = None
@@ -80,6 +86,10 @@ class ReportWriter:
             self._conditions, self._node_uid, self._unsaved, self.recalled = [], node.uid, False, False
             self._may_arrive, self._conditions_may_arrive = [], []
             self.remembers = self._settings.dry_run
+        async with self._writing:
+            await self._recall(node)
+
+    async def _recall(self, node: Node) -> None:
         if self._is_due(self._report_read_at):
             self._stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._settings.driver))
             self._report_read_at, self.recalled = self._clock(), True
@@ -88,6 +98,10 @@ class ReportWriter:
 
     async def write_report(self, assessment: Assessment, context: ReportContext, *, now: float) -> None:
         """Raises ApiError if it could not be stored; what was made is remembered all the same."""
+        async with self._writing:
+            await self._write_report(assessment, replace(context, held=self.held), now=now)
+
+    async def _write_report(self, assessment: Assessment, context: ReportContext, *, now: float) -> None:
         new = report.body(assessment, previous=self.previous, agent=self._settings.agent, context=context)
         self._made = new
         if self._settings.dry_run:
@@ -105,6 +119,22 @@ class ReportWriter:
         self._notice(served)
         self._stored, self._shown, self._unsaved, self._may_arrive = new, new, False, []
         self._version = _version(served)
+
+    async def write_held(self) -> None:
+        """Into the report that is stored, and nothing else. Raises ApiError; then the next look writes the whole report."""
+        async with self._writing:
+            old, held = self._stored, self.held
+            if old is None or self._unsaved or self._settings.dry_run or not stored.of_this_node(stored.status_of(old), self._node_uid):
+                return  # the next look writes the whole report
+            new = {**old, "status": {**stored.status_of(old), **held.as_json()}}
+            if new == old:
+                return
+            # Of a write that gets no answer it is not known what is stored: the next look reads it, and writes it anew.
+            self._made, self._unsaved, read_at, self._report_read_at = new, True, self._report_read_at, None
+            name, patch = old["metadata"]["name"], report.held_patch(held, resource_version=self._version)
+            served = await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+            self._stored, self._shown, self._version = new, new, _version(served)
+            self._unsaved, self._report_read_at = False, read_at
 
     async def write_conditions(self, assessment: Assessment) -> None:
         """Raises ApiError if they could not be stored."""

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sidecar.drain.publish import validity
-from sidecar.drain.publish.stored import entries, mapping, of_this_node, seconds, text, texts
+from sidecar.drain.publish.stored import NOTHING_HELD, Held, entries, held_of, mapping, of_this_node, seconds, text, texts
 from sidecar.drain.vocabulary import Intent, Status
-from sidecar.drain.wording import ABOUT_REPLICAS
+from sidecar.drain.wording import ABOUT_REPLICAS, LATELY
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -40,6 +40,12 @@ class OwnWord:
     replicas: tuple[str, ...] = ()
     """Which one is made anew next, and its locks: what no other node sees."""
 
+    lately: tuple[str, ...] = ()
+    """What still blocks for a moment because its pod has only just left, and until when."""
+    held: Held = NOTHING_HELD
+    gate: str = ""
+    """Whether a gate stands; empty: the sidecar builds none, or does not say."""
+
     def verdict(self, intent: Intent) -> Said:
         return self.drain if intent is Intent.REBOOT else self.retire
 
@@ -71,8 +77,24 @@ def own_word(report: Json, conditions: Iterable[Json], *, driver: str, node_uid:
         valid_until=validity.of_report(status) if status else min(ends, default=None),
         evacuation=text(mapping(status, "evacuation"), "state"),
         deadline=seconds(mapping(status, "evacuation"), "deadline"),
+        lately=tuple(_still_used(status)),
+        held=held_of(status),
+        gate=_gate(mapping(status, "gate")),
         replicas=tuple(note for note in texts(status, "notes") if note.startswith(ABOUT_REPLICAS)),
     )
+
+
+def _still_used(status: Json) -> Iterable[str]:
+    for blocker in entries(status, "blockers"):
+        if LATELY in (message := text(blocker, "message")):
+            yield f"{'/'.join(filter(None, (text(blocker, 'namespace'), text(blocker, 'name'))))}: {message}"
+
+
+def _gate(status: Json) -> str:
+    if status.get("enabled") is not True:
+        return ""
+    why = text(status, "why")
+    return "the gate is shut" if status.get("held") is True else f"no gate holds{f': {why}' if why else ''}"
 
 
 def _said(stored: Json, first: str) -> Said | None:

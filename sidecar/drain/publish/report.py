@@ -13,7 +13,19 @@ from sidecar.drain.judgement.assessment import Assessment
 from sidecar.drain.publish import validity
 from sidecar.drain.publish.as_json import as_json
 from sidecar.drain.publish.events import about_marks, announced
-from sidecar.drain.publish.stored import acknowledgements, dated, mapping, of_this_node, remembered, seconds, shortened, status_of, text
+from sidecar.drain.publish.stored import (
+    NOTHING_HELD,
+    Held,
+    acknowledgements,
+    dated,
+    mapping,
+    of_this_node,
+    remembered,
+    seconds,
+    shortened,
+    status_of,
+    text,
+)
 from sidecar.drain.publish.withdrawn import remembering, without_memory
 from sidecar.drain.vocabulary import Intent
 from sidecar.drain.wording import LOCK_SHUT
@@ -76,6 +88,7 @@ class ReportContext:
     gate: GateStatus | None = None
     slot: SlotStatus | None = None
     evacuation: EvacuationStatus | None = None
+    held: Held = NOTHING_HELD
     settling: bool = False
     """The process has just started: an Unknown may be over in a moment, and nobody is told of it yet."""
 
@@ -104,6 +117,7 @@ def body(assessment: Assessment, *, previous: Json | None, agent: str, context: 
         "agentVersion": agent,
         "schemaVersion": SCHEMA,
         **_cut(_context(context), MOST_WITHIN),
+        **context.held.as_json(),
         "verdicts": verdicts,
         **{key: whole[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in whole},
         **_lists(whole),
@@ -198,6 +212,12 @@ def status_patch(new: Json, *, resource_version: str = "") -> list[Json]:
     """
     guard = [{"op": "add", "path": "/metadata/resourceVersion", "value": resource_version}] if resource_version else []
     return [*guard, {"op": "add", "path": "/status", "value": new["status"]}]
+
+
+def held_patch(held: Held, *, resource_version: str) -> list[Json]:
+    """Of nothing but what is held, for a report that has a status."""
+    guard = {"op": "add", "path": "/metadata/resourceVersion", "value": resource_version}
+    return [guard, *({"op": "add", "path": f"/status/{key}", "value": value} for key, value in held.as_json().items())]
 
 
 def owner_patch(new: Json) -> Json:

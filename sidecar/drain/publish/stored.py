@@ -2,7 +2,7 @@
 read counts as not there."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from sidecar.drain.judgement.acknowledged import Acknowledgement, remember, void_now
@@ -15,6 +15,32 @@ UNWATCHED: Final = 420.0
 """Seconds without a sign of life, of which one is due every five minutes. Who used the volumes meanwhile nobody has seen."""
 LONGEST: Final = 1024
 """Characters of a text in a report or condition."""
+MOST_HELD: Final = 500
+"""Pods that must not be evicted: more than a node may have, with names as long as they may be 160 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is held of a drain."""
+
+    pods: tuple[str, ...] = ()
+    """`namespace/name` of those that must not be evicted."""
+    because: str = ""
+    """Why the drain is held, and what to do; empty: it is not."""
+    purpose: str = ""
+    """What the drain is for, and who says so; empty: nobody drains the node."""
+
+    def as_json(self) -> Json:
+        listed = list(self.pods[:MOST_HELD])
+        return {"held": listed, "heldCount": len(self.pods), "heldBecause": shortened(self.because), "drainFor": self.purpose}
+
+
+NOTHING_HELD: Final = Held()
+
+
+def held_of(status: Json) -> Held:
+    """As it is stored."""
+    return Held(texts(status, "held"), text(status, "heldBecause"), text(status, "drainFor"))
 
 
 def status_of(report: Mapping[str, Any] | None) -> Json:

@@ -11,7 +11,7 @@ from typing import Final
 from sidecar.drain.judgement.assessment import Verdict
 from sidecar.drain.publish import validity
 from sidecar.drain.publish.on_node import Marks
-from sidecar.drain.publish.stored import dated, mapping, of_this_node, text
+from sidecar.drain.publish.stored import NOTHING_HELD, dated, held_of, mapping, of_this_node, text
 from sidecar.drain.vocabulary import MEANING, Reason, Status
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
@@ -58,12 +58,15 @@ def report_status(report: Json, said: Verdict, *, node_uid: str, at: float) -> J
     """
     status = of_this_node(mapping(report, "status"), node_uid)
     before = mapping(status, "verdicts")
-    if all(text(mapping(before, key), "status") in ("", validity.UNKNOWN) for key in _KEYS):
+    # Until this process has judged, a drain that was held is held. Where nobody judges, nobody stands for that either.
+    lets_go = said is NOT_JUDGED and bool(held_of(status).because)
+    if not lets_go and all(text(mapping(before, key), "status") in ("", validity.UNKNOWN) for key in _KEYS):
         return None
     verdicts = {key: _verdict(mapping(before, key), said, at=at) for key in _KEYS}
     kinds = zip((names.DRAIN_READY, names.RETIRE_READY), _KEYS, strict=True)
     return {
         **status,
+        **(NOTHING_HELD.as_json() if lets_go else {}),
         "verdicts": verdicts,
         "validUntil": timestamps.to_text(validity.until(at)),
         "conditions": [{"type": kind, **without_memory(verdicts[key])} for kind, key in kinds],
