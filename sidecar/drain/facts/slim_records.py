@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from sidecar.drain.wording import ABOUT_REPLICAS, LATELY
+from sidecar.drain.wording import ABOUT_REPLICAS
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -31,15 +31,10 @@ def stored(obj: Json) -> tuple[str, Json]:
     slim = {key: value for key, value in status.items() if key not in _LONG} if isinstance(status, dict) else {}
     if isinstance(blockers := slim.get("blockers"), list):
         entries = (entry for entry in blockers if isinstance(entry, dict))
-        slim["blockers"] = [_blocker(entry) for entry in entries]
+        slim["blockers"] = [{key: entry[key] for key in _OF_BLOCKERS if key in entry} for entry in entries]
     if isinstance(notes := slim.get("notes"), list):
         slim["notes"] = [note for note in notes if isinstance(note, str) and note.startswith(ABOUT_REPLICAS)]
     return obj["metadata"]["name"], slim
-
-
-def _blocker(entry: Json) -> Json:
-    keys = (*_OF_BLOCKERS, "message") if LATELY in str(entry.get("message")) else _OF_BLOCKERS
-    return {key: entry[key] for key in keys if key in entry}
 
 
 def with_topology(csi_nodes: Iterable[Json | None]) -> Mapping[str, Mapping[str, tuple[str, ...]]]:

@@ -236,6 +236,17 @@ def test_drain_B9_a_pod_of_a_silent_node_is_given_up_after_a_while() -> None:
 # --- E, G: what was never used, two budgets, another machine, speed -------------------------------------------------------------
 
 
+def test_drain_E6_a_volume_that_was_never_used_does_not_block() -> None:
+    found = assess(samples.idle(never_used=frozenset({"pv-0"})))
+    assert found.retire.status is Status.TRUE and "never used: pv-0" in found.notes
+
+
+def test_drain_E8_a_pod_under_two_budgets_is_a_blocker_with_both_names() -> None:
+    blocker = _of(Reason.TWO_BUDGETS, samples.used(budgets=(samples.budget("b", 5), samples.budget("a", 5))))
+    assert (blocker.kind, blocker.name, blocker.message) == ("Pod", "db-0", "selected by apps/a and apps/b")
+    assert [pod.budgets for pod in assess(samples.used(budgets=(samples.budget("b"), samples.budget("a")))).pods] == [("apps/a", "apps/b")]
+
+
 def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> None:
     found = assess(samples.idle())
     stored = report.body(found, previous=None, agent="1.0")
