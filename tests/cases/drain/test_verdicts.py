@@ -6,12 +6,10 @@ from dataclasses import replace
 from sidecar.drain.facts.snapshot import InFlight, Snapshot, Surroundings
 from sidecar.drain.judgement.assess import assess
 from sidecar.drain.judgement.assessment import Assessment, Blocker, ExhaustedBudget
-from sidecar.drain.publish import report
-from sidecar.drain.publish.stored import since
 from sidecar.drain.vocabulary import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.model import names
 from tests.harness.drain import samples
-from tests.harness.drain.samples import GIB, KEY, NOW
+from tests.harness.drain.samples import GIB, KEY
 
 FREE = Surroundings(tuple(samples.node(name) for name in ("n2", "n3")), tuple(samples.record(name) for name in ("n2", "n3")))
 
@@ -157,17 +155,9 @@ def test_drain_D11_a_blocker_says_all_that_is_needed() -> None:
         assert blocker.kind in ("PersistentVolumeClaim", "PersistentVolume", "Pod", "VolumeSnapshotContent", "Volume")
         assert blocker.name and (blocker.uid or blocker.kind == "Volume")
         assert bool(blocker.namespace) == (blocker.kind in ("PersistentVolumeClaim", "Pod"))
-        assert blocker.blocks and blocker.since == NOW and blocker.message and blocker.class_
+        assert blocker.blocks and blocker.message and blocker.class_
         assert blocker.remedy and "\n" not in blocker.remedy + blocker.message
         assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
-
-
-def test_drain_D11_since_when_is_kept_from_one_judgement_to_the_next() -> None:
-    for reason in BY_REASON:
-        snapshot = BY_REASON[reason]()
-        first = _of(reason, snapshot)
-        again = _of(reason, replace(snapshot, now=NOW + 60, since={(first.key, reason): first.since}))
-        assert again == first
 
 
 def test_drain_D11_the_policy_and_where_it_came_from() -> None:
@@ -245,11 +235,3 @@ def test_drain_E8_a_pod_under_two_budgets_is_a_blocker_with_both_names() -> None
     blocker = _of(Reason.TWO_BUDGETS, samples.used(budgets=(samples.budget("b", 5), samples.budget("a", 5))))
     assert (blocker.kind, blocker.name, blocker.message) == ("Pod", "db-0", "selected by apps/a and apps/b")
     assert [pod.budgets for pod in assess(samples.used(budgets=(samples.budget("b"), samples.budget("a")))).pods] == [("apps/a", "apps/b")]
-
-
-def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> None:
-    found = assess(samples.idle())
-    stored = report.body(found, previous=None, agent="1.0")
-    key = (found.blockers[0].key, Reason.LAST_COPY)
-    assert since(stored, node_uid="uid-n1", now=NOW).keys() == {key}
-    assert since(stored, node_uid="uid-of-the-next", now=NOW) == {}
