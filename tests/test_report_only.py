@@ -17,12 +17,12 @@ from hack.sim.cluster.reading import Query
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, GET_CAPACITY, DriverInfo
 from sidecar.doors import Doors, Instruments
-from sidecar.drain.publish.as_json import Json
 from sidecar.engine.health import OK
 from sidecar.kube import api
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.model import names
+from sidecar.model.objects import Json
 from sidecar.report_only import ReportOnly
 from sidecar.start import load_rooms
 from sidecar.wiring import Sidecar

@@ -129,6 +129,7 @@ KURED_REBOOTS: Final = "weave.works/kured-reboot-in-progress"
 
 # what a driver's sidecar writes on a node, each by `of_driver`: the state is a label, the others are annotations
 EVACUATION_STATE: Final = "evacuation-state"
+DRAIN_RECORD: Final = "drain-record"
 EVACUATION_STARTED_AT: Final = "evacuation-started-at"
 CLOSED_AT: Final = "closed-at"
 MARKED_NODE: Final = "node-uid"
@@ -335,6 +336,11 @@ def reprovision(workload_uid: str, driver: str) -> str:
 def node_loss(driver: str) -> str:
     """The name of the lease of the one sidecar that looks after what gone nodes have left."""
     return f"node-loss.{driver.lower()}"
+
+
+def watch(driver: str) -> str:
+    """The name of the lease of the one sidecar that looks after silent sidecars and gone nodes."""
+    return f"watch.{driver.lower()}"
 
 
 def node_loss_watched(driver: str) -> str:
