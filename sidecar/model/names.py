@@ -129,6 +129,7 @@ KURED_REBOOTS: Final = "weave.works/kured-reboot-in-progress"
 
 # what a driver's sidecar writes on a node, each by `of_driver`: the state is a label, the others are annotations
 EVACUATION_STATE: Final = "evacuation-state"
+DRAIN_RECORD: Final = "drain-record"
 EVACUATION_STARTED_AT: Final = "evacuation-started-at"
 CLOSED_AT: Final = "closed-at"
 MARKED_NODE: Final = "node-uid"
