@@ -86,9 +86,9 @@ class HeldLease:
 
         `now`: it is written whether that is due or not. If that succeeds, this process is the holder at that moment.
         """
-        if self._written_at is not None and not now and record in (None, self._record(self._stored)):
-            if self._clock() - self._written_at < RENEWED_EVERY:
-                return Held(self._record(self._stored))
+        is_fresh = self._written_at is not None and self._clock() - self._written_at < RENEWED_EVERY
+        if is_fresh and not now and record in (None, self._record(self._stored)):
+            return Held(self._record(self._stored))
         try:
             if self._written_at is None:
                 self._stored = await find(self._kube, LEASES, self.name, namespace=self._holder.namespace)
