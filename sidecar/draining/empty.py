@@ -54,8 +54,8 @@ class Candidate:
 class Memory:
     """What this process remembers of evictions. All of it may be forgotten: then a pod is asked about once more."""
 
-    refused: Mapping[str, str]
-    """By uid of a pod that is not to be tried for a while: what the API server said."""
+    held: Mapping[str, Hold]
+    """By uid of a pod that is not tried for a while: what was read of its workload, or what the API server said."""
     leaving: Set[str]
     """Uids of pods that were evicted a moment ago, or may have been: the snapshot need not show it yet."""
     evicted: Mapping[str, frozenset[str]]
@@ -152,7 +152,7 @@ def _stays(pod: Pod, held: Sequence[Thing], node: Node, snapshot: Snapshot, memo
     if before is not None and pod.uid not in before:
         why = "it was put on this node after another pod of its workload had been evicted"
         return Hold(Reason.WOULD_COME_BACK, name, why, lasting=True)
-    return Hold(Reason.EVICTION_REFUSED, name, memory.refused[pod.uid]) if pod.uid in memory.refused else None
+    return memory.held.get(pod.uid)
 
 
 # --- by what was read from the API server right before ----------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""What the flags say to the drain room, as values; `config` reads them."""
+
+from dataclasses import dataclass
+
+from sidecar.draining.course import Expiry
+from sidecar.draining.marks import CORDON_DELAY, NodePolicy
+from sidecar.draining.words import Intent, Policy
+from sidecar.eviction.answers import QPS
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """For one node and one driver."""
+
+    node: str
+    driver: str
+    namespace: str
+    """Where leases and the objects of gates are created."""
+    agent: str
+    """This program's version, as the report names it."""
+    policy: NodePolicy = NodePolicy.IGNORE
+    judges: bool = False
+    """False: the room decides only whether the node takes volumes."""
+    provisions: bool = True
+    """False: another program makes volumes, and gives this node some whatever its standing is."""
+    zero_when_closed: bool = True
+    """A node that takes no volumes publishes a capacity of zero."""
+    default_policy: Policy | None = None
+    """For volumes for which nobody has set one."""
+    cordon_delay: float = CORDON_DELAY
+    allowed: float = 0.0
+    """Seconds that an evacuation may take; 0: any number."""
+    expiry: Expiry = Expiry.REPORT
+    limit: int = 1
+    """How many nodes may be emptied at the same time; 0: any number."""
+    gate: bool = False
+    gate_image: str = ""
+    gate_assumes: Intent = Intent.RETIRE
+    """What a drainer that announces no intent is taken for."""
+    protects: bool = False
+    """Autoscalers are asked to leave a node alone while retiring it would lose data."""
+    untracked_blocks: bool = False
+    """Volumes of the driver without a PersistentVolume block, too."""
+    evicts: bool = False
+    """Pods that keep a node that is being retired from being empty are evicted, as far as nothing is lost that may not be."""
+    eviction_qps: float = QPS
+    follows_loss: bool = False
+    """Nodes that are gone are looked for, and what they have left is told."""
+    clears: bool = False
+    """With `follows_loss`: it is cleared away, as far as somebody has said that the disks do not come back."""
+    gone_after: float = 3600.0
+    """Seconds that a node is missed until anything is cleared away."""
+    reprovisions: bool = False
+    """Replicas whose policy is Reprovision are made anew on other nodes, and their data here is deleted."""
+    ready_timeout: float = 1800.0
+    """Seconds after which a replica that was made anew ought to be Ready."""
+    reprovision_pause: float = 1800.0
+    """Seconds that the other replicas of a workload have to be Ready before one is made anew."""
+    own_pods: frozenset[str] = frozenset()
+    """Full names of this program's own pods."""
+    dry_run: bool = False
