@@ -73,6 +73,7 @@ class HeldLease:
     ) -> None:
         """`record_key`: the annotation that has the record; empty: there is none."""
         self.name = name
+        self.holder = holder
         self._kube, self._holder, self._label, self._record_key = kube, holder, label, record_key
         self._clock, self._wall = clock, wall
         self._stored: Json | None = None

@@ -216,6 +216,8 @@ PEER: Final = "external-provisioner"
 """The program whose place this one takes. Marks of objects that both adopt begin with its name."""
 _LABEL_LIMIT: Final = 63
 _NAME_LIMIT: Final = 253
+GUARDS: Final = "drain-held-see-events-of-node-"
+"""How the names of gates begin."""
 
 
 def volume_name(prefix: str, uid: str, uuid_length: int) -> str:
@@ -336,14 +338,25 @@ def node_loss(driver: str) -> str:
     return f"node-loss.{driver.lower()}"
 
 
+def watch(driver: str) -> str:
+    """The name of the lease of the one sidecar that looks after silent sidecars and gone nodes."""
+    return f"watch.{driver.lower()}"
+
+
 def node_loss_watched(driver: str) -> str:
     """The name of the lease that says until when somebody has looked for gone nodes. No Node owns it."""
     return f"node-loss-watched.{driver.lower()}"
 
 
-def guard(node_uid: str, driver: str) -> str:
-    """The name of a gate's objects. By the node's uid: another machine under the same node name must not get an old gate."""
-    return f"drain-guard-{_fnv1a(driver)}-{node_uid}"
+def guard(node: str, node_uid: str, driver: str) -> str:
+    """The name of a gate's objects. By the node's uid: another machine under the same node name must not get an old gate.
+
+    A drainer shows the name of the guard's pod and nothing else, so the name says what to do. That of the ReplicaSet is this one and eleven
+    characters more, and of that name the API server leaves the pod the first 58, with five of its own: the node's name comes first.
+    """
+    rest = f"-{_fnv1a(driver)}-{node_uid}"
+    most = _NAME_LIMIT - 11 - len(GUARDS) - len(rest)
+    return f"{GUARDS}{node[:most].rstrip('.-')}{rest}"
 
 
 def _fnv1a(text: str) -> str:
