@@ -82,6 +82,11 @@ class HeldLease:
         self._seen: tuple[str, float] | None = None
         """Of another holder's: its version, and since when this process has seen it in that version."""
 
+    @property
+    def is_held(self) -> bool:
+        """As far as this process knows."""
+        return self._written_at is not None
+
     async def hold(self, *, record: str | None = None, now: bool = False) -> Answer:
         """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is.
 
