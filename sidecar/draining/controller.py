@@ -299,8 +299,10 @@ class DrainRoom:
             targets, refused = replicas_to_make(picture.snapshot, things)
             holds = [*holds, *refused, *(memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held)]
             targets = [each for each in targets if each.pod_uid not in memory.held]
-        for each in (*targets, *found):
-            return each
+        if targets:
+            return targets[0]
+        if found:
+            return found[0]
         return min(holds, key=lambda hold: hold.lasting, default=None)
 
     async def _act(self, picture: Picture, step: Evict | MakeAnew | Continue, look: _Look) -> str:
