@@ -10,11 +10,10 @@ from sidecar.config.table import CLEANUP, IGNORE, RANKED
 from sidecar.engine.backoff import Backoff
 from sidecar.local.here import Options
 from sidecar.model import names
-from sidecar.model.selectors import parse_selector
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 
 if TYPE_CHECKING:
-    from sidecar.drain.settings import Settings as DrainSettings
+    from sidecar.draining.settings import Settings as DrainSettings
 
 
 def retry(config: Config) -> Backoff:
@@ -68,10 +67,10 @@ def traces(environ: Mapping[str, str]) -> bool:
 
 def drain(config: Config, driver: str) -> "DrainSettings":
     """For drain decisions. Imports inside, so that a process that makes none does not have that room in memory."""
-    from sidecar.drain.evacuation.rules import Expiry
-    from sidecar.drain.facts.node_marks import NodePolicy
-    from sidecar.drain.settings import Settings
-    from sidecar.drain.vocabulary import Intent, Policy
+    from sidecar.draining.course import Expiry
+    from sidecar.draining.marks import NodePolicy
+    from sidecar.draining.settings import Settings
+    from sidecar.draining.words import Intent, Policy
 
     return Settings(
         node=config.node_name,
@@ -101,7 +100,6 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         ready_timeout=config.reprovision_ready_timeout,
         reprovision_pause=config.reprovision_pause,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
-        tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,
     )
 

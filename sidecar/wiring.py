@@ -35,7 +35,7 @@ from sidecar.rights.rights import NOT_KNOWN, FinalizerWrites, finalizer_writes
 from sidecar.watching import Watching
 
 if TYPE_CHECKING:
-    from sidecar.drain.watches import DrainPart
+    from sidecar.draining.watches import DrainPart
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class Sidecar:
             group.create_task(self._recorder.run(), name="events")
             if self.drains is not None:
                 name = "what was said before"
-                group.create_task(self._tools.keep_running("drain", name, self.drains.room.withdrawal.run), name=name)
+                group.create_task(self._tools.keep_running("drain", name, self.drains.take_back), name=name)
             if self.hearing is not None and (claims := self._watching.changing(CLAIMS)) is not None:
                 group.create_task(self.hearing.run(claims), name="labels of claims")
             for name, task in self.provisioning.background().items():
@@ -231,7 +231,7 @@ class Sidecar:
 
     def _make_drains(self) -> "DrainPart":
         # Imported here, so that a process without drain decisions does not have them in memory.
-        from sidecar.drain.watches import DrainPart
+        from sidecar.draining.watches import DrainPart
 
         return DrainPart(
             self._tools,
@@ -242,8 +242,6 @@ class Sidecar:
             under_way=self.provisioning.under_way,
             make_loop=self._loop,
             on_standing=self._standing_changed,
-            version=self._watching.version,
-            delete_lost=self.provisioning.lost_volumes,
         )
 
     # --- what one room asks or tells another --------------------------------------------------------------------------

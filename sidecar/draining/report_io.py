@@ -37,7 +37,6 @@ class ReportWriter:
         self.stored: Json | None = None
         """As this process has read or written it last; None: there is none, or it is not known."""
         self._read_at: float | None = None
-        self._held = HeldPods()
 
     async def recall(self) -> None:
         """Read what an earlier process, or anybody else, has stored, if that is due."""
@@ -49,7 +48,6 @@ class ReportWriter:
     async def write(self, new: Json) -> None:
         """Where it says something else, or at the latest after a heartbeat."""
         async with self._writing:
-            new = {**new, "status": {**new["status"], **self._held.as_json()}}
             stored = self.stored
             seen = timestamps.to_seconds(str(((stored or {}).get("status") or {}).get("observedAt") or ""))
             now = timestamps.to_seconds(new["status"]["observedAt"])
@@ -66,7 +64,6 @@ class ReportWriter:
     async def write_held(self, held: HeldPods) -> None:
         """Into the report that is stored, at once: the drainer evicts a moment after its cordon. Where none is stored the next look does
         it."""
-        self._held = held
         async with self._writing:
             stored = self.stored
             if stored is None or self._settings.dry_run:

@@ -177,7 +177,7 @@ class Verdicts:
 
     def _gate_of(self, node: str) -> str:
         found = self._world.cluster.store.find(NODES, node)
-        return names.guard(found["metadata"]["uid"], DRIVER) if found else ""
+        return names.guard(node, found["metadata"]["uid"], DRIVER) if found else ""
 
     def _found(self, kind: str, what: str) -> None:
         """Said once for each thing that would be lost."""

@@ -1,0 +1,258 @@
+"""Says what this room watches and which changes wake it, and joins its watches, its loop and its tasks.
+
+Watched are the own Node, its pods, and what provisioning watches too: volumes, claims, classes, attachments. A process that makes no drain
+decisions has none of this. What the program can do without runs as side tasks: a fault there ends nothing else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Final
+
+from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
+from sidecar.draining.controller import DrainRoom
+from sidecar.draining.driver_list_io import DriverList
+from sidecar.draining.gate import HeldPods
+from sidecar.draining.look_io import Cached, Looks
+from sidecar.draining.report_io import take_back
+from sidecar.draining.settings import Settings
+from sidecar.draining.use import RecentUse
+from sidecar.draining.watch.turn_io import Watch as Looker
+from sidecar.engine.loop import Loop
+from sidecar.engine.side_task import keep_running
+from sidecar.kube import reflector_state as reflectors
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NODES, PODS, VOLUMES, Change, Resource
+from sidecar.kube.errors import ApiError, Forbidden
+from sidecar.kube.event_prefix import EventPrefix
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.kube.reflector_state import ReflectorState
+from sidecar.kube.store import Store, by_uid
+from sidecar.local.caches import Caches
+from sidecar.local.here import Here
+from sidecar.local.raw_filter import is_foreign_claim
+from sidecar.local.volume_location import heard_volumes, may_lie_here, unplaced
+from sidecar.local.watch import Watch
+from sidecar.model import names
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Attachment, Claim, Json, Volume, claim_provisioner, selected_node
+from sidecar.tools import MakeLoop, Tools
+
+log = logging.getLogger(__name__)
+
+_SHARED: Final = (CLAIMS, VOLUMES, CLASSES)
+"""What this room judges by, and other rooms watch too."""
+_SPREAD: Final = 5.0
+"""Seconds for what no work waits for. A cluster with fewer objects of a kind than a page has does not notice."""
+_LOOK: Final = 450.0
+"""Seconds that a look may take: as long as some fifteen requests, one after the other, that get no answer."""
+_PATIENCE: Final = 30.0
+"""Seconds between two tries to take back what an earlier process has said: the old words must not stand for long."""
+
+
+class DrainPart:
+    """The watches, the room and its tasks. `wiring` has one of these, or none if there are no drain decisions."""
+
+    def __init__(
+        self,
+        tools: Tools,
+        settings: Settings,
+        *,
+        here: Here,
+        caches: Caches,
+        state: Callable[[Resource], ReflectorState],
+        under_way: Callable[[], Collection[str]],
+        make_loop: MakeLoop,
+        on_standing: Callable[[], None],
+    ) -> None:
+        self._tools, self._settings, self._here, self._caches, self._state = tools, settings, here, caches, state
+        self.nodes: Store[Node] = Store()
+        self.pods: Store[Pod] = Store()
+        self._recent = RecentUse(clock=tools.clock)
+        self._list = DriverList(tools.kube, tools.driver, under_way=under_way, clock=tools.clock, on_found=self.wake)
+        cached = Cached(
+            nodes=self.nodes,
+            pods=self.pods,
+            claims=caches.claims,
+            volumes=caches.volumes,
+            classes=caches.classes,
+            attachments=caches.attachments,
+            ignorance=self.ignorance,
+            segment=here.driver.segment,
+            begun=under_way,
+        )
+        looks = Looks(tools.kube, cached, settings, self._recent, self._list, clock=tools.clock, wall=tools.wall)
+        self.room = DrainRoom(tools, settings, nodes=self.nodes, pods=self.pods.values, looks=looks, on_standing=on_standing)
+        self.loop = make_loop("drain", self._handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
+        attaches = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller
+        own_node = lambda: self.nodes.get(here.node)  # noqa: E731
+        self._looker = Looker(tools, settings, own_node=own_node, attaches=attaches) if settings.judges else None
+        self._held, self._told_held = HeldPods(), ""
+        self._held_changed = asyncio.Event()
+        tools.metrics.watch_drain(self.room.numbers)
+        if self._looker is not None and settings.follows_loss:
+            tools.metrics.watch_node_loss(self._looker.lost, driver=settings.driver)
+
+    @property
+    def loops(self) -> list[Loop[str]]:
+        return [self.loop]
+
+    def watches(self) -> list[Watch[Any]]:
+        judges, here = self._settings.judges, self._here
+        claims: Watch[Claim] = Watch(
+            resource=CLAIMS,
+            store=self._caches.claims,
+            project=self._claim,
+            wakes=self._woken,
+            skip=self._skip_claim,
+            key_of=by_uid,
+            required=True,
+        )
+        volumes: Watch[Volume] = Watch(
+            resource=VOLUMES,
+            store=self._caches.volumes,
+            project=self._volume,
+            wakes=self._woken,
+            watch_selectors=heard_volumes(here),
+            # A verdict that a node may go must know of a volume here whose label somebody has changed.
+            begins_selected=not judges,
+            required=True,
+        )
+        field = f"metadata.name={here.node}"
+        # Awaited before any work: whether the node takes volumes has to be known.
+        node = Watch(
+            resource=NODES, store=self.nodes, project=Node.of, wakes=lambda _: self.node_changed(), optional=True, field_selector=field
+        )
+        classes: Watch[Any] = Watch(resource=CLASSES, store=self._caches.classes, wakes=self._woken, required=True)
+        return [claims, volumes, classes, node, *(self._judged_by() if judges else [])]
+
+    def _judged_by(self) -> list[Watch[Any]]:
+        here = self._here
+        pods = Watch(
+            resource=PODS,
+            store=self.pods,
+            project=Pod.of,
+            wakes=self._pod_changed,
+            optional=True,
+            awaited=False,
+            start_spread=_SPREAD,
+            field_selector=f"spec.nodeName={here.node}",
+            on_list=self._recent.began,
+        )
+
+        def of_this_node(change: Change[Attachment]) -> None:
+            if any(item is not None and item.node == here.node for item in (change.old, change.new)):
+                self.wake()
+
+        # Provisioning watches them as well, for a driver that attached when this process began.
+        attachments: Watch[Any] = Watch(resource=ATTACHMENTS, store=self._caches.attachments, wakes=of_this_node, optional=True)
+        return [pods, *([attachments] if PUBLISH_UNPUBLISH_VOLUME in here.driver.controller else [])]
+
+    def ignorance(self) -> tuple[str, ...]:
+        """Each watch that is not complete now, with the reason."""
+        resources = (*_SHARED, NODES, *(watch.resource for watch in self._judged_by()))
+        states = ((resource, self._state(resource)) for resource in resources)
+        return tuple(sorted(f"{resource}: {state.why}" for resource, state in states if not isinstance(state, reflectors.Synced)))
+
+    # --- what is kept -----------------------------------------------------------------------------------------------------
+
+    def _claim(self, obj: Json) -> Claim | None:
+        """Claims that are bound to a volume on this node: provisioning does not keep them any more."""
+        volume = str((obj.get("spec") or {}).get("volumeName") or "")
+        if not self._settings.judges or not volume or claim_provisioner(obj) != self._here.driver.name:
+            return None
+        return Claim.of(obj) if selected_node(obj) == self._here.node or volume in self._caches.volumes else None
+
+    def _skip_claim(self, prefix: EventPrefix, line: bytes) -> bool:
+        """Not those that have their volume, which provisioning need not read."""
+        return not self._settings.judges or is_foreign_claim(line, self._here)
+
+    def _volume(self, obj: Json) -> Volume | None:
+        """Volumes that may be here, besides those that provisioning keeps: nothing contradicts it, or nothing is said at all."""
+        node = self.nodes.get(self._here.node)
+        hostname = node.labels.get(names.HOSTNAME, "") if node else ""
+        if not self._settings.judges:
+            return None
+        return Volume.of(obj) if may_lie_here(self._here, obj, hostname) else unplaced(self._here, obj)
+
+    # --- what wakes it ----------------------------------------------------------------------------------------------------
+
+    def node_changed(self) -> None:
+        """The standing is renewed at once, and so is which pods are held; the rest in the next look."""
+        self.room.node_changed()
+        self._renew_held()
+        self.wake()
+
+    def wake(self) -> None:
+        self.loop.add(self._here.node, self.room.soonest())
+
+    def _woken(self, change: Change[Any]) -> None:
+        self.wake()
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        for pod in (change.old, change.new):
+            if pod is not None:
+                self._recent.named(pod)
+        self.wake()
+
+    # --- tasks ------------------------------------------------------------------------------------------------------------
+
+    async def take_back(self) -> None:
+        """To be run from the very start, before anything is listed: what an earlier process has said counts no more."""
+        while not self._settings.dry_run and self.room.marks is None:
+            try:
+                await take_back(self._tools.kube, self._settings, wall=self._tools.wall)
+                return
+            except Forbidden as error:
+                if not self._settings.judges:
+                    return  # who may not even read it has written none of it
+                why = str(error)
+            except ApiError as error:
+                why = str(error)
+            log.info("What was said of the node before could not be taken back yet", extra={"fields": {"err": why}})
+            await asyncio.sleep(_PATIENCE)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.loop.run(), name="drain")
+            for name, run in self._side_tasks().items():
+                scope = self._tools.health.scope(f"drain: {name}", gates_ready=False)
+                group.create_task(keep_running(name, run, scope=scope, on_fault=self._tools.metrics.fault), name=name)
+
+    def _side_tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        found: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
+        if self._settings.judges:
+            found["volumes of the driver"] = self._list.run
+        if self._settings.gate:
+            found["held pods"] = self._write_held
+        if self._looker is not None:
+            found["silent sidecars and gone nodes"] = self._looker.run
+        return found
+
+    async def _handle(self, key: str) -> float | None:
+        try:
+            return await self.room.handle(key)
+        finally:
+            self._renew_held()
+
+    def _renew_held(self) -> None:
+        found = self.room.held()
+        if found != self._held:
+            self._held = found
+            self._held_changed.set()
+
+    async def _write_held(self) -> None:
+        """Waits for no look: the drainer evicts a moment after its cordon. What fails is left to the next look."""
+        while True:
+            await self._held_changed.wait()
+            self._held_changed.clear()
+            held, marks = self._held, self.room.marks
+            try:
+                await self.room.report.write_held(held)
+            except ApiError as error:
+                log.info("Which pods must not be evicted could not be written at once", extra={"fields": {"err": str(error)}})
+            told = held.purpose if held.because else ""
+            if told and told != self._told_held and marks is not None and not self._settings.dry_run:
+                ref = ObjectRef("v1", names.NODE, "", marks.node, marks.uid)
+                self._tools.recorder.record(ref, names.WARNING, names.DRAIN_HELD, held.because)
+            self._told_held = told
