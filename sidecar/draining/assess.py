@@ -129,9 +129,11 @@ def about_unplaced(found: Sequence[Unplaced]) -> str:
 
 def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
     volume = each.volume
+    if is_acknowledged(each.notes):
+        return True
     if volume is None:
         return False
-    if is_acknowledged(volume.notes) or (volume.phase in ("Released", "Failed") and volume.reclaim_policy == "Delete"):
+    if volume.phase in ("Released", "Failed") and volume.reclaim_policy == "Delete":
         return True
     # Its claim and namespace are not read for this; they may be stricter than the volume and its class, so these have to say it.
     _, retire = policies_of(volume, snapshot.claims.get(volume.claim_name), snapshot)

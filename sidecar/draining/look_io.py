@@ -21,13 +21,12 @@ from sidecar.kube.api import (
     NAMESPACES,
     NODES,
     PODS,
-    SNAPSHOT_CONTENTS,
     VOLUMES,
     KubeApi,
     find,
     records,
 )
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import ApiError
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
@@ -55,6 +54,7 @@ class Cached:
     volumes: Store[Volume]
     classes: Store[Class]
     attachments: Store[Attachment]
+    contents: Store[SnapshotContent]
     ignorance: Callable[[], tuple[str, ...]]
     """What is not known at the moment because a watch is not complete, in sentences."""
     segment: Segment = field(default_factory=Segment)
@@ -107,7 +107,7 @@ class Looks:
             pods=(*cached.pods.values(), *asked["pods without a node"]),
             classes=(*cached.classes.values(), *asked["classes"]),
             namespaces=asked["namespaces"],
-            contents=asked["snapshots"],
+            contents=tuple(cached.contents.values()),
             attachments=tuple(cached.attachments.values()),
             capacities=asked["capacities"],
             others_known=asked["nodes"] is not None,
@@ -147,7 +147,6 @@ class Looks:
             await ask("namespaces", lambda: self._namespaces(wanted), {})
         named = {volume.claim_name for volume in volumes if volume.claim is not None}
         await ask("pods without a node", lambda: self._waiting_pods(named), ()) if named else found.update({"pods without a node": ()})
-        await ask("snapshots", self._snapshots, ())
         known = {class_.name for class_ in self._cached.classes.values()}
         if missing := sorted({volume.class_name for volume in volumes} - known - {""}):
             # A class of volumes that people made names no driver of ours, so the watch drops it; its policy counts all the same.
@@ -157,7 +156,7 @@ class Looks:
         if unsure:
             await ask("nodes", lambda: self._list_all(NODES, Node.of), None)
         handles = {volume.handle for volume in volumes}
-        if any(not content.managed_by and content.source_handle not in handles for content in found["snapshots"]):
+        if any(not content.managed_by and content.source_handle not in handles for content in self._cached.contents.values()):
             await ask("volumes", lambda: self._volumes_of(driver), ())
         if observed and self._settings.reprovisions:
             await ask("capacities", self._capacities, None)
@@ -202,19 +201,6 @@ class Looks:
         for pod in found:
             self._recent.named(pod)
         return found
-
-    async def _snapshots(self) -> tuple[SnapshotContent, ...]:
-        """Without their type there are none."""
-        driver, node = self._settings.driver, self._settings.node
-
-        def ours(obj: Json) -> SnapshotContent | None:
-            content = SnapshotContent.of(obj)
-            return content if content.driver == driver and content.managed_by in ("", node) else None
-
-        try:
-            return tuple([content async for content in records(self._kube, SNAPSHOT_CONTENTS, ours, cached=True)])
-        except NotFound:
-            return ()
 
     async def _volumes_of(self, driver: str) -> tuple[Volume, ...]:
         def ours(obj: Json) -> Volume | None:

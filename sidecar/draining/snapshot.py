@@ -36,6 +36,7 @@ class Unplaced:
 
     name: str
     why: str
+    notes: Notes
     volume: Volume | None = None
     """None: it is a VolumeSnapshotContent."""
 
@@ -156,7 +157,7 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
         volumes=tuple(volumes),
         unplaced=(
             *unplaced,
-            *(Unplaced(content.name, "it has no label that names its node, and its volume is gone") for content in lost),
+            *(Unplaced(content.name, "it has no label that names its node, and its volume is gone", content.notes) for content in lost),
         ),
         claims=MappingProxyType({name: claims[name] for name in refs if name in claims}),
         pods=tuple(here),
@@ -191,7 +192,7 @@ def _placed(
         if place.where is Where.HERE:
             here.append(volume)
         elif place.where is Where.UNKNOWN:
-            unplaced.append(Unplaced(volume.name, place.why, volume))
+            unplaced.append(Unplaced(volume.name, place.why, volume.notes, volume))
         if not raw.others_known and place.where is not Where.ELSEWHERE and locator.needs_others(volume):
             depending.append(volume.name)
     unknown = [f"on which node {depending[0]} is depends on nodes that could not be listed"] if depending else []
