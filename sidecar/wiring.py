@@ -93,10 +93,10 @@ class Sidecar:
         return self.capacity.records if self.capacity else Store()
 
     def here(self) -> Here:
-        """This node, with what its driver said last. The same object until the driver says something else."""
-        info = self._doors.driver.info
-        if info is not self._here.driver:
-            self._here = replace(self._here, driver=info)
+        """This node, with what its driver said last. The same object until the driver says something else, or the Node is another one."""
+        info, machine = self._doors.driver.info, self.drains.machine if self.drains is not None else ""
+        if info is not self._here.driver or machine != self._here.machine:
+            self._here = replace(self._here, driver=info, machine=machine)
         return self._here
 
     async def run(self) -> None:

@@ -95,6 +95,12 @@ class DrainPart:
             tools.metrics.watch_node_loss(self._looker.lost, driver=settings.driver)
 
     @property
+    def machine(self) -> str:
+        """As `node/uid`; empty where nothing is judged, or there is no Node."""
+        node = self.nodes.get(self._here.node) if self._settings.judges else None
+        return f"{node.name}/{node.uid}" if node is not None else ""
+
+    @property
     def loops(self) -> list[Loop[str]]:
         return [self.loop]
 

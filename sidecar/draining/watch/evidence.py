@@ -78,6 +78,8 @@ class LeftReport:
     acknowledged: str
     leaving: frozenset[str] | None
     """Uids of the volumes that were on it when it was last judged; None: it was not announced, or that was taken back."""
+    is_of_gone_node: bool
+    """A peer has written there what the node left."""
 
     @classmethod
     def of(cls, obj: Mapping[str, Any], driver: str) -> "LeftReport | None":
@@ -90,7 +92,7 @@ class LeftReport:
         volumes = said.get("volumes") if isinstance(said, Mapping) and of_it else None
         leaving = frozenset(str(item) for item in volumes) if isinstance(volumes, list) else None
         acknowledged = str((meta.get("annotations") or {}).get(names.ACKNOWLEDGED) or "").strip()
-        return cls(str(spec.get("nodeName") or ""), uid, acknowledged, leaving)
+        return cls(str(spec.get("nodeName") or ""), uid, acknowledged, leaving, bool(status.get("gone")))
 
     @property
     def machine(self) -> Machine:

@@ -69,7 +69,8 @@ class LostNodes:
         if self._settings.node not in there:
             return VOLUMES_EVERY  # a list without this very node is too old to say anything
         reports = await self._reports()
-        if any(name not in there for name in self._there) or any(report.node not in there for report in reports.values()):
+        came_back = any(report.is_of_gone_node and report.node in there for report in reports.values())
+        if came_back or any(name not in there for name in (*self._there, *(report.node for report in reports.values()))):
             self._due_at = self._clock()
         self._there = there
         if self._clock() < self._due_at:
