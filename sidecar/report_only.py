@@ -10,7 +10,7 @@ from typing import Final
 from sidecar import settings
 from sidecar.config.config import Config
 from sidecar.doors import Doors, Instruments
-from sidecar.draining.watches import DrainPart
+from sidecar.drain.watches import DrainPart
 from sidecar.equipment import LoopMaker, identity_of, tools_of
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.local import others_volumes

@@ -13,7 +13,7 @@ from sidecar.model import names
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 
 if TYPE_CHECKING:
-    from sidecar.draining.settings import Settings as DrainSettings
+    from sidecar.drain.settings import Settings as DrainSettings
 
 
 def retry(config: Config) -> Backoff:
@@ -67,10 +67,10 @@ def traces(environ: Mapping[str, str]) -> bool:
 
 def drain(config: Config, driver: str) -> "DrainSettings":
     """For drain decisions. Imports inside, so that a process that makes none does not have that room in memory."""
-    from sidecar.draining.course import Expiry
-    from sidecar.draining.marks import NodePolicy
-    from sidecar.draining.settings import Settings
-    from sidecar.draining.words import Intent, Policy
+    from sidecar.drain.course import Expiry
+    from sidecar.drain.marks import NodePolicy
+    from sidecar.drain.settings import Settings
+    from sidecar.drain.words import Intent, Policy
 
     return Settings(
         node=config.node_name,

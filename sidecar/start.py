@@ -34,7 +34,7 @@ def load_rooms(config: Config) -> None:
     if config.kubeconfig:
         from sidecar.kube import kubeconfig  # noqa: F401
     if settings.drains(config):
-        from sidecar.draining import watches  # noqa: F401
+        from sidecar.drain import watches  # noqa: F401
     if config.provisioning:
         from sidecar import wiring  # noqa: F401
     else:

@@ -35,7 +35,7 @@ from sidecar.rights.rights import NOT_KNOWN, FinalizerWrites, finalizer_writes
 from sidecar.watching import Watching
 
 if TYPE_CHECKING:
-    from sidecar.draining.watches import DrainPart
+    from sidecar.drain.watches import DrainPart
 
 log = logging.getLogger(__name__)
 
@@ -231,7 +231,7 @@ class Sidecar:
 
     def _make_drains(self) -> "DrainPart":
         # Imported here, so that a process without drain decisions does not have them in memory.
-        from sidecar.draining.watches import DrainPart
+        from sidecar.drain.watches import DrainPart
 
         return DrainPart(
             self._tools,
