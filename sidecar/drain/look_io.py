@@ -12,7 +12,7 @@ from sidecar.drain.driver_list_io import DriverList
 from sidecar.drain.policy import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Own, Raw, Snapshot, build
-from sidecar.drain.use import RecentUse
+from sidecar.drain.use import MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.where import Locator
 from sidecar.kube.api import (
     CAPACITIES,
@@ -115,7 +115,8 @@ class Looks:
             unlisted=frozenset(kind for kind, what in ((NAMESPACE, "namespaces"), (CLASS, "classes")) if what in unread),
             ignorance=tuple(ignorance),
         )
-        lately = self._recent.among(open_claims)
+        listed_at, _ = self._known.get("pods without a node", (float("-inf"), None))
+        lately = self._recent.among(open_claims, listed_at=listed_at)
         own = Own(
             segment=cached.segment,
             begun=frozenset(cached.begun()),
@@ -137,16 +138,18 @@ class Looks:
     async def _ask_all(self, node: Node, every: float, unread: dict[str, str], *, observed: bool) -> dict[str, Any]:
         """By question. Lists are of the whole cluster, and of each object only what counts is kept."""
         driver, volumes = self._settings.driver, list(self._cached.volumes.values())
-        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": (), "capacities": None}
+        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": (), "capacities": None, "pods without a node": ()}
 
-        async def ask(what: str, question: Callable[[], Awaitable[Any]], default: Any) -> None:
+        async def ask(what: str, question: Callable[[], Awaitable[Any]], default: Any, *, every: float = every) -> None:
             found[what] = await self._ask(what, question, every, unread, default)
 
         wanted = {volume.claim.namespace for volume in volumes if volume.claim is not None}
         if wanted:
             await ask("namespaces", lambda: self._namespaces(wanted), {})
         named = {volume.claim_name for volume in volumes if volume.claim is not None}
-        await ask("pods without a node", lambda: self._waiting_pods(named), ()) if named else found.update({"pods without a node": ()})
+        often = min(every, MADE_AGAIN_WITHIN) if self._recent.among(named) else every
+        if named:
+            await ask("pods without a node", lambda: self._waiting_pods(named), (), every=often)
         known = {class_.name for class_ in self._cached.classes.values()}
         if missing := sorted({volume.class_name for volume in volumes} - known - {""}):
             # A class of volumes that people made names no driver of ours, so the watch drops it; its policy counts all the same.

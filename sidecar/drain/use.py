@@ -15,6 +15,7 @@ from sidecar.model.objects import Claim, Volume
 
 LATELY: Final = 60.0
 """Seconds. Controllers make a pod again within seconds; one that takes longer is found by the list of pods without a node."""
+MADE_AGAIN_WITHIN: Final = 30.0
 _MANY: Final = 1000
 """Names that are kept before those that count no more are looked for: tenants may make pods without end."""
 
@@ -35,16 +36,20 @@ class RecentUse:
         """This pod names its claims now, or did until now."""
         now = self._clock()
         if len(self._named_at) > _MANY:
-            self._named_at = {claim: at for claim, at in self._named_at.items() if now - at < LATELY}
+            self._named_at = {claim: at for claim, at in self._named_at.items() if now - at < 2 * LATELY}
         if not (pod.stays or pod.ended):
             self._named_at |= dict.fromkeys(pod.claim_names, now)
 
-    def among(self, claims: Iterable[str]) -> frozenset[str]:
-        """Those of these claims (`namespace/name`) that count as used, whoever uses them now."""
+    def among(self, claims: Iterable[str], *, listed_at: float = float("inf")) -> frozenset[str]:
+        """Those of these claims (`namespace/name`) that count as used, whoever uses them now.
+
+        `listed_at`: when the pods without a node were listed last. One that was made again since would not be among them.
+        """
         now = self._clock()
         if self._began is None or now - self._began < LATELY:
             return frozenset(claims)
-        return frozenset(claim for claim in claims if now - self._named_at.get(claim, float("-inf")) < LATELY)
+        named = {claim: self._named_at[claim] for claim in claims if claim in self._named_at}
+        return frozenset(claim for claim, at in named.items() if now - at < LATELY or listed_at < at + MADE_AGAIN_WITHIN)
 
     def ends_in(self, claims: Iterable[str]) -> float | None:
         """Seconds until none of these counts any more; None: none does."""
