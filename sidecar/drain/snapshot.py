@@ -79,7 +79,7 @@ class Own:
     lately_used: frozenset[str] = frozenset()
     """`namespace/name` of claims that a pod named a moment ago, or may have before this process began."""
     lately_ends: float | None = None
-    """When the last of these ends to count, by the wall clock, for people."""
+    """Seconds until the last of these ends to count; None: none does."""
     listed: frozenset[str] = frozenset()
     """Handles that the driver lists."""
     untracked: tuple[str, ...] = ()
@@ -140,6 +140,9 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
     ours = [volume for volume in raw.volumes if volume.driver == driver]
     volumes, unplaced, unlisted = _placed(ours, node, others, raw, own)
     here = [pod for pod in raw.pods if pod.node == node_name]
+    # It may have come here since it was listed without a node.
+    come = {pod.uid for pod in here}
+    waiting = [pod for pod in raw.pods if pod.node != node_name and pod.uid not in come and not pod.ended]
     claims = {claim.full_name: claim for claim in raw.claims}
     refs = {volume.claim.full_name for volume in volumes if volume.claim is not None}
     handles = {volume.handle for volume in ours}
@@ -161,7 +164,7 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
         ),
         claims=MappingProxyType({name: claims[name] for name in refs if name in claims}),
         pods=tuple(here),
-        claimants=tuple(pod for pod in raw.pods if pod.node != node_name and not pod.ended and refs.intersection(pod.claim_names)),
+        claimants=tuple(pod for pod in waiting if refs.intersection(pod.claim_names)),
         attached=frozenset(item.volume for item in raw.attachments if item.node == node_name),
         contents=tuple(
             content
@@ -193,7 +196,7 @@ def _placed(
             here.append(volume)
         elif place.where is Where.UNKNOWN:
             unplaced.append(Unplaced(volume.name, place.why, volume.notes, volume))
-        if not raw.others_known and place.where is not Where.ELSEWHERE and locator.needs_others(volume):
+        if not raw.others_known and place.where is not Where.ELSEWHERE and locator.needs_others(volume, listed=volume.handle in own.listed):
             depending.append(volume.name)
     unknown = [f"on which node {depending[0]} is depends on nodes that could not be listed"] if depending else []
     return here, unplaced, unknown
