@@ -38,6 +38,7 @@ IN_PEACE: Final = 600.0
 LAST_GOOD: Final = 180.0
 """Seconds for which the last good answer counts while nothing newer is to be had: a pause of the API server must not turn the verdicts of
 all nodes to Unknown and back, with all their writes, just when it has come back."""
+_TOLD: Final = {"unseen": "volumes of claims that are bound here"}
 _AGAIN: Final = 5.0
 """Seconds until what was not answered is asked again."""
 _MOST_CLAIMS: Final = 200
@@ -93,11 +94,11 @@ class Looks:
         found, missing = await self._ask_for_missing(every, unread)
         # From here on nothing is awaited.
         cached, driver = self._cached, self._settings.driver
-        volumes = _by_name([*cached.volumes.values(), *asked["volumes"]])
+        volumes = _by_name([*cached.volumes.values(), *asked["volumes"], *(volume for volume in asked["unseen"].values() if volume)])
         claims = {claim.uid: claim for claim in (*found, *cached.claims.values())}
         open_claims = [volume.claim_name for volume in volumes if volume.phase == "Bound" and volume.claim is not None]
         now_missing = self._missing_claims() - missing
-        ignorance = [*cached.ignorance(), *(f"{what}: {why}" for what, why in sorted(unread.items()))]
+        ignorance = [*cached.ignorance(), *(f"{_TOLD.get(what, what)}: {why}" for what, why in sorted(unread.items()))]
         ignorance += [f"claim {sorted(now_missing)[0]} has not been read yet"] if now_missing else []
         raw = Raw(
             at=self._wall(),
@@ -111,6 +112,7 @@ class Looks:
             attachments=tuple(cached.attachments.values()),
             capacities=asked["capacities"],
             others_known=asked["nodes"] is not None,
+            gone=frozenset(name for name, volume in asked["unseen"].items() if volume is None),
             unread=frozenset(unread),
             unlisted=frozenset(kind for kind, what in ((NAMESPACE, "namespaces"), (CLASS, "classes")) if what in unread),
             ignorance=tuple(ignorance),
@@ -139,6 +141,7 @@ class Looks:
         """By question. Lists are of the whole cluster, and of each object only what counts is kept."""
         driver, volumes = self._settings.driver, list(self._cached.volumes.values())
         found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": (), "capacities": None, "pods without a node": ()}
+        found["unseen"] = {}
 
         async def ask(
             what: str, question: Callable[[], Awaitable[Any]], default: Any, *, about: Collection[str] = (), every: float = every
@@ -158,6 +161,10 @@ class Looks:
             await ask("classes", lambda: self._get_all(CLASSES, missing, Class.of), (), about=missing)
         locator = Locator(node, (), segment=self._cached.segment)
         unsure = [volume for volume in volumes if locator.needs_others(volume) and not self._names_only_this(volume, node)]
+        # A watch that lags will show it. That of a claim whose volume is gone never will, and must not hold the node for ever.
+        bound = (claim for claim in self._cached.claims.by_index("node", node.name) if claim.volume_name not in self._cached.volumes)
+        if unseen := sorted({claim.volume_name for claim in bound} - {""})[:_MOST_CLAIMS]:
+            await ask("unseen", lambda: self._volumes_by_name(unseen), {}, about=unseen)
         elsewhere, handles = self._list.elsewhere, {volume.handle for volume in volumes}
         if unsure or elsewhere:
             await ask("nodes", lambda: self._list_all(NODES, Node.of), None)
@@ -234,6 +241,10 @@ class Looks:
             return volume if volume is not None and counts(volume) else None
 
         return await self._list_all(VOLUMES, ours)
+
+    async def _volumes_by_name(self, wanted: Iterable[str]) -> Mapping[str, Volume | None]:
+        found = {name: await find(self._kube, VOLUMES, name) for name in wanted}
+        return {name: None if obj is None else Volume.of(obj) for name, obj in found.items()}
 
     async def _capacities(self) -> tuple[CapacityRecord, ...]:
         where = {"namespace": self._settings.namespace, "label_selector": f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"}

@@ -60,6 +60,8 @@ class Raw:
     capacities: tuple[CapacityRecord, ...] | None = None
     """None: not looked at."""
     others_known: bool = True
+    gone: frozenset[str] = frozenset()
+    """PersistentVolumes that a claim here names, and that are known to be gone."""
     unread: frozenset[str] = frozenset()
     """By `unread_key`: objects with a say in policies that could not be read."""
     unlisted: frozenset[str] = frozenset()
@@ -150,7 +152,7 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
     contents = [content for content in raw.contents if content.driver == driver]
     lost = [content for content in contents if not content.managed_by and content.source_handle not in handles]
     if CLAIM not in raw.unlisted:
-        unlisted += _unseen(raw, node_name, driver, {volume.name for volume in raw.volumes})
+        unlisted += _unseen(raw, node_name, driver, raw.gone | {volume.name for volume in raw.volumes})
     return Snapshot(
         now=raw.at,
         driver=driver,
@@ -209,7 +211,7 @@ def _unseen(raw: Raw, node_name: str, driver: str, seen: Set[str]) -> list[str]:
         for claim in raw.claims
         if claim.volume_name and claim.volume_name not in seen and claim.selected_node == node_name and claim.provisioner == driver
     )
-    return [f"claim {missing[0]} is bound to a PersistentVolume that has not been seen yet, or is gone"] if missing else []
+    return [f"claim {missing[0]} is bound to a PersistentVolume that has not been seen yet"] if missing else []
 
 
 def _in_flight(raw: Raw, node_name: str, driver: str, own: Own) -> Iterable[InFlight]:
