@@ -187,9 +187,9 @@ def _notes(snapshot: Snapshot, things: Sequence[Thing]) -> Iterable[str]:
         yield f"may be lost, wherever the data is: {first_few([each.name for each in acknowledged])}"
     if snapshot.own.untracked_unknown and not snapshot.own.untracked_blocks:
         yield f"whether the driver has volumes without a PersistentVolume is not known: {snapshot.own.untracked_unknown}"
-    if any(thing.use.lately and not thing.use.everybody for thing in things) and snapshot.own.lately_ends:
-        left = f"{snapshot.own.lately_ends:.0f} s are left"
-        yield f"a volume counts as used for a minute after its last pod, which may come back in that time: {left}"
+    if lately := [thing.name for thing in things if thing.use.lately and not thing.use.everybody]:
+        # Not how many seconds are left: that would be another report with every look.
+        yield f"a volume counts as used for a minute after its last pod, which may come back in that time: {first_few(lately)}"
 
 
 def _about(thing: Thing) -> Iterable[str]:
