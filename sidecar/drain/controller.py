@@ -274,6 +274,8 @@ class DrainRoom:
                         await self._attempt(look, "the evacuation slot", self._give_slots_back())
                     if step.state is None:
                         self._emptying.forget()
+                        if self._anew is not None:
+                            self._anew.forget_returned()
                     look.soon(self._pace())
                     told = told or f"{step.reason}: {step.why}" if step.reason else told
                     break
@@ -297,7 +299,9 @@ class DrainRoom:
         targets: list[Target] = []
         if self._settings.reprovisions:
             targets, refused = replicas_to_make(picture.snapshot, things)
-            holds = [*holds, *refused, *(memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held)]
+            # Why a replica is not made anew says more than that it is to be.
+            holds = [hold for hold in holds if hold.reason is not Reason.REPROVISION_PENDING]
+            holds = [*(memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held), *refused, *holds]
             targets = [each for each in targets if each.pod_uid not in memory.held]
         if targets:
             return targets[0]
@@ -381,6 +385,7 @@ class DrainRoom:
             late=self._is_late(marks),
             expiry=self._settings.expiry,
             slot=slot,
+            has_slot=any(lease.is_held for lease in self._slots),
             away=away,
             next=following,
         )

@@ -45,7 +45,9 @@ class View:
     """The deadline is over, by the clock of the wall and by one that does not jump."""
     expiry: Expiry
     slot: Answer | None
-    """None: not asked for yet."""
+    """None: not asked for in this look."""
+    has_slot: bool
+    """It has one since an earlier look."""
     away: Away | None
     next: Candidate | Target | Hold | None
     """What could be sent away next, or why nobody is; None: nothing is left to send away, or this sidecar evicts nobody."""
@@ -126,7 +128,7 @@ def step(view: View) -> Step:
         hold = view.next if isinstance(view.next, Hold) else None
         why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
         begins = view.record.started_at is None
-        if state is State.IN_PROGRESS and not begins and not isinstance(view.slot, Held):
+        if state is State.IN_PROGRESS and not begins and not view.has_slot:
             return Rest(why, hold.reason if hold else None)
         return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=hold.reason if hold else None)
     match view.slot:
