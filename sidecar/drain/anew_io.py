@@ -144,7 +144,10 @@ class MakingAnew:
         if len(self._tried) >= _MANY:
             self._tried.clear()
         lease = self._tried.setdefault(name, self._lease(name))
-        facts = await self._facts(picture, target)
+        try:
+            facts = await self._facts(picture, target)
+        except ApiError as error:
+            return Hold(Reason.NOT_KNOWN, target.full_name, f"what decides whether it can be made anew could not be read: {error}")
         if hold := self._shut(picture, target, facts, all_peers=lease.was_anothers):
             return hold
         now = self._wall()
