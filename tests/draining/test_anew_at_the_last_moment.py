@@ -1,4 +1,4 @@
-"""A lock that is shut at the last moment, between the eviction of a replica and the deletion of its claims, is seen whatever watches show."""
+"""A lock that is shut between the eviction of a replica and the deletion of its claims is seen, whatever watches show."""
 
 from collections.abc import Callable
 from typing import Any, Final
