@@ -88,8 +88,6 @@ class MakingAnew:
         """Leases that other nodes have: each knows for how long it has been unchanged."""
         self._refused: dict[str, tuple[float, Hold]] = {}
         """By Lease: until when it is left alone, and holds nobody up, because something was refused for it."""
-        self._returned: set[str] = set()
-        """Uids of workloads of which a replacement is ready on this very node: once more would be for nothing again."""
 
     async def recall(self) -> None:
         """Once: what an earlier process of this machine has begun."""
@@ -138,9 +136,6 @@ class MakingAnew:
             return Hold(
                 Reason.REPLICA_NOT_READY, target.full_name, "another replica of its workload is being made anew, and is not ready yet"
             )
-        if target.workload_uid in self._returned:
-            why = "a replica of its workload was made anew, and was put on this node again"
-            return Hold(Reason.WOULD_COME_BACK, target.full_name, why, lasting=True)
         if len(self._tried) >= _MANY:
             self._tried.clear()
         lease = self._tried.setdefault(name, self._lease(name))
@@ -206,8 +201,6 @@ class MakingAnew:
                 if result is Result.READY:
                     target = record.target
                     pod = facts.pod(target.pod)
-                    if pod is not None and pod.node == picture.node.name:
-                        self._returned.add(target.workload_uid)
                     self._tell(names.POD, target.namespace, target.pod, pod.uid if pod else "", names.REPLICA_READY, why)
                 return why, 0.0
             case Hold() as hold:
@@ -425,10 +418,6 @@ class MakingAnew:
         if lease in self._told_late:
             self._told_late.remove(lease)
             self._metrics.replacements_late(len(self._told_late))
-
-    def forget_returned(self) -> None:
-        """Nobody asks any more: what came back since is no reason for the next time."""
-        self._returned.clear()
 
     def _refuse(self, lease: str, hold: Hold, *, seconds: float = NEXT_PASS) -> Hold:
         self._refused[lease] = self._clock() + seconds, hold

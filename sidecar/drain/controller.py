@@ -274,8 +274,6 @@ class DrainRoom:
                         await self._attempt(look, "the evacuation slot", self._give_slots_back())
                     if step.state is None:
                         self._emptying.forget()
-                        if self._anew is not None:
-                            self._anew.forget_returned()
                     look.soon(self._pace())
                     told = told or f"{step.reason}: {step.why}" if step.reason else told
                     break

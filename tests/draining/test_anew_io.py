@@ -396,3 +396,46 @@ def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
         assert await at_rest(bench)
 
     play(story, seen)
+
+
+def test_a_lease_that_somebody_has_written_to_is_given_back_all_the_same() -> None:
+    """Otherwise no other node evicts a pod of that workload for as long as this Node exists."""
+
+    def case(step: str) -> None:
+        seen = Seen()
+
+        async def story(bench: Bench, workload: Workload) -> None:
+            name = names.reprovision(workload.uid, DRIVER)
+            note = {"metadata": {"annotations": {"example.com/note": "what is this?"}}}
+            seen.at(step, lambda: bench.cluster.patch(LEASES, name, note, namespace="default", content_type=MERGE_PATCH), after=True)
+            await evacuate(bench)
+            await wait(bench, 300)
+            assert (await places(bench))["db-0"] == "n3"
+            assert await at_rest(bench)
+
+        play(story, seen)
+
+    for step in ["note data-db-0", "evict db-0", "delete data-db-0"]:
+        case(step)
+
+
+def test_a_lease_whose_making_was_not_answered_is_given_back_after_an_undo() -> None:
+    seen = Seen()
+    lost: list[str] = []
+
+    async def answering(call: Call) -> None:
+        if said(call) == "create lease" and not lost:
+            lost.append(call.name)
+            raise Unavailable("the answer is lost")
+
+    async def story(bench: Bench, _: Workload) -> None:
+        await evacuate(bench)
+        while not lost:
+            await wait(bench, 0.1)
+        await evacuate(bench, False)
+        await wait(bench, 120)
+        assert seen.did.count("create lease") == 1
+        assert "evict db-0" not in seen.did
+        assert await at_rest(bench)
+
+    play(story, seen, answering=answering)

@@ -156,6 +156,7 @@ def play(
     templates: tuple[str, ...] = ("data",),
     nodes: tuple[str, ...] = NODES_THERE,
     delay: Callable[[Call], Awaitable[None]] = simulated.no_time,
+    answering: Callable[[Call], Awaitable[None]] = simulated.no_time,
 ) -> None:
     async def whole(bench: Bench) -> None:
         workload = Workload(bench, replicas, templates=templates)
@@ -164,7 +165,7 @@ def play(
         assert set((await places(bench)).values()) == {f"n{number}" for number in range(replicas)}
         await story(bench, workload)
 
-    simulated.play(whole, args=args, refuse=seen, nodes=nodes, delay=delay)
+    simulated.play(whole, args=args, refuse=seen, nodes=nodes, delay=delay, answering=answering)
 
 
 async def places(bench: Bench) -> dict[str, str]:
