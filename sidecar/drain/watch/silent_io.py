@@ -45,11 +45,10 @@ class SilentSidecars:
         if self._clock() < self._due_at:
             return self._due_at - self._clock()
         self._due_at, self.refused, now = self._clock() + EVERY, [], self._clock()
-        wanted = tuple(names.condition(self._driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY))
 
         def spoken(obj: Json) -> tuple[Node, str] | None:
-            ours = [item for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in wanted]
-            return (Node.of(obj), "/".join(str(item.get("lastHeartbeatTime")) for item in ours)) if ours else None
+            heartbeat = self._heartbeat(obj)
+            return (Node.of(obj), heartbeat) if heartbeat else None
 
         nodes = [each async for each in records(self._kube, NODES, spoken, cached=True)]
         before, self._seen = self._seen, {}
@@ -68,8 +67,10 @@ class SilentSidecars:
         return EVERY
 
     async def _withdraw(self, node: Node) -> None:
-        """On condition of the version in which the conditions are as old as they were seen."""
+        """On condition of the version in which the conditions are as old as they were seen: the list may be older than that."""
         stored = await self._kube.get(NODES, node.name)
+        if self._heartbeat(stored) != self._seen[node.uid][0]:
+            raise Conflict(f"the sidecar of node {node.name} has renewed its conditions", status=409)
         before = (stored.get("status") or {}).get("conditions") or ()
         if all(_is_silenced(item) for item in before if str(item.get("type")).startswith(names.condition(self._driver, ""))):
             return
@@ -77,6 +78,12 @@ class SilentSidecars:
         patch = conditions_patch(wanted, uid=node.uid, version=version_of(stored))
         await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
         log.warning("The sidecar of a node is silent: what it said counts no more", extra={"fields": {"node": node.name}})
+
+    def _heartbeat(self, obj: Json) -> str:
+        """Of the conditions that this driver's sidecar has written; empty: there are none."""
+        wanted = tuple(names.condition(self._driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY))
+        ours = [item for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in wanted]
+        return "/".join(str(item.get("lastHeartbeatTime")) for item in ours)
 
     async def _open(self, node: Node) -> None:
         """By the Node as it is now: people may have taken their word back."""
