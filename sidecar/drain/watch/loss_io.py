@@ -60,6 +60,8 @@ class LostNodes:
         self._due_at = float("-inf")
         self._missed: dict[Machine, float] = {}
         """Since when, by this process's own clock: what is deleted waits for this, not for a time that is stored."""
+        self._refused_before: set[str] = set()
+        """Uids of what could not be cleared away: it comes after all else."""
         self.counts: dict[str, int] = {}
         """Volumes on nodes that are gone, by evidence."""
         self.refused: list[str] = []
@@ -220,7 +222,7 @@ class LostNodes:
             return found
         refused: dict[str, str] = {}
         by_volume = {volume.name: volume for volume in found.volumes}
-        for item in steps[:MOST_AT_ONCE]:
+        for item in sorted(steps, key=lambda item: item.uid in self._refused_before)[:MOST_AT_ONCE]:
             try:
                 volume = next(v for v in by_volume.values() if item.uid in (v.uid, v.claim.uid if v.claim else ""))
                 if await self._take(item, volume, found.loss):
@@ -231,6 +233,7 @@ class LostNodes:
             except ApiError as error:
                 refused[item.uid] = str(error)
                 self.refused.append(f"{loss_report.named([item])}: {error}")
+        self._refused_before |= refused.keys()
         return replace(found, remains=tuple(replace(item, why=refused.get(item.uid, item.why)) for item in found.remains))
 
     async def _take(self, item: Remain, volume: Volume, loss: Loss) -> bool:
