@@ -63,6 +63,8 @@ log = logging.getLogger(__name__)
 
 POLL: Final = 5.0
 """Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes."""
+READY_TIMEOUT: Final = 1800.0
+"""Seconds after which a replica that was made anew ought to be Ready."""
 _NO_TRIAL: Final = 400
 """The answer where a webhook with side effects cannot be asked for a trial."""
 
@@ -113,7 +115,7 @@ class MakingAnew:
                 log.warning("A record of a replica that is made anew makes no sense", extra={"fields": {"lease": name}})
                 await self._give_back(name)
                 continue
-            overdue = record.stage is not Stage.TAKEN and record.is_overdue(now=self._wall(), timeout=self._settings.ready_timeout)
+            overdue = record.stage is not Stage.TAKEN and record.is_overdue(now=self._wall(), timeout=READY_TIMEOUT)
             (late if overdue else on_their_way).append(Away(name, record.target))
         self._metrics.replacements_late(len(late))
         return on_their_way, late
@@ -263,7 +265,7 @@ class MakingAnew:
             node=picture.node.name,
             undone=undone,
             now=self._wall(),
-            timeout=self._settings.ready_timeout,
+            timeout=READY_TIMEOUT,
             ready_for=0.0 if since is None else self._clock() - since,
         )
 

@@ -81,7 +81,7 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     right = row.right
     match right.resource:
         case _ if Sample.GATE in row.samples or right in _OF_GATES:
-            return config is not None and config.drain_gate
+            return config is not None and config.drain_gate_image != ""
         case _ if Sample.EMPTYING in row.samples:
             return config is not None and config.evacuation_evict
         case _ if not row.samples.isdisjoint({Sample.NODE_LOSS, Sample.REPROVISION}):
@@ -96,7 +96,7 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
         case _ if right.resource == REPLICA_SETS:
             return config is not None and config.enable_capacity and config.capacity_ownerref_level > 1
         case _ if right.resource == LEASES:
-            return config is not None and (config.node_drain_policy != IGNORE or config.drain_gate or config.node_delete_policy != "")
+            return config is not None and bool(config.node_drain_policy != IGNORE or config.drain_gate_image or config.node_delete_policy)
         case _ if right == Right("list", CSI_NODES):
             return config is not None and (
                 config.enable_capacity or config.node_deployment_placement == RANKED or config.node_delete_policy != ""
