@@ -14,12 +14,10 @@ from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.kube.api import (
     ATTACHMENTS,
     ATTRIBUTES_CLASSES,
-    BUDGETS,
     CAPACITIES,
     CLAIMS,
     CLASSES,
     CSI_NODES,
-    DRAIN_REPORTS,
     LEASES,
     NODES,
     PODS,
@@ -40,8 +38,6 @@ _NEEDED_ALWAYS: Final = frozenset(
         *(Right(verb, CLASSES) for verb in ("list", "watch", "get")),
     }
 )
-# To read gates, and to judge the nodes of dead sidecars; components/drain grants them.
-_OF_GATES: Final = frozenset({Right("get", BUDGETS), Right("list", DRAIN_REPORTS)})
 _OF_NODES_THAT_ARE_GONE: Final = frozenset({Right("get", NODES), Right("list", NODES)})
 
 
@@ -80,11 +76,11 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     """Whether these flags, this driver and these classes use it. What is not known is taken to be off, but for what the base role has."""
     right = row.right
     match right.resource:
-        case _ if Sample.GATE in row.samples or right in _OF_GATES:
+        case _ if Sample.GATE in row.samples:
             return config is not None and config.drain_gate_image != ""
         case _ if Sample.EMPTYING in row.samples:
             return config is not None and config.evacuation_evict
-        case _ if not row.samples.isdisjoint({Sample.NODE_LOSS, Sample.REPROVISION}):
+        case _ if Sample.BASE not in row.samples and not row.samples.isdisjoint({Sample.NODE_LOSS, Sample.REPROVISION}):
             looks, makes_anew = Sample.NODE_LOSS in row.samples, Sample.REPROVISION in row.samples
             return config is not None and ((looks and bool(config.node_delete_policy)) or (makes_anew and config.allow_reprovision))
         case _ if row.samples == {Sample.DRAIN}:
@@ -126,5 +122,6 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
-    of_more = not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING, Sample.NODE_LOSS, Sample.REPROVISION}) or row.right in _OF_GATES
+    more = {Sample.GATE, Sample.EMPTYING, Sample.NODE_LOSS, Sample.REPROVISION}
+    of_more = Sample.BASE not in row.samples and not row.samples.isdisjoint(more)
     return asked_for or of_more or of_drains
