@@ -130,7 +130,6 @@ class Looks:
             untracked_unknown=self._list.unknown,
             not_listed=self._list.not_listed,
             default_policy=self._settings.default_policy,
-            untracked_blocks=self._settings.untracked_blocks,
             reprovisions=self._settings.reprovisions,
         )
         return build(raw, node.name, driver, own)

@@ -186,7 +186,6 @@ def read(
     *,
     now: float,
     policy: NodePolicy = NodePolicy.IGNORE,
-    cordon_delay: float = CORDON_DELAY,
     before: Marks | None = None,
 ) -> Marks:
     """`now` is the wall clock, `policy` that of the flag. `before` is what this process read last: it knows words that were spent before
@@ -200,7 +199,7 @@ def read(
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
     since = _cordoned_since(before, record, now) if node.cordoned and said.intent is None else None
-    counts_at = since + cordon_delay if since is not None and policy is NodePolicy.EVACUATE else None
+    counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
     counting = said.intent if node.cordoned or said.intent is not Intent.REBOOT else None
     is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE

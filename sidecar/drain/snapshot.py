@@ -91,7 +91,6 @@ class Own:
     not_listed: str = ""
     """Why the driver, which can list its volumes, has not said yet which it has here."""
     default_policy: Policy | None = None
-    untracked_blocks: bool = False
     reprovisions: bool = False
     """Replicas whose policy is Reprovision are made anew. False also where that is not known."""
 

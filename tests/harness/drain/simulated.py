@@ -114,7 +114,6 @@ async def all_of(bench: Bench, resource: Resource) -> list[Json]:
 ARGS = (
     "--drain-report",
     "--node-drain-policy=Evacuate",
-    "--drain-gate",
     "--drain-gate-image=pause",
     "--drain-autoscaler-annotations",
     "--evacuation-deadline=1h",
