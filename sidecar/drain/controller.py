@@ -277,8 +277,10 @@ class DrainRoom:
                     look.soon(self._pace())
                     told = told or f"{step.reason}: {step.why}" if step.reason else told
                     break
-                case Rest(why, reason):
+                case Rest(why, reason, gives_back):
                     told = f"{reason}: {why}" if reason else why
+                    if gives_back:
+                        await self._attempt(look, "the evacuation slot", self._give_slots_back())
                     look.soon(NEXT_PASS if marks.wish is not None else USUAL)
                     break
                 case Evict() | MakeAnew() | Continue():

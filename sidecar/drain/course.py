@@ -57,11 +57,13 @@ class Rest:
 
     why: str
     reason: Reason | None = None
+    gives_back: bool = False
+    """The slot is given back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Note this state on the Node, with this event. `opens`: what blocks is overridden, so that the gate opens."""
+    """Note this state on the Node, with this event."""
 
     state: State | None
     why: str
@@ -125,10 +127,10 @@ def step(view: View) -> Step:
         # Only a person can help, or there is nothing that this sidecar sends away: the others may have the slot.
         hold = view.next if isinstance(view.next, Hold) else None
         why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
-        begins = view.record.started_at is None
-        if state is State.IN_PROGRESS and not begins and not isinstance(view.slot, Held):
-            return Rest(why, hold.reason if hold else None)
-        return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=hold.reason if hold else None)
+        begins, reason = view.record.started_at is None, hold.reason if hold else None
+        if state is State.IN_PROGRESS and not begins:
+            return Rest(why, reason, gives_back=True)
+        return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=reason)
     match view.slot:
         case None:
             return TakeSlot(view.verdict.message)
