@@ -190,7 +190,7 @@ class DrainRoom:
         # The deadline needs no answer, and nothing that fails may put it off.
         judged = self._judged if self._judged is not None and self._judged.node_uid == node.uid else None
         step = course.step(self._view(marks, judged, slot=None, away=None, following=None))
-        if isinstance(step, Note) and self._is_late(marks):
+        if isinstance(step, Note) and step.state in (State.FAILED, State.OVERRIDDEN) and self._is_late(marks):
             node, marks = await self._note(node, marks, step, look)
         picture = await self._picture(node, marks)
         self._judged = picture.assessment

@@ -119,7 +119,7 @@ def step(view: View) -> Step:
     ready = view.verdict.status is Status.TRUE
     if state is State.SUCCESS:
         return _after_success(view)
-    if ready and (not _goes_on(view) or wish.forced or view.late):
+    if ready and (not _goes_on(view) or wish.forced):
         return Note(State.SUCCESS, view.verdict.message, names.EVACUATION_SUCCEEDED, gives_back=True)
     if end := _end(view, wish):
         return end
@@ -201,7 +201,7 @@ def _end(view: View, wish: Wish) -> Rest | Note | None:
 
 def _after_success(view: View) -> Rest | Note:
     """What blocks now starts another evacuation, and so does a pod that can be sent away now, as where the node is retired after a reboot.
-    Only while time is left: whoever puts pods here for ever must not take back a success that the deadline has brought."""
+    Only while time is left: whoever puts pods here for ever must not take back a success for ever."""
     assert view.wish is not None
     verdict = view.verdict
     if verdict.status is Status.FALSE:
