@@ -470,11 +470,9 @@ class DrainRoom:
 
     async def _note(self, node: Node, marks: Marks, step: Note, look: _Look) -> tuple[Node, Marks]:
         """No event without its mark, but for an override, which counts although it could not be noted."""
-        record = replace(marks.record, state=step.state, closed_at=closed_at(self._standing.current))
-        if step.begins:
-            record = replace(record, started_at=self._wall())
-        if step.state is None:
-            record = replace(record, started_at=None)
+        # Who waits for a slot has no deadline.
+        started = self._wall() if step.begins else None if step.state in (None, State.PENDING) else marks.record.started_at
+        record = replace(marks.record, state=step.state, started_at=started, closed_at=closed_at(self._standing.current))
         after = await self._attempt(look, "the marks on the node", self._write_record(node, record))
         overridden = step.state is State.OVERRIDDEN
         if step.event and (after is not None or overridden):

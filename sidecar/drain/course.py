@@ -205,9 +205,7 @@ def _after_success(view: View) -> Rest | Note:
     assert view.wish is not None
     verdict = view.verdict
     if verdict.status is Status.FALSE:
-        return Note(
-            State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED, begins=True
-        )
+        return Note(State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED)
     if verdict.status is Status.TRUE and isinstance(view.next, _WORKS) and not view.late and not view.wish.forced:
-        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED, begins=True)
+        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED)
     return Rest(verdict.message)
