@@ -299,8 +299,10 @@ class DrainRoom:
         targets: list[Target] = []
         if self._settings.reprovisions:
             targets, refused = replicas_to_make(picture.snapshot, things)
-            holds = [*holds, *refused, *(memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held)]
+            refused += [memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held]
             targets = [each for each in targets if each.pod_uid not in memory.held]
+            # Which lock keeps a replica here says more than that it is to be made anew.
+            holds = [*refused, *(hold for hold in holds if hold.pod not in {told.pod for told in refused})]
         if targets:
             return targets[0]
         if found:
