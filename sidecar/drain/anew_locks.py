@@ -59,13 +59,14 @@ class LocksView:
 
 
 Refusal = tuple[Reason, str]
+_FOR_A_PERSON: Final = (Reason.CLAIM_KEPT, Reason.NO_NODE_FITS, Reason.POLICY_CONFLICT, Reason.SNAPSHOT_ON_NODE, Reason.WOULD_COME_BACK)
 
 
 def shut(view: LocksView) -> Hold | None:
     """The first lock that is shut; None: all are open."""
     for lock in LOCKS:
         if refusal := lock(view):
-            return Hold(refusal[0], view.target.full_name, refusal[1], lasting=refusal[0] is Reason.CLAIM_KEPT)
+            return Hold(refusal[0], view.target.full_name, refusal[1], lasting=refusal[0] in _FOR_A_PERSON)
     return None
 
 
@@ -297,9 +298,9 @@ def _place(view: LocksView) -> Refusal | None:
     reached = _keeps(view, out)
     if isinstance(reached, str):
         return Reason.NO_NODE_FITS, reached
-    pod = view.pod or workload.replica(view.target.pod)
     node, why = places.node_for(
-        workload.replica(view.target.pod) if pod.node else pod,
+        # Admission may have narrowed where the pod can be, and does so again.
+        view.pod or workload.replica(view.target.pod),
         wanted,
         snapshot.others,
         capacities=snapshot.capacities,

@@ -190,7 +190,7 @@ class DrainRoom:
         # The deadline needs no answer, and nothing that fails may put it off.
         judged = self._judged if self._judged is not None and self._judged.node_uid == node.uid else None
         step = course.step(self._view(marks, judged, slot=None, away=None, following=None))
-        if isinstance(step, Note) and self._is_late(marks):
+        if isinstance(step, Note) and step.state in (State.FAILED, State.OVERRIDDEN) and self._is_late(marks):
             node, marks = await self._note(node, marks, step, look)
         picture = await self._picture(node, marks)
         self._judged = picture.assessment
@@ -277,8 +277,10 @@ class DrainRoom:
                     look.soon(PACE)
                     told = told or f"{step.reason}: {step.why}" if step.reason else told
                     break
-                case Rest(why, reason):
+                case Rest(why, reason, gives_back):
                     told = f"{reason}: {why}" if reason else why
+                    if gives_back:
+                        await self._attempt(look, "the evacuation slot", self._give_slots_back())
                     look.soon(NEXT_PASS if marks.wish is not None else USUAL)
                     break
                 case Evict() | MakeAnew() | Continue():
@@ -297,10 +299,10 @@ class DrainRoom:
         targets: list[Target] = []
         if self._settings.reprovisions:
             targets, refused = replicas_to_make(picture.snapshot, things)
-            # Why a replica is not made anew says more than that it is to be.
-            holds = [hold for hold in holds if hold.reason is not Reason.REPROVISION_PENDING]
-            holds = [*(memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held), *refused, *holds]
+            refused += [memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held]
             targets = [each for each in targets if each.pod_uid not in memory.held]
+            # Which lock keeps a replica here says more than that it is to be made anew.
+            holds = [*refused, *(hold for hold in holds if hold.pod not in {told.pod for told in refused})]
         if targets:
             return targets[0]
         if found:
@@ -383,7 +385,6 @@ class DrainRoom:
             late=self._is_late(marks),
             expiry=self._settings.expiry,
             slot=slot,
-            has_slot=any(lease.is_held for lease in self._slots),
             away=away,
             next=following,
         )
@@ -471,11 +472,9 @@ class DrainRoom:
 
     async def _note(self, node: Node, marks: Marks, step: Note, look: _Look) -> tuple[Node, Marks]:
         """No event without its mark, but for an override, which counts although it could not be noted."""
-        record = replace(marks.record, state=step.state, closed_at=closed_at(self._standing.current))
-        if step.begins:
-            record = replace(record, started_at=self._wall())
-        if step.state is None:
-            record = replace(record, started_at=None)
+        # Who waits for a slot has no deadline.
+        started = self._wall() if step.begins else None if step.state in (None, State.PENDING) else marks.record.started_at
+        record = replace(marks.record, state=step.state, started_at=started, closed_at=closed_at(self._standing.current))
         after = await self._attempt(look, "the marks on the node", self._write_record(node, record))
         overridden = step.state is State.OVERRIDDEN
         if step.event and (after is not None or overridden):

@@ -46,8 +46,6 @@ class View:
     expiry: Expiry
     slot: Answer | None
     """None: not asked for in this look."""
-    has_slot: bool
-    """It has one since an earlier look."""
     away: Away | None
     next: Candidate | Target | Hold | None
     """What could be sent away next, or why nobody is; None: nothing is left to send away, or this sidecar evicts nobody."""
@@ -59,11 +57,13 @@ class Rest:
 
     why: str
     reason: Reason | None = None
+    gives_back: bool = False
+    """The slot is given back."""
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Note this state on the Node, with this event. `opens`: what blocks is overridden, so that the gate opens."""
+    """Note this state on the Node, with this event."""
 
     state: State | None
     why: str
@@ -119,7 +119,7 @@ def step(view: View) -> Step:
     ready = view.verdict.status is Status.TRUE
     if state is State.SUCCESS:
         return _after_success(view)
-    if ready and (not _goes_on(view) or wish.forced or view.late):
+    if ready and (not _goes_on(view) or wish.forced):
         return Note(State.SUCCESS, view.verdict.message, names.EVACUATION_SUCCEEDED, gives_back=True)
     if end := _end(view, wish):
         return end
@@ -127,10 +127,10 @@ def step(view: View) -> Step:
         # Only a person can help, or there is nothing that this sidecar sends away: the others may have the slot.
         hold = view.next if isinstance(view.next, Hold) else None
         why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
-        begins = view.record.started_at is None
-        if state is State.IN_PROGRESS and not begins and not view.has_slot:
-            return Rest(why, hold.reason if hold else None)
-        return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=hold.reason if hold else None)
+        begins, reason = view.record.started_at is None, hold.reason if hold else None
+        if state is State.IN_PROGRESS and not begins:
+            return Rest(why, reason, gives_back=True)
+        return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=reason)
     match view.slot:
         case None:
             return TakeSlot(view.verdict.message)
@@ -201,13 +201,11 @@ def _end(view: View, wish: Wish) -> Rest | Note | None:
 
 def _after_success(view: View) -> Rest | Note:
     """What blocks now starts another evacuation, and so does a pod that can be sent away now, as where the node is retired after a reboot.
-    Only while time is left: whoever puts pods here for ever must not take back a success that the deadline has brought."""
+    Only while time is left: whoever puts pods here for ever must not take back a success for ever."""
     assert view.wish is not None
     verdict = view.verdict
     if verdict.status is Status.FALSE:
-        return Note(
-            State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED, begins=True
-        )
+        return Note(State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED)
     if verdict.status is Status.TRUE and isinstance(view.next, _WORKS) and not view.late and not view.wish.forced:
-        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED, begins=True)
+        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED)
     return Rest(verdict.message)

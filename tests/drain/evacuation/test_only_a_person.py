@@ -59,7 +59,7 @@ def test_a_node_that_only_a_person_can_help_lets_others_be_emptied_and_waits_its
         await retire(bench, "n0", "n1")
         await wait(bench, 300)
         assert seen.calls == ["loose", "first"]
-        assert await states(bench) == ["Blocked", "Success"]
+        assert await states(bench) == ["InProgress", "Success"]
         # The next one has the slot, and cannot go on for a moment, when a person has helped the first one.
         await budget(bench, 0)
         await retire(bench, "n2")
@@ -67,6 +67,7 @@ def test_a_node_that_only_a_person_can_help_lets_others_be_emptied_and_waits_its
         await wait(bench, 300)
         assert seen.calls == ["loose", "first"]
         assert (await states(bench))[0] == "Pending"
+        assert "startedAt" not in (await report_of(bench))["evacuation"]
         await budget(bench, 9)
         await wait(bench, 180)
         assert seen.calls == ["loose", "first", "second", "kept"]
@@ -94,10 +95,8 @@ def test_a_pod_that_its_owner_puts_back_is_evicted_once_and_the_report_says_so(k
         await retire(bench, "n0", "n1")
         await wait(bench, 1200)
         assert sorted(seen.calls) == ["db-0", "next"]
-        assert await states(bench) == ["Blocked" if kept else "Success", "Success"]
-        said = str((await report_of(bench))["notes"])
-        assert "WouldComeBack (default/db-0)" in said
-        assert "db-0 is evicted" not in said
+        assert await states(bench) == ["InProgress" if kept else "Success", "Success"]
+        assert ("WouldComeBack: it was put on this node" in (await report_of(bench))["evacuation"].get("next", "")) is kept
 
     play(story, seen)
 
@@ -163,8 +162,8 @@ def test_a_replica_that_cannot_be_made_anew_before_a_person_helps_lets_others_be
         await retire(bench, "n1")
         await wait(bench, 400)
         assert [each for each in seen.did if each.startswith(("evict", "delete data"))] == ["evict next"]
-        assert await states(bench) == ["Blocked", "Blocked"]
-        assert "NoNodeFits" in str((await report_of(bench))["notes"])
+        assert await states(bench) == ["InProgress", "InProgress"]
+        assert "NoNodeFits" in (await report_of(bench))["evacuation"]["next"]
         await change(bench, "n3", {"unschedulable": None})
         for _ in range(600):
             assert len((await reprovision.places(bench)).keys() & {"db-0", "db-1", "db-2"}) >= 2

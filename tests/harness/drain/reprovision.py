@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
-from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS
+from sidecar.kube.api import BUDGETS, CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.model import names
 from tests.harness.drain import simulated
@@ -106,6 +106,10 @@ class Workload:
         await self._bench.you.patch(
             STATEFUL_SETS, self._name, {"status": status}, namespace=self._namespace, subresource="status", content_type=MERGE_PATCH
         )
+        # Where several nodes are emptied at once, a workload that no budget covers is held.
+        budget = {"metadata": {"name": self._name}, "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": self._name}}}}
+        await self._bench.you.create(BUDGETS, budget, namespace=self._namespace)
+        await allow(self._bench, 99, name=self._name, namespace=self._namespace)
         for number, node in enumerate(NODES_THERE):
             await change(self._bench, node, {"taints": None}, labels={f"for-{self._name}-{number}": "yes"})
         await self._sync()
@@ -138,6 +142,12 @@ class Workload:
         where = {f"for-{name}": "yes"}
         spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": where}
         await self._bench.you.create(PODS, {"metadata": meta, "spec": spec}, namespace=self._namespace)
+
+
+async def allow(bench: Bench, pods: int, *, name: str = "db", namespace: str = "default") -> None:
+    """The budget of that workload lets so many pods go."""
+    status = {"disruptionsAllowed": pods, "currentHealthy": 3, "desiredHealthy": 3 - min(pods, 3), "expectedPods": 3, "observedGeneration": 1}
+    await bench.you.patch(BUDGETS, name, {"status": status}, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
 
 
 def _wish() -> dict[str, Any]:
