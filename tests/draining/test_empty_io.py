@@ -283,3 +283,72 @@ def test_a_pod_that_takes_a_day_to_leave_holds_up_others_for_some_minutes() -> N
 
     play(story, seen)
     assert seen.calls == ["a-0", *(f"b-{number}" for number in range(5))]
+
+
+# --- Slots: one node after the other, and none is kept by a node that only a person can help ---
+
+
+async def slots(bench: Bench) -> dict[str, str]:
+    """By slot: the node that has it."""
+    leases = [each for each in await all_of(bench, LEASES) if each["metadata"]["name"].startswith("evacuation-slot")]
+    return {each["metadata"]["name"].partition(".")[0]: each["metadata"]["ownerReferences"][0]["name"] for each in leases}
+
+
+def test_a_node_that_only_a_person_can_help_keeps_no_other_one_waiting() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "kept-0", policy="Block")
+        await app(bench, "free-0")
+        await app(bench, "other-0", node="n1")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 10)
+        await change(bench, "n1", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert await pods(bench) == {"kept-0"}
+        assert await slots(bench) == {}
+        assert await state(bench) == "InProgress"
+
+    play(story, seen)
+    assert seen.calls == ["free-0", "other-0"]
+
+
+def test_two_nodes_are_emptied_one_after_the_other() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await run(bench, "a-0", stays=True)
+        await app(bench, "other-0", node="n1")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 10)
+        await change(bench, "n1", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert (seen.calls, await slots(bench)) == (["a-0"], {"evacuation-slot-0": "n0"})
+        assert (await node_of(bench, "n1"))["metadata"]["labels"].get(STATE) == "Pending"
+        await bench.you.patch(PODS, "a-0", {"metadata": {"finalizers": None}}, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 120)
+        assert (await node_of(bench, "n1"))["metadata"]["labels"].get(STATE) == "Success"
+
+    play(story, seen)
+    assert seen.calls == ["a-0", "other-0"]
+
+
+def test_the_slot_of_a_node_whose_sidecar_is_dead_is_taken_after_a_quarter_of_an_hour() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await run(bench, "a-0", stays=True)
+        await app(bench, "other-0", node="n1")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 10)
+        bench.nodes["n0"].lay_down()
+        await change(bench, "n1", {"taints": [EVACUATE]})
+        await wait(bench, 850)
+        assert seen.calls == ["a-0"]
+        await wait(bench, 200)
+        assert seen.calls == ["a-0", "other-0"]
+
+    play(story, seen)
