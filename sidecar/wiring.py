@@ -222,7 +222,6 @@ class Sidecar:
             threads=config.capacity_threads,
             classes=self.caches.classes,
             space=self.space,
-            standing=self._standing,
             open_watch=lambda watch: self._watching.open_one(watch, kube=kube),
             make_loop=self._loop,
         )
@@ -256,10 +255,8 @@ class Sidecar:
         return self.drains.room.standing() if self.drains is not None else OPEN
 
     def _standing_changed(self) -> None:
-        """The node closed or opened: every claim is decided again, and what is published may be wrong."""
+        """The node closed or opened: every claim is decided again."""
         self.provisioning.standing_changed()
-        if self.capacity is not None:
-            self.capacity.renew_all()
 
     def _classes_by_name(self) -> dict[str, Class]:
         return {class_.name: class_ for class_ in self.caches.classes.values()}

@@ -17,7 +17,8 @@ from sidecar.watching import health_of_reflector
 from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
-from tests.harness.sidecar import Json, ListedKube, running, sidecar_on, until
+from tests.harness.loops import until
+from tests.harness.sidecar import Json, ListedKube, running, sidecar_on
 
 
 def affinity(node: str) -> Json:

@@ -187,7 +187,7 @@ class ControlPlane:
             raise Failure(f"{program} is missing: run hack/control-plane {program.name}")
         command = [str(program), *self._arguments(component), *self._extra_args.get(component, ())]
         # Its HOME keeps a developer's own ~/.kube and ~/.kwok out of it.
-        self._running[component] = Process(component, command, self._work_dir, leashed=True).start()
+        self._running[component] = Process(component, command, self._work_dir).start()
 
     def _arguments(self, component: str) -> list[str]:
         work = self._work_dir

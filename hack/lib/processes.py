@@ -35,16 +35,13 @@ class Cost:
 
 
 class Process:
-    """`leashed`: it is killed when the thread that starts it ends, however that ends."""
+    """It is killed when the thread that starts it ends, however that ends."""
 
-    def __init__(
-        self, name: str, command: Sequence[str], work: Path, *, environ: Mapping[str, str] | None = None, leashed: bool = False
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str], work: Path, *, environ: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.command = list(command)
         self.log = work / f"{name}.log"
         self._environ = {"PATH": os.environ.get("PATH", ""), "HOME": str(work), "PYTHONPATH": str(REPOSITORY), **(environ or {})}
-        self._bound = die_with_parent if leashed else heard
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
@@ -58,7 +55,7 @@ class Process:
                 env=self._environ,
                 start_new_session=True,  # Ctrl-C in pytest is for pytest, which then stops us in order
                 cwd=self.log.parent,
-                preexec_fn=self._bound,  # noqa: PLW1509 - few system calls, looked up beforehand: nothing to deadlock on
+                preexec_fn=die_with_parent,  # noqa: PLW1509 - few system calls, looked up beforehand: nothing to deadlock on
             )
         return self
 
@@ -165,17 +162,12 @@ def free_ports(count: int) -> list[int]:
 # --- between fork and exec --------------------------------------------------------------------------------------------
 
 
-def heard() -> None:
-    """Signals end the program again, unless it says otherwise itself, whoever started us.
+def die_with_parent() -> None:
+    """Signals end the program again, unless it says otherwise itself, whoever started us; and it is killed with the thread that starts it.
 
     A shell without job control starts its background jobs with SIGINT ignored, and nohup does the same with SIGHUP. That is inherited: a
     program started from there would not hear Ctrl-C, and a test that sends it would wait in vain.
     """
     for number in _HEARD:
         signal.signal(number, signal.SIG_DFL)
-
-
-def die_with_parent() -> None:
-    """The same, and the program is killed when the thread that started it ends."""
-    heard()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

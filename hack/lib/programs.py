@@ -72,13 +72,12 @@ class Sidecar(Process):
         return self
 
     def metric(self, name: str, /, **labels: str) -> float:
-        """The sum of the series of that name that have these labels."""
-        total = 0.0
-        for line in self.page("/metrics")[1].splitlines():
-            match = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if match and match[1] == name and all(f'{key}="{value}"' in (match[2] or "") for key, value in labels.items()):
-                total += float(match[3])
-        return total
+        """The sum of the series of that name that have these labels. There must be one of that name, with whatever labels."""
+        status, text = self.page("/metrics")
+        assert status == 200, f"the metrics of {self.name}: status {status}\n{self.output()}"
+        series = re.findall(rf"^{name}(?:\{{(.*)\}})? (\S+)$", text, re.MULTILINE)
+        assert series, f"{self.name} has no metric {name}:\n{text}"
+        return sum(float(value) for has, value in series if all(f'{key}="{wanted}"' in has for key, wanted in labels.items()))
 
     def records(self, letters: str = "IWEF") -> list[str]:
         """The log's lines of these severities. A line that is no log line is part of a traceback, and fails the test."""

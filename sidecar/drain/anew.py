@@ -202,7 +202,7 @@ def candidates(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target
             refused.append(Hold(Reason.CLAIM_KEPT, pod.full_name, why, lasting=True))
             continue
         assert pod.owner is not None
-        claims = tuple((thing.object.name, thing.object.uid) for thing in mine)
+        claims = tuple(sorted((thing.object.name, thing.object.uid) for thing in mine))
         target = Target(pod.namespace, pod.name, pod.uid, pod.owner.name, pod.owner.uid, claims)
         found.append((not pod.ready, sum(thing.bytes for thing in mine), target))
     ordered = sorted(found, key=lambda each: (each[0], each[1], each[2].full_name))
@@ -352,7 +352,12 @@ def _take_back(view: StepView, left: Iterable[FoundClaim], why: str) -> AnewStep
     if pod is not None and not pod.deleting_since and record.stage is Stage.EVICTING and 0 <= view.now - record.at < MAY_ARRIVE_WITHIN:
         why = f"{why}; its eviction was asked for and not answered, and may be carried out yet"
         return Hold(Reason.POD_TERMINATING, pod.full_name, why)
-    return TakeBack(tuple(found for found in left if found.mark == view.machine), why)
+    return TakeBack(_ours(view, left), why)
+
+
+def _ours(view: StepView, claims: Iterable[FoundClaim]) -> tuple[FoundClaim, ...]:
+    """Those with the mark of this machine: what another one has written is left alone."""
+    return tuple(found for found in claims if found.mark == view.machine)
 
 
 def _while_the_pod_is_there(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> AnewStep:
@@ -370,12 +375,13 @@ def _without_the_pod(view: StepView, left: tuple[FoundClaim, ...]) -> AnewStep:
     target = view.record.target
     back = view.facts.pod(target.pod)
     if back is not None and back.node == view.node:
-        return TakeBack(left, f"{back.full_name} has returned to its data")
+        return TakeBack(_ours(view, left), f"{back.full_name} has returned to its data")
     if why := _given_up(view):
-        return TakeBack(left, why)
+        return TakeBack(_ours(view, left), why)
     if view.shut is not None:
         evicted = view.record.stage is not Stage.TAKEN
-        return _late(view, f"{view.shut.reason}: {view.shut.why}") if evicted else TakeBack(left, view.shut.why)
+        why = f"{view.shut.reason}: {view.shut.why}"
+        return _late(view, why) if evicted else TakeBack(_ours(view, left), why)
     if unmarked := tuple(found for found in left if not found.mark):
         return Mark(unmarked, f"nothing is in the way of making {target.full_name} anew")
     return DeleteClaims(left, f"{target.full_name} is gone, every other replica is ready, and no pod with a node has the claim")
@@ -384,7 +390,7 @@ def _without_the_pod(view: StepView, left: tuple[FoundClaim, ...]) -> AnewStep:
 def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> AnewStep:
     """There is no way back for what is gone. The other claims of the pod are no use without it, unless nobody asks for that any more."""
     if left and (over := view.undone or _given_up(view)):
-        if marked := tuple(found for found in left if found.mark == view.machine):
+        if marked := _ours(view, left):
             return Unmark(marked, over)
     elif left:
         if view.shut is not None:

@@ -63,6 +63,9 @@ log = logging.getLogger(__name__)
 
 POLL: Final = 5.0
 """Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes."""
+_MANY: Final = 1000
+READY_TIMEOUT: Final = 1800.0
+"""Seconds after which a replica that was made anew ought to be Ready."""
 _NO_TRIAL: Final = 400
 """The answer where a webhook with side effects cannot be asked for a trial."""
 
@@ -83,6 +86,10 @@ class MakingAnew:
         self._ready_since: dict[str, float] = {}
         """By uid of a replacement: since when it has been seen Ready."""
         self._told_late: set[str] = set()
+        self._tried: dict[str, HeldLease] = {}
+        """Leases that other nodes have: each knows for how long it has been unchanged."""
+        self._refused: dict[str, tuple[float, Hold]] = {}
+        """By Lease: until when it is left alone, and holds nobody up, because something was refused for it."""
 
     async def recall(self) -> None:
         """Once: what an earlier process of this machine has begun."""
@@ -98,13 +105,18 @@ class MakingAnew:
         return tuple(sorted(self._leases))
 
     async def away(self) -> tuple[list[Away], list[Away]]:
-        """Replicas on their way, and those that take too long and hold nobody up any more. A record that makes no sense is given back."""
+        """Replicas on their way, and those that hold nobody up: they take too long, or something was refused for them a moment ago. A
+        record that makes no sense is given back."""
         on_their_way: list[Away] = []
         late: list[Away] = []
+        overdue_ones = 0
         for name in self.names:
             answer = await self._leases[name].hold()
             if isinstance(answer, TakenBy):
-                del self._leases[name]
+                # Somebody has changed it, which need not be another node: now it is read.
+                answer = await self._leases[name].hold()
+            if isinstance(answer, TakenBy):
+                self._forget(name)
                 continue
             if isinstance(answer, NotKnown):
                 raise ApiError(answer.why)
@@ -113,9 +125,10 @@ class MakingAnew:
                 log.warning("A record of a replica that is made anew makes no sense", extra={"fields": {"lease": name}})
                 await self._give_back(name)
                 continue
-            overdue = record.stage is not Stage.TAKEN and record.is_overdue(now=self._wall(), timeout=self._settings.ready_timeout)
-            (late if overdue else on_their_way).append(Away(name, record.target))
-        self._metrics.replacements_late(len(late))
+            overdue = record.stage is not Stage.TAKEN and record.is_overdue(now=self._wall(), timeout=READY_TIMEOUT)
+            (late if overdue or self._is_refused(name) else on_their_way).append(Away(name, record.target))
+            overdue_ones += overdue
+        self._metrics.replacements_late(overdue_ones)
         return on_their_way, late
 
     async def begin(self, picture: Picture, target: Target) -> Hold | None:
@@ -125,23 +138,41 @@ class MakingAnew:
             return Hold(
                 Reason.REPLICA_NOT_READY, target.full_name, "another replica of its workload is being made anew, and is not ready yet"
             )
-        facts = await self._facts(picture, target)
-        if hold := self._shut(picture, target, facts):
+        if len(self._tried) >= _MANY:
+            self._tried.clear()
+        lease = self._tried.setdefault(name, self._lease(name))
+        try:
+            facts = await self._facts(picture, target)
+        except ApiError as error:
+            return Hold(Reason.NOT_KNOWN, target.full_name, f"what decides whether it can be made anew could not be read: {error}")
+        if hold := self._shut(picture, target, facts, all_peers=lease.was_anothers):
             return hold
-        lease, now = self._lease(name), self._wall()
+        now = self._wall()
         match await lease.hold(record=Record(target, Stage.TAKEN, now, now).as_text()):
             case Held():
-                self._leases[name] = lease
+                self._leases[name] = self._tried.pop(name)
                 return None
             case TakenBy(node):
                 return Hold(Reason.WAITING_FOR_SLOT, target.full_name, f"{node} makes another replica of its workload anew")
             case NotKnown(why):
+                self._recalled = False  # it may have been written although nobody has answered
                 return Hold(Reason.NOT_KNOWN, target.full_name, why)
 
     # --- one step ---------------------------------------------------------------------------------------------------------
 
     async def step(self, picture: Picture, away: Away, *, undone: str) -> Outcome | Hold:
         """`undone`: why nobody wants any more that the node is emptied to be retired; empty: somebody does."""
+        if not undone and self._is_refused(away.lease):
+            return self._refused[away.lease][1]
+        try:
+            return await self._step(picture, away, undone)
+        except (Conflict, NotFound) as error:
+            raise Conflict(str(error), status=409) from error
+        except ApiError as error:
+            self._refuse(away.lease, Hold(Reason.NOT_KNOWN, away.target.full_name, str(error)))
+            raise
+
+    async def _step(self, picture: Picture, away: Away, undone: str) -> Outcome | Hold:
         record = await self._record(away.lease)
         facts = await self._facts(picture, record.target)
         step = anew.step(self._view(picture, record, facts, undone))
@@ -152,7 +183,8 @@ class MakingAnew:
             step = anew.step(self._view(picture, record, facts, undone))
         match step:
             case Mark():
-                return Hold(Reason.CLAIM_KEPT, record.target.full_name, "the mark that was written on its claim is not there", lasting=True)
+                why = "the mark that was written on its claim is not there: a webhook takes it off"
+                return self._refuse(away.lease, Hold(Reason.CLAIM_KEPT, record.target.full_name, why, lasting=True))
             case EvictReplica():
                 return await self._evict(picture, away.lease, record, step)
             case DeleteClaims():
@@ -183,12 +215,14 @@ class MakingAnew:
         pod = step.pod
         may = may_evict(pod, node=picture.node.name, ours=self._settings.own_pods)
         if isinstance(may, MayNot):
+            await self._unmark(step.claims)
+            await self._finish(lease, record, Result.UNDONE)
             return Hold(Reason.CLAIM_KEPT, pod.full_name, may.why, lasting=True)
         if (wait := self._evictor.wait()) > 0:
             return f"{pod.full_name} is evicted in {wait:.0f} s", wait
         if why := await self._why_claims_stay(step.claims):
             # Without the right to delete the claims its pod would be away for nothing.
-            return Hold(Reason.EVICTION_REFUSED, pod.full_name, why)
+            return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why))
         begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
         if why := await self._changed(picture, begun, EvictReplica):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
@@ -203,7 +237,8 @@ class MakingAnew:
         if answer.is_over:
             return step.why, POLL
         budget = answer.result in (Answered.BUDGET, Answered.TWO_BUDGETS)
-        return Hold(Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED, pod.full_name, answer.why)
+        hold = Hold(Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED, pod.full_name, answer.why)
+        return self._refuse(lease, hold, seconds=max(answer.again, 1.0))
 
     async def _delete(self, picture: Picture, lease: str, record: Record, step: DeleteClaims) -> Outcome | Hold:
         begun = record if record.stage is Stage.DELETING else replace(record, stage=Stage.DELETING, at=self._wall())
@@ -221,7 +256,8 @@ class MakingAnew:
             except Conflict:
                 raise
             except ApiError as error:
-                return Hold(Reason.EVICTION_REFUSED, record.target.full_name, f"claim {claim.name} could not be deleted: {error}")
+                why = f"claim {claim.name} could not be deleted: {error}"
+                return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, record.target.full_name, why))
             message = f"Deleted, with its data on node {picture.node.name}, which is being retired: {step.why}"
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, message)
         return step.why, 0.0
@@ -241,6 +277,8 @@ class MakingAnew:
                 await self._kube.delete(
                     CLAIMS, claim.name, namespace=claim.namespace, uid=claim.uid, resource_version=claim.resource_version, dry_run=True
                 )
+            except (Conflict, NotFound):
+                raise
             except ApiError as error:
                 if error.status != _NO_TRIAL:
                     return f"claim {claim.name} could not be deleted: {error}"
@@ -255,19 +293,22 @@ class MakingAnew:
         elif pod is not None:
             self._ready_since.pop(pod.uid, None)
         since = self._ready_since.get(pod.uid) if pod is not None else None
+        left = anew.left_of(record, facts)
         return StepView(
             record=record,
             facts=facts,
-            shut=self._shut(picture, anew.left_of(record, facts), facts),
+            shut=self._shut(picture, left, facts, deleted=_names(record.target) - _names(left)),
             machine=picture.machine,
             node=picture.node.name,
             undone=undone,
             now=self._wall(),
-            timeout=self._settings.ready_timeout,
+            timeout=READY_TIMEOUT,
             ready_for=0.0 if since is None else self._clock() - since,
         )
 
-    def _shut(self, picture: Picture, target: Target, facts: Facts) -> Hold | None:
+    def _shut(
+        self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), all_peers: bool = False
+    ) -> Hold | None:
         settings = self._settings
         return shut(
             LocksView(
@@ -279,6 +320,8 @@ class MakingAnew:
                 now=self._wall(),
                 pause=settings.reprovision_pause,
                 needs_budget=settings.limit != 1,
+                deleted=deleted,
+                all_peers=all_peers,
             )
         )
 
@@ -367,12 +410,30 @@ class MakingAnew:
             self._metrics.reprovision_took(max(0.0, self._wall() - record.begun_at))
 
     async def _give_back(self, lease: str) -> None:
-        held = self._leases.pop(lease)
-        self._told_late.discard(lease)
-        await held.give_back()
+        """Known until it is gone: a Lease that nobody gives back keeps all others from that workload."""
+        await self._leases[lease].give_back()
+        self._forget(lease)
+
+    def _forget(self, lease: str) -> None:
+        del self._leases[lease]
+        self._refused.pop(lease, None)
+        if lease in self._told_late:
+            self._told_late.remove(lease)
+            self._metrics.replacements_late(len(self._told_late))
+
+    def _refuse(self, lease: str, hold: Hold, *, seconds: float = NEXT_PASS) -> Hold:
+        self._refused[lease] = self._clock() + seconds, hold
+        return hold
+
+    def _is_refused(self, lease: str) -> bool:
+        return lease in self._refused and self._clock() < self._refused[lease][0]
 
     def _tell(self, kind: str, namespace: str, name: str, uid: str, reason: str, message: str) -> None:
         self._recorder.record(ObjectRef("v1", kind, namespace, name, uid), names.NORMAL, reason, message)
+
+
+def _names(target: Target) -> frozenset[str]:
+    return frozenset(name for name, _ in target.claims)
 
 
 def _with_default(obj: Json) -> tuple[Class, str]:

@@ -37,6 +37,8 @@ class LocksView:
     """Seconds that each other replica has to be Ready, where its owner names no condition that says that it is in sync."""
     needs_budget: bool
     """Several nodes may be emptied at the same time."""
+    deleted: frozenset[str] = frozenset()
+    """Names of claims that were deleted for this replica already: what has such a name now is the replacement's, and keeps nothing here."""
     all_peers: bool = False
     """Fewer ready replicas than all others are not enough, whatever a claim says: the Lease was another node's, not heard of since."""
 
@@ -312,20 +314,31 @@ def _keeps(view: LocksView, out: Mapping[str, str]) -> Mapping[str, str] | str:
     """By node from which another volume of the pod, that goes along, is not reached: why. A text: such a volume keeps the pod here."""
     found: dict[str, str] = {}
     pod = view.pod
-    others = sorted(set(pod.claims if pod else ()) - set(pod.ephemeral if pod else ()) - {name for name, _ in view.target.claims})
+    others = sorted(set(pod.claims if pod else ()) - {name for name, _ in view.target.claims} - view.deleted)
     for name in others:
         other = view.facts.claims.get(name)
         volume = other.volume if other else None
-        if volume is None or volume.driver == view.snapshot.driver:
+        if pod is not None and name in pod.ephemeral:
+            if pod.node or volume is None or not _goes_with(pod, other):
+                continue  # it goes with a pod that is evicted, or went with an earlier one
+            if volume.driver == view.snapshot.driver and volume.uid in {each.uid for each in view.snapshot.volumes}:
+                return f"claim {name} keeps {pod.full_name}, which has no node, here: delete that pod"
+        elif volume is None or volume.driver == view.snapshot.driver:
             return f"claim {name} of the pod is not made anew, and where it could be is not known"
         if volume.affinity is None:
             continue
         left = [node for node in view.snapshot.others if any(term.matches(node.name, node.labels) for term in volume.affinity)]
-        if not any(node.ready == nodes.TRUE and not node.cordoned for node in left):
+        if not any(node.ready == nodes.TRUE and not node.cordoned and not node.deleting for node in left):
             return f"claim {name}, of driver {volume.driver}, keeps the pod here"
         reached = {node.name for node in left}
         found |= {node.name: f"claim {name} is not reached from there" for node in view.snapshot.others if node.name not in reached}
     return found
+
+
+def _goes_with(pod: Pod, found: FoundClaim | None) -> bool:
+    """It is this pod's own, and not left of an earlier pod of its name."""
+    owner = found.claim.owner if found else None
+    return found is not None and not found.claim.deleting and owner is not None and owner.uid == pod.uid
 
 
 LOCKS: Final[tuple[Callable[[LocksView], Refusal | None], ...]] = (

@@ -110,12 +110,10 @@ def _verdict(intent: Intent, snapshot: Snapshot, things: Sequence[Thing], agains
 
 
 def _unknown_of_data(snapshot: Snapshot) -> Iterable[str]:
-    """Data that may be here: nothing that a reboot could lose. Volumes without a PersistentVolume only if they would block."""
+    """Data that may be here: nothing that a reboot could lose."""
     own = snapshot.own
     if own.not_listed:
         yield f"which volumes the driver has on this node is not known: {own.not_listed}"
-    if own.untracked_blocks and own.untracked_unknown:
-        yield f"whether the driver has volumes without a PersistentVolume is not known: {own.untracked_unknown}"
     if doubtful := [each for each in snapshot.unplaced if not _may_be_lost(each, snapshot)]:
         yield about_unplaced(doubtful)
 
@@ -185,11 +183,11 @@ def _notes(snapshot: Snapshot, things: Sequence[Thing]) -> Iterable[str]:
     acknowledged = [each for each in snapshot.unplaced if _may_be_lost(each, snapshot)]
     if acknowledged:
         yield f"may be lost, wherever the data is: {first_few([each.name for each in acknowledged])}"
-    if snapshot.own.untracked_unknown and not snapshot.own.untracked_blocks:
+    if snapshot.own.untracked_unknown:
         yield f"whether the driver has volumes without a PersistentVolume is not known: {snapshot.own.untracked_unknown}"
-    if any(thing.use.lately and not thing.use.everybody for thing in things) and snapshot.own.lately_ends:
-        left = f"{snapshot.own.lately_ends:.0f} s are left"
-        yield f"a volume counts as used for a minute after its last pod, which may come back in that time: {left}"
+    if lately := [thing.name for thing in things if thing.use.lately and not thing.use.everybody]:
+        # Not how many seconds are left: that would be another report with every look.
+        yield f"a volume counts as used for a minute after its last pod, which may come back in that time: {first_few(lately)}"
 
 
 def _about(thing: Thing) -> Iterable[str]:

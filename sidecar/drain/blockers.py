@@ -73,7 +73,6 @@ OF_THINGS: Final = (
     Row(VolumeClass.RETAINED,   _ALL_BUT_IGNORE,   _RETIRE,  Reason.RECLAIM_RETAIN),
     Row(VolumeClass.RELEASING,  _ALL_BUT_IGNORE,   _RETIRE,  Reason.RELEASE_PENDING),
     Row(VolumeClass.SNAPSHOT,   _ANY,              _RETIRE,  Reason.SNAPSHOT_ON_NODE),
-    Row(VolumeClass.UNTRACKED,  _ANY,              _RETIRE,  Reason.UNTRACKED_DATA),
 )
 # fmt: on
 """What is in no row blocks nothing. Two exceptions: what has an excuse (`Thing.excuse`) never blocks, and a volume blocks no reboot if no

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 ROOM: Final = "drain"
 PACE: Final = 1.0
-"""Seconds between two looks at least, however much changes; while pods are evicted faster than that, less."""
+"""Seconds between two looks at least, however much changes. A look evicts one pod at most."""
 CALM: Final = 5.0
 """The same as long as nobody empties the node."""
 USUAL: Final = 60.0
@@ -92,7 +92,7 @@ class DrainRoom:
         self._own_node = OwnNode(tools.kube, nodes, driver=settings.driver, clock=tools.clock, wall=tools.wall)
         self.report = ReportWriter(tools.kube, settings, clock=tools.clock)
         self._gate = Gate(tools.kube, settings, clock=tools.clock)
-        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng, qps=settings.eviction_qps)
+        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng)
         self._emptying = Emptying(tools, settings, self._evictor)
         self._anew: MakingAnew | None = None
         self._slots: list[HeldLease] = []
@@ -139,7 +139,7 @@ class DrainRoom:
     def soonest(self) -> float:
         """When to look because something has changed."""
         calm = self._marks is not None and not self._marks.observed
-        return max(self._clock(), self._last_look + (CALM if calm else self._pace()), self._refused_until)
+        return max(self._clock(), self._last_look + (CALM if calm else PACE), self._refused_until)
 
     def numbers(self) -> DrainNumbers | None:
         """For the metrics. None: nothing was judged yet."""
@@ -183,7 +183,7 @@ class DrainRoom:
             return self._clock() + min(delay, max(look.again, _URGENT))
         self.attempts.forget(key)
         self._refused_until = 0.0
-        return self._clock() + max(look.again, self._pace())
+        return self._clock() + max(look.again, PACE)
 
     async def _look(self, node: Node, marks: Marks, look: _Look) -> None:
         await self._attempt(look, "the report", self.report.recall())
@@ -274,7 +274,7 @@ class DrainRoom:
                         await self._attempt(look, "the evacuation slot", self._give_slots_back())
                     if step.state is None:
                         self._emptying.forget()
-                    look.soon(self._pace())
+                    look.soon(PACE)
                     told = told or f"{step.reason}: {step.why}" if step.reason else told
                     break
                 case Rest(why, reason, gives_back):
@@ -321,18 +321,18 @@ class DrainRoom:
                     )
                     hold = await self._emptying.evict_first(picture, found)
                     told = f"{candidate.pod.full_name} is evicted: {step.why}"
-                    look.soon(self._pace())
+                    look.soon(PACE)
                 case MakeAnew(target):
                     uid, told = target.pod_uid, f"{target.full_name} is to be made anew"
                     hold = await self._making_anew(picture.node).begin(picture, target)
-                    look.soon(self._pace())
+                    look.soon(PACE)
                 case Continue(away):
                     outcome = await self._making_anew(picture.node).step(picture, away, undone="")
                     hold, uid = (outcome, away.target.pod_uid) if isinstance(outcome, Hold) else (None, uid)
                     told = step.why if isinstance(outcome, Hold) else outcome[0]
-                    look.soon(POLL if isinstance(outcome, Hold) else max(outcome[1], self._pace()))
+                    look.soon(POLL if isinstance(outcome, Hold) else max(outcome[1], PACE))
         except Conflict as error:
-            look.soon(self._pace())  # what was judged has changed since, and is judged anew
+            look.soon(PACE)  # what was judged has changed since, and is judged anew
             return str(error)
         except ApiError as error:
             self._refuse(look, "what is sent away", str(error))
@@ -531,11 +531,6 @@ class DrainRoom:
 
     def _read(self, node: Node) -> Marks:
         return read_marks(node, self._settings, now=self._wall(), before=self._marks)
-
-    def _pace(self) -> float:
-        """A look evicts one pod at most, so looks follow each other as fast as pods may."""
-        evicts = self._settings.evicts and self._marks is not None and self._marks.wish is not None
-        return min(PACE, max(0.1, 1.0 / self._settings.eviction_qps)) if evicts else PACE
 
     async def _attempt(self, look: _Look, what: str, effect: Awaitable[R]) -> R | None:
         """The answer; None when it was refused or could not be had."""

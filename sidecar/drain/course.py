@@ -45,7 +45,7 @@ class View:
     """The deadline is over, by the clock of the wall and by one that does not jump."""
     expiry: Expiry
     slot: Answer | None
-    """None: not asked for yet."""
+    """None: not asked for in this look."""
     away: Away | None
     next: Candidate | Target | Hold | None
     """What could be sent away next, or why nobody is; None: nothing is left to send away, or this sidecar evicts nobody."""

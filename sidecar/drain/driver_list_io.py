@@ -40,15 +40,20 @@ class DriverList:
         driver: Driver,
         *,
         under_way: Callable[[], Collection[str]],
+        known: Callable[[], Collection[str]],
         clock: Callable[[], float],
         on_found: Callable[[], None] = lambda: None,
     ) -> None:
-        """`under_way`: claims for which this process has begun something in the driver and stored no PersistentVolume yet."""
+        """`under_way`: claims for which this process has begun something in the driver and stored no PersistentVolume yet.
+        `known`: handles of the PersistentVolumes that may be on this node."""
         self._kube, self._driver, self._under_way, self._clock, self._on_found = kube, driver, under_way, clock, on_found
+        self._known_here = known
         self._failing_since: float | None = None
         self._asked = False
         self.handles: frozenset[str] = frozenset()
         """All that the driver lists: some list what other nodes have as well."""
+        self.elsewhere: frozenset[str] = frozenset()
+        """Those of them that have a PersistentVolume which says another node: this node may have had that one's name."""
         self.untracked: tuple[str, ...] = ()
         self.unknown = _NOT_YET
         """Why there may be more of them; empty if there are none."""
@@ -88,6 +93,7 @@ class DriverList:
             return
         self.handles = frozenset(listed)
         self.untracked = tuple(sorted(handle for handle in listed if handle not in stored)[:_COUNTED])
+        self.elsewhere = self.handles & stored - frozenset(self._known_here())
         self.unknown, self._asked, self._failing_since = "", True, None
 
     def _can_list(self) -> bool:

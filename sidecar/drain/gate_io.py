@@ -48,6 +48,8 @@ class Gate:
 
     async def step(self, picture: Picture, pods: Collection[Pod], *, overridden: bool) -> gate.Decision:
         """Build, repair or open the gate, whichever is due."""
+        if not self._settings.gate and not self.may_stand:
+            return Leave("the gate is switched off")
         node = picture.node
         guarded = bool(gate.guards_among(pods, node.uid, self._settings.driver, self._settings.namespace))
         if self._guarded and not guarded:

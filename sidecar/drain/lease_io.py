@@ -1,7 +1,8 @@
 """A Lease that one process holds at a time, and that runs out by itself when its holder is gone: slots, workloads, the elected looker.
 
-No other node's clock is trusted: another holder's Lease may be taken once this process has seen it unchanged for its whole term. Where two
-nodes write at the same moment the API server lets one of them through, by the name or by the resourceVersion; the other one is told so.
+No other node's clock is trusted: another holder's Lease may be taken once this process has seen it unchanged for `DURATION`, whatever
+it says itself. Where two nodes write at the same moment the API server lets one of them through, by the name or by the resourceVersion; the
+other one is told so.
 """
 
 from collections.abc import Callable, Mapping
@@ -87,6 +88,11 @@ class HeldLease:
         """As far as this process knows."""
         return self._written_at is not None
 
+    @property
+    def was_anothers(self) -> bool:
+        """It was another holder's when it was read last."""
+        return self._seen is not None
+
     async def hold(self, *, record: str | None = None, now: bool = False) -> Answer:
         """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is.
 
@@ -109,19 +115,24 @@ class HeldLease:
             return NotKnown(f"Lease {self.name}: {error}")
 
     async def give_back(self) -> None:
-        """If it is ours and as it was written. Raises ApiError."""
-        if self._written_at is None:
-            self._stored = await find(self._kube, LEASES, self.name, namespace=self._holder.namespace)
-        stored, self._written_at, self._stored = self._stored, None, None
-        if stored is None or holder_of(stored) != self._holder.identity:
-            return
-        meta = stored["metadata"]
-        try:
-            await self._kube.delete(
-                LEASES, self.name, namespace=self._holder.namespace, uid=meta["uid"], resource_version=meta["resourceVersion"]
-            )
-        except (Conflict, NotFound):
-            pass  # whoever has changed it since may need it
+        """If it is ours. Raises ApiError."""
+        for attempt in range(2):
+            if self._written_at is None:
+                self._stored = await find(self._kube, LEASES, self.name, namespace=self._holder.namespace)
+            stored, self._written_at, self._stored = self._stored, None, None
+            if stored is None or holder_of(stored) != self._holder.identity:
+                return
+            meta = stored["metadata"]
+            try:
+                await self._kube.delete(
+                    LEASES, self.name, namespace=self._holder.namespace, uid=meta["uid"], resource_version=meta["resourceVersion"]
+                )
+                return
+            except NotFound:
+                return
+            except Conflict:
+                if attempt:
+                    raise  # somebody has changed it since: it is read again, and may be another holder's by now
 
     def _is_anothers(self, stored: Json) -> TakenBy | None:
         holder, version = holder_of(stored), stored["metadata"].get("resourceVersion", "")
@@ -129,7 +140,7 @@ class HeldLease:
             return None
         if self._seen is None or self._seen[0] != version:
             self._seen = version, self._clock()
-        return None if self._clock() - self._seen[1] >= _term(stored) else TakenBy(node_of(stored) or holder)
+        return None if self._clock() - self._seen[1] >= DURATION else TakenBy(node_of(stored) or holder)
 
     async def _write(self, record: str | None) -> Held:
         stored, version = self._stored, ((self._stored or {}).get("metadata") or {}).get("resourceVersion", "")
@@ -178,9 +189,3 @@ def node_of(stored: Json) -> str:
 
 def record_of(stored: Json, key: str) -> str:
     return str((stored["metadata"].get("annotations") or {}).get(key) or "")
-
-
-def _term(stored: Json) -> float:
-    """Seconds. Bounded: somebody may have written decades into it, or one."""
-    said = (stored.get("spec") or {}).get("leaseDurationSeconds")
-    return min(max(float(said), 1.0), float(DURATION)) if isinstance(said, int | float) and not isinstance(said, bool) else float(DURATION)

@@ -6,7 +6,7 @@ that cannot be understood becomes a problem with a name, and never counts as the
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -91,10 +91,11 @@ def record_of(node: Node, driver: str, *, now: float) -> tuple[Record, str]:
         said = json.loads(text)
         if not isinstance(said, dict):
             raise TypeError
-        if said.get("uid") != node.uid:
-            return Record(), f"{key} is of an earlier Node of this name, and counts for nothing"
-        state = State(said["state"]) if said.get("state") else None
         used, spent = (frozenset(str(item) for item in said.get(name) or ()) for name in ("used", "spent"))
+        if said.get("uid") != node.uid:
+            # The words that were for the earlier one are not for the disks of this one.
+            return Record(spent=used | spent), f"{key} is of an earlier Node of this name: no state and no time in it counts"
+        state = State(said["state"]) if said.get("state") else None
     except (ValueError, TypeError, RecursionError):
         return Record(), f"{key} is not what a sidecar writes: {quoted(text)}"
     times = {name: timestamps.to_seconds(str(said.get(name) or "")) for name in ("startedAt", "closedAt")}
@@ -151,6 +152,8 @@ class Marks:
     leaving: bool
     """Somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else."""
     wish: Wish | None
+    left_behind: bool
+    """kured has not removed its annotation yet. It does a moment after each reboot, so that is no problem."""
     problems: tuple[str, ...]
 
     @property
@@ -173,7 +176,8 @@ class Marks:
         """For people: what is wrong, and what does not count yet."""
         waits = self.announced is Intent.REBOOT and self.intent is None
         early = (f"a reboot is announced ({self.source}): it counts only while the node is cordoned",) if waits else ()
-        return (*(f"marks on the Node: {problem}" for problem in self.problems), *early)
+        late = (_is_spent(names.KURED_REBOOTS),) if self.left_behind else ()
+        return (*(f"marks on the Node: {problem}" for problem in self.problems), *early, *late)
 
 
 def read(
@@ -182,7 +186,6 @@ def read(
     *,
     now: float,
     policy: NodePolicy = NodePolicy.IGNORE,
-    cordon_delay: float = CORDON_DELAY,
     before: Marks | None = None,
 ) -> Marks:
     """`now` is the wall clock, `policy` that of the flag. `before` is what this process read last: it knows words that were spent before
@@ -191,16 +194,16 @@ def read(
     record, problem = record_of(node, driver, now=now)
     evacuate, retiring = _taints(node, (names.EVACUATE_TAINT,)), _taints(node, names.RETIRING_TAINTS)
     words = _words(node)
-    record = _followed(record, before, frozenset(words.values()), shut=node.cordoned or bool(evacuate) or bool(retiring))
+    record = _followed(record, before, words, shut=node.cordoned or bool(evacuate) or bool(retiring), asked=bool(_intent_of(node)))
     said = _what_is_said(node, evacuate, retiring, spent={key for key, digest in words.items() if digest in record.spent})
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
     since = _cordoned_since(before, record, now) if node.cordoned and said.intent is None else None
-    counts_at = since + cordon_delay if since is not None and policy is NodePolicy.EVACUATE else None
+    counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
     counting = said.intent if node.cordoned or said.intent is not Intent.REBOOT else None
-    ignored = f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}" if evacuate else ""
-    ignored = ignored if policy is NodePolicy.IGNORE else ""
+    is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE
+    ignored = f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}" if is_ignored else ""
     forced = "" if names.FORCE_DRAIN in said.spent else node.annotations.get(names.FORCE_DRAIN, "").strip()
     marks = Marks(
         node=node.name,
@@ -218,8 +221,9 @@ def read(
         cordoned_since=since,
         cordon_counts_at=None if lasted else counts_at,
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
-        leaving=said.plainly_retire and not (ignored and said.source is Source.TAINT),
+        leaving=said.plainly_retire and not (is_ignored and said.by_taint_alone),
         wish=None,
+        left_behind=names.KURED_REBOOTS in said.spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
     return replace(marks, wish=_wish(marks))
@@ -250,20 +254,23 @@ def _wish(marks: Marks) -> Wish | None:
 
 def _words(node: Node) -> dict[str, str]:
     """Those that stand on the node, by their annotation: the digest of each."""
-    said = {key: node.annotations.get(key, "").strip() for key in (names.DRAIN_INTENT, names.FORCE_DRAIN)}
+    said = {names.DRAIN_INTENT: _intent_of(node), names.FORCE_DRAIN: node.annotations.get(names.FORCE_DRAIN, "").strip()}
     said = {key: text for key, text in said.items() if text and not (key == names.DRAIN_INTENT and text != Intent.REBOOT)}
     kured = node.annotations.get(names.KURED_REBOOTS)
     said |= {} if kured is None else {names.KURED_REBOOTS: kured}
     return {key: sha256(f"{key}={text}".encode()).hexdigest()[:16] for key, text in said.items()}
 
 
-def _followed(record: Record, before: Marks | None, there: frozenset[str], *, shut: bool) -> Record:
-    """A word that is gone is forgotten, so that the same one may be written again for another drain."""
-    known = before.record if before is not None else Record()
+def _followed(record: Record, before: Marks | None, words: Mapping[str, str], *, shut: bool, asked: bool) -> Record:
+    """A word that is gone is forgotten, so that the same one may be written again for another drain.
+
+    `asked`: the intent's annotation stands. `force-drain` counts beside it although the node is not shut, and is used by that.
+    """
+    known, there = before.record if before is not None else Record(), frozenset(words.values())
     used, spent = (record.used | known.used) & there, (record.spent | known.spent) & there
-    if shut:
-        return replace(record, used=there - spent, spent=spent)
-    return replace(record, used=frozenset(), spent=spent | used)
+    in_use = there if shut else frozenset(digest for key, digest in words.items() if asked and key == names.FORCE_DRAIN)
+    spent |= used - in_use
+    return replace(record, used=in_use - spent, spent=spent)
 
 
 def _cordoned_since(before: Marks | None, record: Record, now: float) -> float:
@@ -271,6 +278,14 @@ def _cordoned_since(before: Marks | None, record: Record, now: float) -> float:
     if before is None:
         return now if record.closed_at is None else record.closed_at
     return now if before.cordoned_since is None else min(now, before.cordoned_since)
+
+
+def _intent_of(node: Node) -> str:
+    return node.annotations.get(names.DRAIN_INTENT, "").strip()
+
+
+def _is_spent(key: str) -> str:
+    return f"{key} was for a drain that is over, and counts for nothing until it is removed and set again: remove it"
 
 
 # --- what people and programs say -------------------------------------------------------------------------------------
@@ -287,13 +302,14 @@ class _Said:
     plainly_retire: bool
     """Somebody says that the node goes for good, and nobody anything else. `intent` takes more for that, to keep data: a taint without a
     word, or a typing error."""
+    by_taint_alone: bool
     problems: tuple[str, ...]
     spent: frozenset[str]
 
 
 def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint, ...], *, spent: Iterable[str]) -> _Said:
     spent = frozenset(spent)
-    text = node.annotations.get(names.DRAIN_INTENT, "").strip()
+    text = _intent_of(node)
     written, problem = _word(Intent, text, names.DRAIN_INTENT)
     declared = None if names.DRAIN_INTENT in spent else written
     problems, said = [problem] if problem else [], list[tuple[Source, Intent, str]]()
@@ -314,11 +330,10 @@ def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint
     mild, strict = ([item for item in said if item[1] is wanted] for wanted in (Intent.REBOOT, Intent.RETIRE))
     if mild and strict:
         problems.append(f"{mild[0][2]} means reboot, {strict[0][2]} means retire: retire, the stricter one, applies")
-    problems += [
-        f"{key} was for a drain that is over, and counts for nothing until it is removed and set again: remove it" for key in sorted(spent)
-    ]
+    problems += [_is_spent(key) for key in sorted(spent - {names.KURED_REBOOTS})]
     source, intent, _ = next(iter((*strict, *mild)), (Source.NONE, None, ""))
-    return _Said(intent, source, declared, text if problem else "", plain and bool(said), tuple(problems), spent)
+    by_taint_alone = all(each is Source.TAINT for each, _, _ in said)
+    return _Said(intent, source, declared, text if problem else "", plain and bool(said), by_taint_alone, tuple(problems), spent)
 
 
 def _taints(node: Node, keys: Iterable[str]) -> tuple[Taint, ...]:

@@ -28,7 +28,7 @@ class Picture:
 
 
 def read_marks(node: Node, settings: Settings, *, now: float, before: Marks | None = None) -> Marks:
-    return node_marks.read(node, settings.driver, now=now, policy=settings.policy, cordon_delay=settings.cordon_delay, before=before)
+    return node_marks.read(node, settings.driver, now=now, policy=settings.policy, before=before)
 
 
 async def why_undone(kube: KubeApi, settings: Settings, picture: Picture, *, wall: Callable[[], float]) -> str:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from sidecar.drain.course import Expiry
-from sidecar.drain.marks import CORDON_DELAY, NodePolicy
+from sidecar.drain.marks import NodePolicy
 from sidecar.drain.words import Intent, Policy
-from sidecar.eviction.answers import QPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +22,8 @@ class Settings:
     """False: the room decides only whether the node takes volumes."""
     provisions: bool = True
     """False: another program makes volumes, and gives this node some whatever its standing is."""
-    zero_when_closed: bool = True
-    """A node that takes no volumes publishes a capacity of zero."""
     default_policy: Policy | None = None
     """For volumes for which nobody has set one."""
-    cordon_delay: float = CORDON_DELAY
     allowed: float = 0.0
     """Seconds that an evacuation may take; 0: any number."""
     expiry: Expiry = Expiry.REPORT
@@ -39,11 +35,8 @@ class Settings:
     """What a drainer that announces no intent is taken for."""
     protects: bool = False
     """Autoscalers are asked to leave a node alone while retiring it would lose data."""
-    untracked_blocks: bool = False
-    """Volumes of the driver without a PersistentVolume block, too."""
     evicts: bool = False
     """Pods that keep a node that is being retired from being empty are evicted, as far as nothing is lost that may not be."""
-    eviction_qps: float = QPS
     follows_loss: bool = False
     """Nodes that are gone are looked for, and what they have left is told."""
     clears: bool = False
@@ -52,8 +45,6 @@ class Settings:
     """Seconds that a node is missed until anything is cleared away."""
     reprovisions: bool = False
     """Replicas whose policy is Reprovision are made anew on other nodes, and their data here is deleted."""
-    ready_timeout: float = 1800.0
-    """Seconds after which a replica that was made anew ought to be Ready."""
     reprovision_pause: float = 1800.0
     """Seconds that the other replicas of a workload have to be Ready before one is made anew."""
     own_pods: frozenset[str] = frozenset()

@@ -60,6 +60,8 @@ class Raw:
     capacities: tuple[CapacityRecord, ...] | None = None
     """None: not looked at."""
     others_known: bool = True
+    gone: frozenset[str] = frozenset()
+    """PersistentVolumes that a claim here names, and that are known to be gone."""
     unread: frozenset[str] = frozenset()
     """By `unread_key`: objects with a say in policies that could not be read."""
     unlisted: frozenset[str] = frozenset()
@@ -79,7 +81,7 @@ class Own:
     lately_used: frozenset[str] = frozenset()
     """`namespace/name` of claims that a pod named a moment ago, or may have before this process began."""
     lately_ends: float | None = None
-    """When the last of these ends to count, by the wall clock, for people."""
+    """Seconds until the last of these ends to count; None: none does."""
     listed: frozenset[str] = frozenset()
     """Handles that the driver lists."""
     untracked: tuple[str, ...] = ()
@@ -89,7 +91,6 @@ class Own:
     not_listed: str = ""
     """Why the driver, which can list its volumes, has not said yet which it has here."""
     default_policy: Policy | None = None
-    untracked_blocks: bool = False
     reprovisions: bool = False
     """Replicas whose policy is Reprovision are made anew. False also where that is not known."""
 
@@ -140,6 +141,9 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
     ours = [volume for volume in raw.volumes if volume.driver == driver]
     volumes, unplaced, unlisted = _placed(ours, node, others, raw, own)
     here = [pod for pod in raw.pods if pod.node == node_name]
+    # It may have come here since it was listed without a node.
+    come = {pod.uid for pod in here}
+    waiting = [pod for pod in raw.pods if pod.node != node_name and pod.uid not in come and not pod.ended]
     claims = {claim.full_name: claim for claim in raw.claims}
     refs = {volume.claim.full_name for volume in volumes if volume.claim is not None}
     handles = {volume.handle for volume in ours}
@@ -147,7 +151,7 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
     contents = [content for content in raw.contents if content.driver == driver]
     lost = [content for content in contents if not content.managed_by and content.source_handle not in handles]
     if CLAIM not in raw.unlisted:
-        unlisted += _unseen(raw, node_name, driver, {volume.name for volume in raw.volumes})
+        unlisted += _unseen(raw, node_name, driver, raw.gone | {volume.name for volume in raw.volumes})
     return Snapshot(
         now=raw.at,
         driver=driver,
@@ -161,7 +165,7 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
         ),
         claims=MappingProxyType({name: claims[name] for name in refs if name in claims}),
         pods=tuple(here),
-        claimants=tuple(pod for pod in raw.pods if pod.node != node_name and not pod.ended and refs.intersection(pod.claim_names)),
+        claimants=tuple(pod for pod in waiting if refs.intersection(pod.claim_names)),
         attached=frozenset(item.volume for item in raw.attachments if item.node == node_name),
         contents=tuple(
             content
@@ -193,7 +197,7 @@ def _placed(
             here.append(volume)
         elif place.where is Where.UNKNOWN:
             unplaced.append(Unplaced(volume.name, place.why, volume.notes, volume))
-        if not raw.others_known and place.where is not Where.ELSEWHERE and locator.needs_others(volume):
+        if not raw.others_known and place.where is not Where.ELSEWHERE and locator.needs_others(volume, listed=volume.handle in own.listed):
             depending.append(volume.name)
     unknown = [f"on which node {depending[0]} is depends on nodes that could not be listed"] if depending else []
     return here, unplaced, unknown
@@ -206,7 +210,7 @@ def _unseen(raw: Raw, node_name: str, driver: str, seen: Set[str]) -> list[str]:
         for claim in raw.claims
         if claim.volume_name and claim.volume_name not in seen and claim.selected_node == node_name and claim.provisioner == driver
     )
-    return [f"claim {missing[0]} is bound to a PersistentVolume that has not been seen yet, or is gone"] if missing else []
+    return [f"claim {missing[0]} is bound to a PersistentVolume that has not been seen yet"] if missing else []
 
 
 def _in_flight(raw: Raw, node_name: str, driver: str, own: Own) -> Iterable[InFlight]:

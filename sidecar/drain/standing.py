@@ -37,7 +37,7 @@ class StandingKeeper:
     def renew(self, marks: Marks) -> None:
         now, self._uid = self._wall(), marks.uid
         self._shut_since = (self._shut_since or now) if marks.shut else None
-        found, until = standing(marks, zero=self._settings.zero_when_closed, shut_since=self._shut_since, now=now, before=self.current)
+        found, until = standing(marks, shut_since=self._shut_since, now=now, before=self.current)
         again = min((at for at in (until, marks.cordon_counts_at) if at is not None), default=None)
         self._change(found, None if again is None else self._clock() + again - now)
 
@@ -48,8 +48,7 @@ class StandingKeeper:
             self._change(OPEN, None)
             return
         since = before.since if before.closed else f"{self._uid}/{timestamps.to_text(self._wall())}"
-        zero = self._settings.zero_when_closed
-        self._change(Standing(closed=True, publishes_zero=zero, why="its Node object is gone", since=since), None)
+        self._change(Standing(closed=True, why="its Node object is gone", since=since), None)
 
     def _change(self, found: Standing, again: float | None) -> None:
         before, self.current, self.again = self.current, found, again
@@ -62,7 +61,7 @@ class StandingKeeper:
             self._on_change()
 
 
-def standing(marks: Marks, *, zero: bool, shut_since: float | None, now: float, before: Standing = OPEN) -> tuple[Standing, float | None]:
+def standing(marks: Marks, *, shut_since: float | None, now: float, before: Standing = OPEN) -> tuple[Standing, float | None]:
     """And when to look again although nothing changes. `before` keeps `since` the same until the closing is noted on the node."""
     if marks.policy is NodePolicy.IGNORE:
         return OPEN, None
@@ -77,7 +76,7 @@ def standing(marks: Marks, *, zero: bool, shut_since: float | None, now: float, 
     same = before.closed and noted is None and before.since.startswith(f"{marks.uid}/")
     since = before.since if same else f"{marks.uid}/{timestamps.to_text(now if noted is None else noted)}"
     cordon = (_CORDON,) if marks.cordoned else ()
-    return Standing(True, zero, _why(marks), since, (*cordon, *marks.retiring, *marks.evacuate)), None
+    return Standing(True, _why(marks), since, (*cordon, *marks.retiring, *marks.evacuate)), None
 
 
 def closed_at(found: Standing) -> float | None:

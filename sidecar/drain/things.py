@@ -84,7 +84,7 @@ def classify(snapshot: Snapshot) -> tuple[Thing, ...]:
     found = [_of_volume(volume, snapshot, users) for volume in snapshot.volumes]
     found += [_of_flight(flight) for flight in snapshot.in_flight if flight.claim.uid not in made]
     found += [_of_content(content) for content in snapshot.contents]
-    found += [_of_handle(handle, blocks=snapshot.own.untracked_blocks) for handle in sorted(set(snapshot.own.untracked))]
+    found += [_of_handle(handle) for handle in sorted(set(snapshot.own.untracked))]
     found += [thing for pod in snapshot.running for thing in _inline(pod, snapshot.driver)]
     return tuple(sorted(found, key=lambda thing: (thing.name, thing.class_, thing.object.uid)))
 
@@ -179,9 +179,9 @@ def _of_content(content: SnapshotContent) -> Thing:
     return Thing(content.name, VolumeClass.SNAPSHOT, content.size, named, excuse=excuse, says=says)
 
 
-def _of_handle(handle: str, *, blocks: bool) -> Thing:
+def _of_handle(handle: str) -> Thing:
     says = "the driver lists it, and it has no PersistentVolume"
-    return Thing(handle, VolumeClass.UNTRACKED, 0, ObjectName("Volume", "", handle, ""), excuse="" if blocks else UNTRACKED, says=says)
+    return Thing(handle, VolumeClass.UNTRACKED, 0, ObjectName("Volume", "", handle, ""), excuse=UNTRACKED, says=says)
 
 
 def _inline(pod: Pod, driver: str) -> Iterable[Thing]:

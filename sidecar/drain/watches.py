@@ -69,7 +69,8 @@ class DrainPart:
         self.pods: Store[Pod] = Store()
         self.contents: Store[SnapshotContent] = Store()
         self._recent = RecentUse(clock=tools.clock)
-        self._list = DriverList(tools.kube, tools.driver, under_way=under_way, clock=tools.clock, on_found=self.wake)
+        known = lambda: [volume.handle for volume in caches.volumes.values()]  # noqa: E731
+        self._list = DriverList(tools.kube, tools.driver, under_way=under_way, known=known, clock=tools.clock, on_found=self.wake)
         cached = Cached(
             nodes=self.nodes,
             pods=self.pods,

@@ -47,10 +47,10 @@ class Locator:
         self._others = None if others is None else tuple(others)
         self._known: dict[tuple[Term, ...], tuple[bool, bool, tuple[str, ...]]] = {}
 
-    def needs_others(self, volume: Volume) -> bool:
-        """Whether it depends on the other nodes where its data is."""
-        here, may_be_here, _ = self._matches(volume)
-        return maker_of(volume) != self._name and (here or may_be_here or volume.affinity is None)
+    def needs_others(self, volume: Volume, *, listed: bool = False) -> bool:
+        """Whether it depends on the other nodes where its data is: nothing that this node alone knows contradicts that it is here."""
+        nothing_against = any(term.may_match(self._name, self._labels) for term in volume.affinity or ())
+        return maker_of(volume) != self._name and (nothing_against or listed or volume.affinity is None)
 
     def place(self, volume: Volume, *, listed: bool = False) -> Place:
         """`listed`: the driver of this node lists its handle."""
@@ -83,12 +83,14 @@ class Locator:
         affinity = volume.affinity or ()
         if affinity not in self._known:
             here = any(term.matches(self._name, self._labels) for term in affinity)
-            may_be = any(
-                term.may_match(self._name, self._labels) and any(item.key in self._labels for item in term.requirements)
-                for term in affinity
-            )
+            may_be = any(term.may_match(self._name, self._labels) and self._says_something(term) for term in affinity)
             others = tuple(
                 sorted(node.name for node in self._others or () if any(term.matches(node.name, node.labels) for term in affinity))
             )
             self._known[affinity] = here, may_be, others
         return self._known[affinity]
+
+    def _says_something(self, term: Term) -> bool:
+        """Of this node, by a label that it has, or by one that it may have lost: others have it. A label that no node has says nothing."""
+        keys = {item.key for item in term.requirements}
+        return any(key in self._labels for key in keys) or keys <= {key for other in self._others or () for key in other.labels}

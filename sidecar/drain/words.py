@@ -84,7 +84,6 @@ class Reason(StrEnum):
     RELEASE_PENDING = "ReleasePending"
     PROVISIONING_IN_FLIGHT = "ProvisioningInFlight"
     RECLAIM_RETAIN = "ReclaimRetain"
-    UNTRACKED_DATA = "UntrackedData"
     POLICY_CONFLICT = "PolicyConflict"
     # of a pod
     BARE_POD = "BareControllerlessPod"
@@ -155,10 +154,6 @@ WORDS: Final = MappingProxyType(
             "a volume that no claim uses was kept, because its reclaim policy is Retain, and its data is on this node",
             "save the data and delete the PersistentVolume; if the data may be lost, annotate the PersistentVolume with "
             f"{names.ACKNOWLEDGED}: WHO",
-        ),
-        Reason.UNTRACKED_DATA: Word(
-            "the driver lists a volume on this node that has no PersistentVolume",
-            "find out whose data it is, and delete the volume in the driver",
         ),
         Reason.POLICY_CONFLICT: Word(
             "the drain policies set for the volume contradict each other or cannot be understood, so the strictest is applied",

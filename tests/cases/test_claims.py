@@ -7,9 +7,10 @@ from sidecar.csi.outcome import Code
 from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
+from tests.harness.loops import until
 from tests.harness.provisioning.bench import rpc
 from tests.harness.provisioning.room import Json, Room, room_for
-from tests.harness.sidecar import SELECTED, ListedKube, SlowDriver, running, sidecar_on, until, world_of
+from tests.harness.sidecar import SELECTED, ListedKube, SlowDriver, running, sidecar_on, world_of
 
 PROVISION = "controller_persistentvolumeclaim_provision"
 

@@ -25,11 +25,12 @@ from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.wiring import Sidecar
 from tests.harness import samples
+from tests.harness.loops import until
 from tests.harness.memory import Cluster, held_by, some_claim, some_volume
 from tests.harness.provisioning.bench import UID, run
 from tests.harness.provisioning.journal import written
 from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, room_for
-from tests.harness.sidecar import SELECTED, ListedKube, SlowDriver, until, world_of
+from tests.harness.sidecar import SELECTED, ListedKube, SlowDriver, world_of
 
 
 class Killed(BaseException):

@@ -162,6 +162,10 @@ class Drain:
     def runs(self) -> bool:
         return self._child.poll() is None
 
+    def await_end(self) -> None:
+        """Whatever it ends with."""
+        self._child.wait(3 * LIMIT)
+
     def await_success(self) -> None:
         """By itself it gives up after twice the limit, and then says why."""
         assert self._child.wait(3 * LIMIT) == 0, self.said()

@@ -253,14 +253,8 @@ def is_ready(pod: Json) -> bool:
     return not ending and any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
-def why_pending(pod: Json) -> str:
-    """Why the scheduler finds no node."""
-    conditions = [item for item in pod["status"].get("conditions", ()) if item["type"] == "PodScheduled" and item["status"] == "False"]
-    return str(conditions[0].get("message", "")) if pod["status"].get("phase") == "Pending" and conditions else ""
-
-
 @contextmanager
-def under_load(scene: Installation, *, pause: float = 1.0, before: int = 3) -> Iterator[None]:
+def under_load(scene: Installation, *, pause: float = 1.0) -> Iterator[None]:
     """Claims that bind at once are made, one after the other, until the block ends; then all of them must become bound.
 
     Some are made before the block and some after it, so that what happens in it happens between claims.
@@ -279,7 +273,7 @@ def under_load(scene: Installation, *, pause: float = 1.0, before: int = 3) -> I
             made.release()
 
     def some() -> None:
-        for _ in range(before):
+        for _ in range(3):
             assert made.acquire(timeout=LIMIT), "no claims are made"
 
     maker = threading.Thread(target=make, daemon=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from hack.kubelets.cluster import Cluster
 from hack.lib.control_plane import until
 from tests.cluster.draining import Drained
-from tests.cluster.scenes import DEPLOY, NAMESPACE, is_ready, kustomized, why_pending
+from tests.cluster.scenes import DEPLOY, NAMESPACE, is_ready, kustomized
 
 Deploy = Callable[[Drained], Drained]
 
@@ -17,7 +17,7 @@ Deploy = Callable[[Drained], Drained]
 def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(cluster: Cluster, deploy: Deploy, tmp_path: Path) -> None:
     """Without --force, and with a guard that is a real pod; the node's sidecar is made anew meanwhile, under its own taint and the cordon.
 
-    The pod ends as it was predicted before (D2): it waits for its volume, until somebody gives its data up.
+    The pod, which would be stranded (D2), is not evicted and runs on, until somebody gives its data up.
     """
     scene = deploy(Drained(cluster, kustomized(cluster, DEPLOY / "overlays" / "gated")))
     scene.stateful_set("writer", 1)
@@ -32,8 +32,6 @@ def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(cluster: Cluster, dep
     scene.taint(node)
     with scene.drain(node, tmp_path / "drain.log") as drain:
         until(drain.refusals, "the guard is not evicted")
-        until(lambda: scene.pod("writer-0").get("metadata", {}).get("uid", uid) != uid, "the pod is evicted and made again")
-        until(lambda: "affinity" in why_pending(scene.pod("writer-0")), "it waits for the node of its volume")
         sidecar = scene.pods()[node]["metadata"]["uid"]
         scene.kubectl("delete", "pod", scene.pods()[node]["metadata"]["name"], f"--namespace={NAMESPACE}")
         until(lambda: is_ready(scene.pods().get(node, {})), f"another sidecar on {node} is ready")
@@ -41,10 +39,16 @@ def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(cluster: Cluster, dep
         until(lambda: scene.condition(node) == ("False", "VolumeInUse"), "it says so too")
         assert scene.state(node) == "InProgress"
         assert drain.runs(), drain.said()
+        assert scene.pod("writer-0")["metadata"]["uid"] == uid, "its eviction was refused"
         assert {f'pods/"{guard}" -n "{NAMESPACE}"' in line for line in drain.refusals()} == {True}, drain.said()
+        scene.kubectl("scale", "statefulset", "writer", "--replicas=0", scene.where)
         scene.kubectl("delete", "persistentvolumeclaim", "data-writer-0", scene.where, "--wait=false")
-        drain.await_success()
+        drain.await_end()
+        assert "writer-0 must not be evicted" in drain.said() and "retire is announced (taint)" in drain.said()
 
+    with scene.drain(node, tmp_path / "again.log") as drain:
+        drain.await_success()
+    scene.kubectl("scale", "statefulset", "writer", "--replicas=1", scene.where)
     until(lambda: (scene.state(node), scene.condition(node)) == ("Success", ("True", "NoVolumes")), "the node may be retired")
     assert not scene.guards(node) and not scene.budgets(node)
     until(lambda: is_ready(scene.pod("writer-0")), "the pod runs elsewhere")

@@ -38,8 +38,11 @@ def test_one_replica_after_the_other_is_made_anew_though_sidecars_are_killed(
             until(drain.refusals, "the gate of the other node holds a drain")
             scene.kill_sidecar(second)
             scene.let_be(first)
-            drain.await_success()
+            drain.await_end()
+            assert f"{other} must not be evicted" in drain.said(), "it is the sidecar's to send away"
         db.await_whole()
+        with scene.drain(second, tmp_path / "third.log") as drain:
+            drain.await_success()
         until(lambda: scene.state(second) == "Success", f"the evacuation of {second} succeeds")
         assert db.ready() == {pod: db.ready()[pod], other: first}
         assert second not in db.ready().values()

@@ -12,6 +12,7 @@ from sidecar.commands.explain.node import told as told_of_node
 from sidecar.commands.explain.nodes import judge_all, told
 from sidecar.commands.explain.question import Question, read_question
 from sidecar.commands.explain.rows import about_own_word, as_json
+from sidecar.drain.publish.stored import Held
 from sidecar.drain.vocabulary import Intent, Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
@@ -117,6 +118,22 @@ def test_for_one_node_what_its_sidecar_says_of_locks_is_told_as_long_as_it_count
     kube.objects["nodedrainreports"][0]["status"]["validUntil"] = "1970-01-01T00:00:05Z"
     (first, _) = judged(kube)
     assert not any(note in line for line in about_own_word(first, None)) and "replicas" not in as_json(first)["ownSidecar"]
+
+
+def test_for_one_node_gate_announcement_and_who_holds_are_told_and_what_passes_by_itself() -> None:
+    kube, minute = reported(small()), "a pod used it until a moment ago: it counts as used until 1970-01-01T00:01:00Z"
+    kube.objects["nodes"][0]["spec"] = {"unschedulable": True}
+    (first, _) = judged(kube)
+    assert any("nobody announced" in line and "node reboot n1" in line for line in about_own_word(first, None)), "nor does the sidecar"
+    kube.objects["nodedrainreports"][0]["status"] |= {
+        "gate": {"enabled": True, "held": True, "why": ""},
+        **Held(("default/db-0",), "local.example holds the drain of node n1", "retire, assumed").as_json(),
+        "blockers": [{"namespace": "default", "name": "b", "message": minute}],
+    }
+    (first, _) = judged(kube)
+    said = ("the gate is shut", "local.example holds the drain of node n1", "must not be evicted: default/db-0", f"default/b: {minute}")
+    assert about_own_word(first, None)[1:5] == [f"its own sidecar says: {line}" for line in said]
+    assert as_json(first)["ownSidecar"]["held"]["pods"] == ["default/db-0"]
 
 
 def test_a_word_on_a_former_node_of_that_name_is_none() -> None:

@@ -9,7 +9,6 @@ from hack.sim.cluster import claim_policy
 from sidecar.model import names
 from tests.contract.http_client import HttpClient, Json
 from tests.contract.objects import claim
-from tests.harness.coroutines import LIMIT
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
@@ -50,7 +49,7 @@ def in_force(http: HttpClient) -> Iterator[None]:
 
 def await_force(http: HttpClient, *, over: bool = False) -> None:
     """Until a new claim would get the label, or would not."""
-    until(lambda: (LABEL in probe(http)) is not over, "the policy has taken effect", seconds=LIMIT)
+    until(lambda: (LABEL in probe(http)) is not over, "the policy has taken effect")
 
 
 def probe(http: HttpClient) -> dict[str, str]:

@@ -43,23 +43,24 @@ class Gate:
         self._api = api
         self.lists: dict[str, asyncio.Event] = {}
         self.watches: dict[str, asyncio.Event] = {}
+        self.waiting: set[str] = set()
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         return await self._api.get(resource, name, namespace=namespace)
 
     async def list_page(self, resource: Resource, *, label_selector: str = "", **more: Any) -> Page:
-        await _let_through(self.lists.get(label_selector))
+        await self._let_through(self.lists, label_selector)
         return await self._api.list_page(resource, label_selector=label_selector, **more)
 
     async def watch(self, resource: Resource, *, label_selector: str = "", **more: Any) -> AsyncIterator[WatchEvent]:
-        await _let_through(self.watches.get(label_selector))
+        await self._let_through(self.watches, label_selector)
         async for event in self._api.watch(resource, label_selector=label_selector, **more):
             yield event
 
-
-async def _let_through(gate: asyncio.Event | None) -> None:
-    if gate is not None:
-        await gate.wait()
+    async def _let_through(self, gates: dict[str, asyncio.Event], selector: str) -> None:
+        if selector in gates:
+            self.waiting.add(selector)
+            await gates[selector].wait()
 
 
 class Scene:

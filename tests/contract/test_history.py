@@ -96,7 +96,7 @@ async def test_history_that_is_lost_while_selectors_change(server: Server, api: 
         gates = {selector: asyncio.Event() for selector in (B, C)}
         getattr(scene.gate, held).update(gates)
         scene.reflector.select((A, B, C))
-        await asyncio.sleep(0.5)
+        await until(lambda: scene.gate.waiting == {*gates}, "the gate is reached")
         assert (scene.reflector.selectors == (A,)) is (held == "lists")
         for name in ("a-goes", "b-goes"):
             await scene.delete(name)

@@ -1,7 +1,8 @@
 """Watches: from a version on, every change once and in order, in the words of the selection that was asked for."""
 
 import asyncio
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
@@ -115,8 +116,7 @@ async def test_two_selections_that_have_nothing_in_common_tell_each_change_betwe
 async def test_a_selection_that_hears_nothing_learns_how_far_the_others_have_come(brief: KubeClient, namespace: str) -> None:
     version = await _version(brief, namespace)
     heard: list[WatchEvent] = []
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_change_something_elsewhere(brief))
+    async with _changes_elsewhere(brief):
         async for event in brief.watch(
             CONFIG_MAPS, namespace=namespace, resource_version=version, label_selector="example.com/node in (n9)"
         ):
@@ -159,8 +159,7 @@ async def test_objects_of_a_watch_say_what_they_are(api: KubeClient, namespace: 
 async def test_a_bookmark_before_the_orderly_end_and_the_watch_goes_on_from_it(brief: KubeClient, namespace: str) -> None:
     version = await _version(brief, namespace)
     bookmarks = []
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_change_something_elsewhere(brief))
+    async with _changes_elsewhere(brief):
         async for event in brief.watch(CONFIG_MAPS, namespace=namespace, resource_version=version):
             assert event.type == "BOOKMARK"
             bookmarks.append(event)
@@ -170,10 +169,21 @@ async def test_a_bookmark_before_the_orderly_end_and_the_watch_goes_on_from_it(b
     assert _told(await _hear(brief, namespace, 1, resource_version=bookmarks[-1].resource_version)) == [("ADDED", "a")]
 
 
-async def _change_something_elsewhere(api: KubeClient) -> None:
-    await asyncio.sleep(0.5)  # the watch has begun by then: a bookmark only tells of what came after
-    await api.create(CONFIG_MAPS, config_map("elsewhere"), namespace="default")
-    await api.delete(CONFIG_MAPS, "elsewhere", namespace="default")
+@asynccontextmanager
+async def _changes_elsewhere(api: KubeClient) -> AsyncIterator[None]:
+    """One after the other: a bookmark only tells of what came after its watch had begun."""
+    over = asyncio.Event()
+
+    async def change() -> None:
+        while not over.is_set():
+            await api.create(CONFIG_MAPS, config_map("elsewhere"), namespace="default")
+            await api.delete(CONFIG_MAPS, "elsewhere", namespace="default")
+            await asyncio.sleep(0.2)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(change())
+        yield
+        over.set()
 
 
 async def test_a_version_that_is_no_version_is_refused(api: KubeClient, namespace: str) -> None:

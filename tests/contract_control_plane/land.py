@@ -24,7 +24,7 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import AlreadyExists, ApiError, NotFound, TooManyRequests
 from sidecar.model import names
-from tests.harness.coroutines import LIMIT, until
+from tests.harness.coroutines import until
 
 Json = dict[str, Any]
 
@@ -32,14 +32,13 @@ Json = dict[str, Any]
 class Land:
     """One scenario's own: a namespace, and names that no other scenario has."""
 
-    def __init__(self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({}), limit: float = LIMIT) -> None:
+    def __init__(self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({})) -> None:
         self.api = api
         self.namespace = f"land-{number}"
         self.driver = f"driver-{number}.example.com"
         self.key = f"{self.driver}/node"
         self._node_labels = node_labels
         self._number = number
-        self._limit = limit
 
     # --- who makes things ---------------------------------------------------------------------------------------------
 
@@ -212,7 +211,7 @@ class Land:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> None:
-        await until(condition, what, limit=self._limit)
+        await until(condition, what)
 
     async def always(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 1.5) -> None:
         """Long enough for a component that would do otherwise."""

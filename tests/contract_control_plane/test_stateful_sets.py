@@ -280,7 +280,12 @@ async def test_pods_of_an_older_revision_are_replaced_from_the_highest_down(land
     await land.until(lambda: has_status(3, 2, 2, 1), "the highest was replaced, and does not become ready")
     status = (await land.get_set("db"))["status"]
     assert status["currentRevision"] == before != status["updateRevision"], "the set is rolling"
-    await land.always(lambda: has_status(3, 2, 2, 1), "and the others wait for it")
+    kept = [await land.uid(PODS, name) for name in ("db-0", "db-1")]
+
+    async def they_wait() -> bool:
+        return [await land.uid(PODS, name) for name in ("db-0", "db-1")] == kept
+
+    await land.always(they_wait, "and the others wait for it")
     assert await land.phase(PODS, "db-2") == "Pending"
 
 

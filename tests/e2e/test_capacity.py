@@ -211,6 +211,8 @@ def test_C23_an_owner_that_cannot_be_found_is_named_in_one_line(cluster: Cluster
 
 def has_looked(sidecar: Sidecar, classes: int) -> bool:
     """Found the object of each class, and asked the driver what to compare it with."""
+    if not sidecar.ready():
+        return False
     asked = sidecar.metric("csi_sidecar_operations_seconds_count", method_name="/csi.v1.Controller/GetCapacity")
     return sidecar.metric("csistoragecapacities_desired_current") == classes and asked >= classes
 

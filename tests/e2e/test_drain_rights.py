@@ -20,9 +20,10 @@ from sidecar.drain.leases import identity
 from sidecar.drain.machine_mark import Machine, text
 from sidecar.drain.publish import on_node, withdrawn
 from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
-from sidecar.drain.publish.report import body, differs, owner_patch, status_patch
+from sidecar.drain.publish.report import body, differs, held_patch, owner_patch, status_patch
+from sidecar.drain.publish.stored import NOTHING_HELD, Held
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
 from tests.harness.drain.judgements import blocked, everything, ready
@@ -274,6 +275,28 @@ def test_another_node_s_report_may_not_be_written(own: Person, drained: Drained)
         own.patch(path, label("example.com/x")),
     ):
         assert code == 422 and "may not report on node n2" in said
+
+
+@pytest.mark.parametrize("ago", [0.0, 660.0], ids=["lives", "silent"])
+def test_a_neighbour_lets_pods_go_that_a_silent_sidecar_holds_and_changes_nothing_else(own: Person, drained: Drained, ago: float) -> None:
+    theirs = report("n2", drained.node("n2")["metadata"]["uid"])
+    seen = timestamps.to_text(time.time() - ago)
+    theirs["status"] |= {"observedAt": seen, **Held(("apps/db-0",), "n2 is drained", "retire, assumed").as_json()}
+    path = f"{REPORTS}/{theirs['metadata']['name']}"
+    assert drained.sidecars["n2"].ask("POST", REPORTS, theirs)[0] == 201
+    assert drained.sidecars["n2"].patch(f"{path}/status", status_patch(theirs), content_type=JSON_PATCH) == (200, "")
+    version = drained.plane.request("GET", path)["metadata"]["resourceVersion"]
+    changed = [*held_patch(NOTHING_HELD, resource_version=version), {"op": "add", "path": "/status/agentVersion", "value": "x"}]
+    for patch, may in (
+        (changed, False),
+        (held_patch(Held(("apps/db-1",), "forged"), resource_version=version), False),
+        (changed[:-1], ago > 0),
+    ):
+        code, said = own.patch(f"{path}/status", patch, content_type=JSON_PATCH)
+        assert (code, said) == (200, "") if may else code == 422 and "may not report on node n2" in said
+    if ago:
+        left = drained.plane.request("GET", path)["status"]
+        assert left == theirs["status"] | NOTHING_HELD.as_json()
 
 
 @pytest.mark.parametrize("driver", [OTHER, f"x.{DRIVER}"], ids=["another", "of whose report the name is that of node n1.x"])

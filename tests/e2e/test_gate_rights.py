@@ -76,7 +76,7 @@ POD, CONTAINER = ("spec", "template", "spec"), ("spec", "template", "spec", "con
 SIDE = {"name": "two", "image": "x"}
 MORE = {"operator": "Exists"}
 FORGED: dict[str, tuple[Change, str]] = {
-    "another name": (at("metadata", "name", to="drain-guard-x"), "guards of its own node only"),
+    "another name": (at("metadata", "name", to="drain-held-see-events-of-node-x"), "guards of its own node only"),
     "no owner": (at("metadata", "ownerReferences", to=[]), "guards of its own node only"),
     "another label": (at("metadata", "labels", to={"app": "x"}), "has no other labels"),
     "another driver's label": (at("metadata", "labels", names.GUARDED_FOR, to="x"), "has no other labels"),
@@ -143,7 +143,7 @@ UNSELECTIVE: dict[str, tuple[Change, str]] = {
     "nothing said": (at("spec", "selector"), "no other pod"),
     "kept by nobody": (at("spec", "minAvailable", to=0), "keeps that one"),
     "no owner": (at("metadata", "ownerReferences", to=[]), "budgets of its own node's guard only"),
-    "another name": (at("metadata", "name", to="drain-guard-x"), "budgets of its own node's guard only"),
+    "another name": (at("metadata", "name", to="drain-held-see-events-of-node-x"), "budgets of its own node's guard only"),
     "no labels": (at("metadata", "labels", to={}), "budgets of its own node's guard only"),
 }
 
@@ -204,7 +204,7 @@ def test_how_many_there_are_a_quota_bounds_and_no_policy(cluster: Secured, path:
     mine = gate(cluster)
     real = mine.budget if path == BUDGETS else mine.deployment
     further = copy.deepcopy(real)
-    further["metadata"]["name"] = f"drain-guard-ffffffff-{gate_uid(cluster, 'n1')}"
+    further["metadata"]["name"] = f"drain-held-see-events-of-node-n1-ffffffff-{gate_uid(cluster, 'n1')}"
     allowed(create(path, further), cluster.n1)
     there = len(cluster.plane.request("GET", path)["items"])
     hard = {"hard": {resource: str(there + 1)}}
@@ -226,7 +226,7 @@ def signed(cluster: Secured, of: str, holder: str) -> Json:
 
 
 def test_E3_a_neighbour_opens_the_gate_of_another_node_when_it_has_its_lease(cluster: Secured) -> None:
-    theirs, name = gate(cluster, "n2"), names.guard(gate_uid(cluster, "n2"), DRIVER)
+    theirs, name = gate(cluster, "n2"), names.guard("n2", gate_uid(cluster, "n2"), DRIVER)
     for path, obj in ((BUDGETS, theirs.budget), (DEPLOYMENTS, theirs.deployment), (LEASES, signed(cluster, "n2", "n2"))):
         cluster.make(path, obj)
     for path in (BUDGETS, DEPLOYMENTS):

@@ -11,8 +11,8 @@ import pytest
 
 from hack.lib.control_plane import REPOSITORY, ControlPlane, binaries, until
 from hack.lib.programs import LATE, Json, Process, Sidecar, claim, connects, storage_class
+from hack.parities import crds
 from sidecar.model import names
-from tests.e2e.conftest import from_hack
 from tests.harness.cluster import CLAIMS, CLASSES, ROLE, Cluster, own_part
 
 DRIVER, NODE, KEY = "across.csi-node-sidecar.io", "n1", "topology.across/node"
@@ -50,8 +50,7 @@ subjects: [{kind: ServiceAccount, name: csi-provisioner, namespace: default}]
 @pytest.fixture
 def across(tmp_path: Path) -> Iterator[Cluster]:
     """The API server keeps the namespace of a source only with its own gate."""
-    bin_dir, crds = binaries("core"), from_hack("parities.crds")
-    with ControlPlane(bin_dir, tmp_path / "plane", components=("controller-manager",), extra_args={"apiserver": [GATE]}) as plane:
+    with ControlPlane(binaries("core"), tmp_path / "plane", components=("controller-manager",), extra_args={"apiserver": [GATE]}) as plane:
         plane.apply(ROLE.read_text())
         for manifest in (*crds.manifests(), crds.reference_grants()):
             plane.apply(manifest.read_text())
@@ -80,10 +79,9 @@ def a_snapshot(cluster: Cluster) -> None:
 
 
 def a_driver(work: Path) -> Process:
-    command = [sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), f"--endpoint={work / 'csi.sock'}", f"--name={DRIVER}"]
-    command += [f"--calls={work / 'calls'}", f"--topology={KEY}={NODE}"]
-    command += ["--capability=CREATE_DELETE_VOLUME", "--capability=CREATE_DELETE_SNAPSHOT"]
-    return Process("driver", command, work)
+    told = {"endpoint": str(work / "csi.sock"), "name": DRIVER, "calls": str(work / "calls"), "segments": {KEY: NODE}}
+    told |= {"capabilities": ["CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT"]}
+    return Process("driver", [sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), json.dumps(told)], work)
 
 
 def test_R50_a_source_of_another_namespace_needs_its_grant(across: Cluster, tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
+from hack.parities import crds
 from sidecar.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
-from tests.e2e.conftest import from_hack
 from tests.harness.persons import person_on
 from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_force, patch, put, secured
 from tests.harness.policy_samples import FOREIGN, OWNER, event, space
@@ -183,7 +183,7 @@ SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/namespaces/default/volumesnapshots
 
 @pytest.fixture(scope="module")
 def snapshots(cluster: Secured) -> Iterator[Secured]:
-    types = next(file for file in from_hack("parities.crds").manifests() if file.stem.endswith("_volumesnapshots")).read_text()
+    types = next(file for file in crds.manifests() if file.stem.endswith("_volumesnapshots")).read_text()
     cluster.plane.apply(types)
     until(lambda: cluster.plane.serves(SNAPSHOTS), "snapshots are served")
     kept = {"name": "kept", "labels": {"team": "a"}, "finalizers": ["example.com/backup"]}

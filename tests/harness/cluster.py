@@ -1,4 +1,4 @@
-"""A real control plane as one test sees it: a namespace, names of drivers and nodes of its own. What it makes goes with it.
+"""A real control plane as one test sees it: a namespace and names of drivers of its own, and nodes. What it makes goes with it.
 
 Paths of namespaced collections have `{namespace}` in them, where the test's own is put in.
 """
@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 import yaml
 
-from hack.lib.control_plane import REPOSITORY, ApiError, ControlPlane, until
+from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ApiError, ControlPlane, binaries, until
 from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Sidecar, claim, pod, storage_class
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
@@ -240,15 +240,14 @@ def selected(name: str, class_: str, node: str = "n1", **more: Any) -> Json:
     return claim(name, class_, annotations={names.SELECTED_NODE: node}, **more)
 
 
-def after_looks(*sidecars: Sidecar, looks: int = 2, at: str | None = None) -> None:
+def after_looks(*sidecars: Sidecar, looks: int = 2, at: str) -> None:
     """Returns when each has looked so often since: what has not happened by then, it has decided against.
 
-    `at`: the queue that has to look, or `gone nodes`; without it whatever looks.
+    `at`: what the label `name` of that metric says, which is a queue or `gone nodes`.
     """
-    labels = {} if at is None else {"name": at}
-    count = {sidecar: sidecar.metric(LOOKS, **labels) for sidecar in sidecars}
+    count = {sidecar: sidecar.metric(LOOKS, name=at) for sidecar in sidecars}
     for sidecar, before in count.items():
-        until(lambda sidecar=sidecar, before=before: sidecar.metric(LOOKS, **labels) >= before + looks, f"{sidecar.name} looks")  # type: ignore[misc]
+        until(lambda sidecar=sidecar, before=before: sidecar.metric(LOOKS, name=at) >= before + looks, f"{sidecar.name} looks at {at}")  # type: ignore[misc]
 
 
 LOOKS = "csi_node_sidecar_looks_total"
@@ -264,6 +263,18 @@ def own_part(plane: ControlPlane, folder: Path, *, role: Path | None = None) -> 
 
 
 # --- fixtures, for a conftest to import ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def bin_dir() -> Path:
+    return binaries("core", "kwok")
+
+
+@pytest.fixture(scope="session")
+def plane(bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    with ControlPlane(bin_dir, tmp_path_factory.mktemp("plane"), components=ALL_COMPONENTS) as running:
+        running.apply(ROLE.read_text())
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,8 @@ class Clock:
         return self.now
 
 
-def new_cluster(*, seed: int = 1, clock: Callable[[], float] | None = None, history: int = 10_000) -> Cluster:
-    return Cluster(clock=clock or Clock(), rng=random.Random(seed).random, history=history)
+def new_cluster(*, clock: Callable[[], float] | None = None) -> Cluster:
+    return Cluster(clock=clock or Clock(), rng=random.Random(1).random)
 
 
 def refusal(act: Callable[[], object]) -> tuple[int, str, str]:

@@ -9,11 +9,8 @@ import pytest
 
 from hack.lib.patience import patient
 
-LIMIT = 300.0
-"""Seconds: a safety net, many times what anything here takes."""
 
-
-async def until(condition: Callable[[], Awaitable[Any] | Any], what: str, *, limit: float = LIMIT) -> None:
+async def until(condition: Callable[[], Awaitable[Any] | Any], what: str, *, limit: float = 0.0) -> None:
     """Waits for it, on the clock of the loop, which may be virtual."""
     clock = asyncio.get_running_loop().time
     end = clock() + patient(limit)

@@ -105,12 +105,12 @@ class Ground(Cluster):
         found = [item for item in self.get(NODES, node)["status"].get("conditions", ()) if item["type"] == wanted]
         return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 
-    def await_verdict(self, driver: OurDriver, status: str, reason: str = "", *, kind: str = names.RETIRE_READY) -> None:
+    def await_verdict(self, driver: OurDriver, status: str, reason: str = "") -> None:
         def is_so() -> bool:
-            found = self.condition(driver.node, driver, kind)
+            found = self.condition(driver.node, driver)
             return found[0] == status and reason in ("", found[1])
 
-        until(is_so, lambda: f"{kind} of {driver.node} is {status} {reason}: {self.condition(driver.node, driver, kind)}")
+        until(is_so, lambda: f"{driver.node} may be retired: {status} {reason}; {self.condition(driver.node, driver)}")
 
     def state(self, node: str, driver: OurDriver) -> str:
         return self.labels(node).get(names.of_driver(driver.driver, names.EVACUATION_STATE), "")

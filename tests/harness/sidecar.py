@@ -76,11 +76,6 @@ def running(
     return play(life())
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
 SELECTED: dict[str, str | None] = {"volume.kubernetes.io/selected-node": samples.NODE}
 
 

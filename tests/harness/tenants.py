@@ -161,7 +161,7 @@ class Stage:
         raise AssertionError("no volume")
 
 
-def seconds_of_the_quiet(crowd: Crowd, *, after: tuple[float, ...] = (0.5, 60.0, 600.0), limit: float = 20_000.0) -> list[float]:
+def seconds_of_the_quiet(crowd: Crowd, *, after: tuple[float, ...] = (0.5, 60.0, 600.0)) -> list[float]:
     """First alone, then at these moments after the loud tenant has made its claims."""
 
     async def story() -> list[float]:
@@ -180,4 +180,4 @@ def seconds_of_the_quiet(crowd: Crowd, *, after: tuple[float, ...] = (0.5, 60.0,
         assert not stage.strays, stage.strays
         return found
 
-    return run_virtual(story(), limit=limit, seed=1)
+    return run_virtual(story(), limit=20_000.0, seed=1)

@@ -109,8 +109,8 @@ class User:
 class Node:
     """Where one process follows the other."""
 
-    def __init__(self, cluster: Cluster, driver: OurDriver, user: User, *, dice: random.Random, args: tuple[str, ...] = ()) -> None:
-        self._new: Callable[[], Sidecar] = lambda: cluster.sidecar(driver, *SOON, *OFTEN, *args)
+    def __init__(self, cluster: Cluster, driver: OurDriver, user: User, *, dice: random.Random) -> None:
+        self._new: Callable[[], Sidecar] = lambda: cluster.sidecar(driver, *SOON, *OFTEN)
         self._user = user
         self._dice = dice
         self.sidecar = self._new().start()
@@ -206,12 +206,12 @@ def balance_at_rest(cluster: Cluster, driver: OurDriver, remaining: dict[str, st
 NOTHING_WRONG = Balance(set(), set(), set(), set(), set())
 
 
-def weather(cluster: Cluster, driver: OurDriver, way: str, *, times: int, claims: int, seed: int, args: tuple[str, ...] = ()) -> Balance:
+def weather(cluster: Cluster, driver: OurDriver, way: str, *, times: int, claims: int, seed: int) -> Balance:
     """All of it: so many processes that end in that way, while so many claims come and half of them go, and a last one that tidies up."""
     dice = random.Random(seed)
     driver.misbehave(*SLOW_ANSWERS)
     user = User(cluster, driver, dice=dice)
-    with Node(cluster, driver, user, dice=dice, args=args) as node:
+    with Node(cluster, driver, user, dice=dice) as node:
         for _ in range(times):
             user.may_create(claims // times)
             node.work_for_a_while()

@@ -15,11 +15,11 @@ import yaml
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import LATE, Json, storage_class
+from hack.parities import crds
 from sidecar.kube.api import DRAIN_REPORTS
 from sidecar.kube.api import LEASES as LEASE
 from sidecar.model import names
 from sidecar.rights.rights import Right
-from tests.e2e.conftest import from_hack
 from tests.harness.accounts import Rules, upstream_rules
 from tests.harness.cluster import BUDGETS, CLAIMS, CLASSES, DEPLOYMENTS, LEASES, NODES, REPORTS, VOLUMES
 from tests.harness.drains import COMPONENTS, EVACUATE, GATE, Ground
@@ -66,7 +66,7 @@ class Stored:
 
 @pytest.fixture(scope="module", autouse=True)
 def _snapshots(plane: ControlPlane) -> None:
-    for file in from_hack("parities.crds").manifests():
+    for file in crds.manifests():
         plane.apply(file.read_text())
     until(lambda: plane.serves(CONTENTS), "snapshots are served")
 
@@ -86,7 +86,7 @@ def test_without_each_right(ground: Ground, story: Story, part: int) -> None:
         ground.create(VOLUMES, volume)
         ground.create(CLAIMS, wish)
         uid = ground.get(NODES, name)["metadata"]["uid"]
-        guard, report = names.guard(uid, driver.driver), names.drain_report(name, driver.driver)
+        guard, report = names.guard(name, uid, driver.driver), names.drain_report(name, driver.driver)
         # What is written on only where it is stored already:
         if row.right == Right("patch", DRAIN_REPORTS):
             body: Json = {"metadata": {"name": report}, "spec": {"nodeName": name, "driver": driver.driver}}

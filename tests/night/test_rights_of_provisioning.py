@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -10,12 +11,12 @@ import yaml
 
 from hack.lib.control_plane import REPOSITORY, ControlPlane, until
 from hack.lib.programs import Json, OurDriver, claim, pod
+from hack.parities import crds
 from sidecar.kube.api import CLAIMS as CLAIM
 from sidecar.kube.api import CLASSES as CLASS
 from sidecar.model import names
 from sidecar.model.objects import LARGEST_WHOLE
 from sidecar.rights.rights import Right
-from tests.e2e.conftest import from_hack
 from tests.harness.accounts import account, upstream_rules
 from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, DEPLOYMENTS, EVENTS, PODS, SOON, VOLUMES, Cluster, late, now
 from tests.harness.drains import COMPONENTS, command
@@ -79,10 +80,8 @@ class SnapshotDriver(OurDriver):
     def __init__(self, work: Path, *, node: str, name: str) -> None:
         super().__init__(work, node=node, name=name)
         can = ("CREATE_DELETE_VOLUME", "CREATE_DELETE_SNAPSHOT", "PUBLISH_UNPUBLISH_VOLUME", "GET_CAPACITY")
-        self.command = [
-            *(sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), f"--endpoint={self.socket}", f"--name={name}"),
-            *(f"--calls={self.calls}", f"--topology={self.key}={node}", *(f"--capability={one}" for one in can)),
-        ]
+        told = {"endpoint": str(self.socket), "name": name, "calls": str(self.calls), "segments": {self.key: node}, "capabilities": can}
+        self.command = [sys.executable, str(REPOSITORY / "hack" / "parities" / "driver.py"), json.dumps(told)]
 
 
 def snapshot(cluster: Cluster, driver: OurDriver, name: str, *finalizers: str) -> None:
@@ -111,7 +110,7 @@ def owner(cluster: Cluster) -> str:
 
 def test_beside_volumes_from_nothing(plane: ControlPlane, cluster: Cluster) -> None:
     """Each restores a claim from a snapshot, fails for one whose snapshot is missing, and makes one for a claim too large to be kept."""
-    for file in from_hack("parities.crds").manifests():
+    for file in crds.manifests():
         plane.apply(file.read_text())
     until(lambda: plane.serves(cluster.path(SNAPSHOTS)) and plane.serves(CONTENTS), "snapshots are served")
     who, since = owner(cluster), cluster.revision(SNAPSHOTS)

@@ -5,7 +5,8 @@ import pytest
 from sidecar.observe.labels import OTHER, Drivers
 from sidecar.observe.metrics import Metrics
 from tests.harness import samples
-from tests.harness.sidecar import ListedKube, running, sidecar_on, until
+from tests.harness.loops import until
+from tests.harness.sidecar import ListedKube, running, sidecar_on
 
 
 def series(metrics: Metrics) -> set[str]:

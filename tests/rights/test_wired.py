@@ -17,7 +17,8 @@ from sidecar.start import assemble
 from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
-from tests.harness.sidecar import ListedKube, running, until
+from tests.harness.loops import until
+from tests.harness.sidecar import ListedKube, running
 
 REVIEWS = ACCESS_REVIEWS.plural
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from hack.lib.control_plane import until
 from hack.lib.programs import all_of
 from tests.harness.cluster import STATEFUL_SETS
-from tests.harness.drains import Ground, explain, judged, stateful_set
+from tests.harness.drains import Ground, command, explain, judged, stateful_set
 
 
 def test_of_a_node_it_says_who_holds_it_and_what_would_help(ground: Ground, drainer: Path) -> None:
@@ -23,5 +23,7 @@ def test_of_a_node_it_says_who_holds_it_and_what_would_help(ground: Ground, drai
             "retire": ("False", "VolumeInUse"),
         }
         assert [(item["reason"], item["name"]) for item in said["blockers"]] == [("VolumeInUse", "data-db-0")]
+        assert command(ground.plane.kubeconfig, "explain", "nodes", "--intent=retire", "--exit-code").returncode == 3
+        assert f"{ground.namespace}/data-db-0" in command(ground.plane.kubeconfig, "explain", "volumes").stdout
         table = explain(drainer, "n1").stdout
         assert f"{ground.namespace}/data-db-0" in table and "VolumeInUse" in table

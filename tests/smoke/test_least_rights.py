@@ -19,6 +19,7 @@ from tests.harness.policy_samples import FOREIGN, OWNER, claim, event, placed, s
 
 CLAIMS, PODS, EVENTS = (f"/api/v1/namespaces/default/{name}" for name in ("persistentvolumeclaims", "pods", "events"))
 VOLUMES, NODES = "/api/v1/persistentvolumes", "/api/v1/nodes"
+REPORTS = f"/apis/{names.REPORT_VERSION}/nodedrainreports"
 CAPACITIES = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
 OURS = {names.STORAGE_PROVISIONER: DRIVER}
 CLOSED_AT, STATE = (names.of_driver(DRIVER, name) for name in (names.CLOSED_AT, names.EVACUATION_STATE))
@@ -128,3 +129,31 @@ PASSES: dict[str, Request] = {
 def test_what_the_program_writes_passes(secure: Secured, request_: Request) -> None:
     allowed(request_, secure.n1)
     assert request_.by(secure.nobody)[0] == 422, "a token that is bound to no pod of a node"
+
+
+def test_a_held_pod_goes_at_the_word_of_its_own_sidecar_alone(secure: Secured) -> None:
+    """Whatever else is reported: of another driver, without a list, without a status."""
+    held = {"held": ["default/tenant"], "heldBecause": "the drain of n1 is held"}
+    for node, driver, status in (("n2", DRIVER, None), ("n3", DRIVER, {"nodeUID": "x"}), ("n1", FOREIGN, held)):
+        secure.make(REPORTS, drain_report(node, driver, status))
+    evict = create(
+        f"{PODS}/tenant/eviction", eviction(preconditions={"uid": secure.plane.request("GET", f"{PODS}/tenant")["metadata"]["uid"]})
+    )
+    allowed(evict, secure.unrestricted)
+    secure.make(REPORTS, drain_report("n1", DRIVER, held))
+    refused = until(lambda: said if (said := evict.by(secure.unrestricted))[0] == 403 else None, "it is refused")
+    assert "default/tenant must not be evicted: the drain of n1 is held" in refused[1]
+    allowed(evict, secure.n1)
+    secure.plane.request("DELETE", REPORTS)
+    secure.made = [path for path in secure.made if not path.startswith(REPORTS)]
+
+
+def drain_report(node: str, driver: str, status: Json | None) -> Json:
+    meta, spec = {"name": names.drain_report(node, driver)}, {"nodeName": node, "driver": driver}
+    return {
+        "apiVersion": names.REPORT_VERSION,
+        "kind": names.REPORT_KIND,
+        "metadata": meta,
+        "spec": spec,
+        **({"status": status} if status else {}),
+    }

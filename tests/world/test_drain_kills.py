@@ -65,7 +65,7 @@ def test_an_undoing_that_was_killed_anywhere_leaves_nothing_but_the_gate(boundar
         await change(bench, "n0", {"taints": None})
         await wait(bench, 120)
         node = await node_of(bench)
-        guard = names.guard(node["metadata"]["uid"], DRIVER)
+        guard = names.guard("n0", node["metadata"]["uid"], DRIVER)
         guarding = {guard, names.DO_NOT_DISRUPT, names.of_driver(DRIVER, names.AUTOSCALER_MARKER)}
         assert set(await left_over(bench)) == guarding
         assert boundary > SURE or len(bench.nodes["n0"].ends) == 1

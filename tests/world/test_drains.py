@@ -29,7 +29,7 @@ def test_a_drain_waits_until_the_owners_have_given_up_what_is_on_the_node() -> N
     moments = (
         "evicted app-0-0 from n0",
         "give everything up",
-        "delete poddisruptionbudgets.policy drain-guard",
+        "delete poddisruptionbudgets.policy drain-held",
         "is switched off for good",
     )
     found = [report.transcript.index(moment) for moment in moments]

@@ -9,10 +9,12 @@ from sidecar.drain.publish.as_json import bytes_in_the_way, held_bytes, named, v
 from sidecar.drain.publish.as_text import age, size
 from sidecar.drain.publish.own_word import OwnWord
 from sidecar.drain.vocabulary import Intent
+from sidecar.drain.wording import announcing, first_few
 from sidecar.model import timestamps
 from sidecar.model.objects import Json
 
 NARROW = ("NODE", "DRIVER", "DRAIN", "RETIRE", "BLOCKERS", "REASON", "BYTES", "EVACUATION", "ITS SIDECAR SAYS")
+_SHOWN = 20
 WIDE = (*NARROW, "FIRST BLOCKER", "UNTIL")
 
 
@@ -45,7 +47,31 @@ def about_own_word(judged: Judged, intent: Intent | None) -> list[str]:
     said = tuple(_own(judged.word, judged.assessment.at, (intent,) if intent else tuple(Intent)))
     lines = [f"its own sidecar says: {'; '.join(said)}"] if said else []
     replicas = _of_replicas(judged.word, judged.assessment.at) if intent is not Intent.REBOOT else ()
+    lines += [f"its own sidecar says: {line}" for line in _of_drains(judged.word, judged.assessment.at)] or _unannounced(judged)
     return [*lines, *(f"{end}" for end in judged.ends), *(f"its own sidecar says: {note}" for note in replicas)]
+
+
+def _of_drains(word: OwnWord | None, now: float) -> Iterable[str]:
+    """Gate, announcement and who holds, and what passes by itself."""
+    if word is None or word.is_stale(now):
+        return
+    if word.gate:
+        yield word.gate
+    if word.held.because:
+        yield word.held.because
+    elif word.held.purpose:
+        yield f"a drain is let go ({word.held.purpose})"
+    if word.held.pods:
+        yield f"must not be evicted: {first_few(word.held.pods, _SHOWN)}"
+    yield from word.lately
+
+
+def _unannounced(judged: Judged) -> list[str]:
+    """Where no sidecar says it."""
+    signals = judged.signals
+    if signals is None or not signals.draining or signals.intent is not None:
+        return []
+    return [f"nobody announced what the drain of this node is for: run {announcing(signals.node)}"]
 
 
 def _of_replicas(word: OwnWord | None, now: float) -> Sequence[str]:
@@ -140,8 +166,17 @@ def _own_json(judged: Judged) -> Json:
         **{_VERDICT[intent]: _said_json(word, intent) for intent in Intent},
         **{key: timestamps.to_text(at) for key, at in times.items() if at is not None},
         "stale": word.is_stale(now),
+        **({"held": held} if (held := _held_json(word, now)) else {}),
         **({"replicas": list(said)} if (said := _of_replicas(word, now)) else {}),
     }
+
+
+def _held_json(word: OwnWord, now: float) -> Json:
+    if word.is_stale(now):
+        return {}
+    told = {"gate": word.gate, "drainFor": word.held.purpose, "because": word.held.because}
+    lists = {"pods": list(word.held.pods), "stillUsed": list(word.lately)}
+    return {key: value for key, value in {**told, **lists}.items() if value}
 
 
 def _said_json(word: OwnWord, intent: Intent) -> Json:

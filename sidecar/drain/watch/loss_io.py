@@ -28,6 +28,7 @@ from sidecar.kube.api import (
     PODS,
     STATEFUL_SETS,
     VOLUMES,
+    Resource,
     find,
     records,
 )
@@ -59,6 +60,8 @@ class LostNodes:
         self._due_at = float("-inf")
         self._missed: dict[Machine, float] = {}
         """Since when, by this process's own clock: what is deleted waits for this, not for a time that is stored."""
+        self._refused_before: set[str] = set()
+        """Uids of what could not be cleared away: it comes after all else."""
         self.counts: dict[str, int] = {}
         """Volumes on nodes that are gone, by evidence."""
         self.refused: list[str] = []
@@ -126,19 +129,30 @@ class LostNodes:
         """By the API server's own word of this moment. A kubelet makes the Node before the CSINode, so the Node has the last word."""
         asked_at = self._clock()
         report = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
-        csi_node = await find(self._kube, CSI_NODES, machine.node)
-        node = await find(self._kube, NODES, machine.node)
+        csi_node = await self._ask_for(CSI_NODES, machine.node)
+        node = await self._ask_for(NODES, machine.node)
         if self._clock() - asked_at > FRESH:
             return None
         said = LeftReport.of(report, self._driver) if report is not None else None
         uid = str(node["metadata"].get("uid")) if node is not None else ""
         return judge(machine, node_uid=uid, has_csi_node=csi_node is not None, report=said)
 
+    async def _ask_for(self, resource: Resource, name: str) -> Json | None:
+        """None where the API server itself says that there is none: a 404 of a proxy on the way says nothing."""
+        try:
+            return await self._kube.get(resource, name)
+        except NotFound as error:
+            if error.reason == "NotFound":
+                return None
+            raise ApiError(f"{resource} {name}: {error}", status=error.status) from error
+
     # --- one node -------------------------------------------------------------------------------------------------------
 
     async def _look_at(self, machines: dict[Machine, list[Volume]]) -> float:
         """There is one report for a name: about the machine whose loss is proven, or which left most; the others are told beside it."""
         losses = {machine: loss for machine in machines if (loss := await self._loss(machine)) is not None}
+        for machine in machines.keys() - losses.keys():
+            self._missed.pop(machine, None)  # it is there, or nobody knows: that it was missed before counts no more
         if not losses:
             return VOLUMES_EVERY
         machine = max(losses, key=lambda each: (losses[each].is_proven, bool(each.uid), len(machines[each]), each.uid))
@@ -154,7 +168,7 @@ class LostNodes:
         since = loss_report.since_of(stored, machine, now=self._wall())
         pods = [pod.full_name async for pod in records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={machine.node}")]
         beside = sum(len(lost) for other, lost in machines.items() if other != machine)
-        done = [dict(item) for item in loss_report.gone_of(stored).get("done") or () if isinstance(item, dict)]
+        done = [dict(item) for item in loss_report.entries(loss_report.gone_of(stored), "done")]
         found = Found(loss, since, volumes, tuple(left), tuple(sorted(pods)), beside)
         self._tell_claims(found)
         before, begun = len(done), [item for item in left if item.step is not Step.NOTHING]
@@ -208,7 +222,7 @@ class LostNodes:
             return found
         refused: dict[str, str] = {}
         by_volume = {volume.name: volume for volume in found.volumes}
-        for item in steps[:MOST_AT_ONCE]:
+        for item in sorted(steps, key=lambda item: item.uid in self._refused_before)[:MOST_AT_ONCE]:
             try:
                 volume = next(v for v in by_volume.values() if item.uid in (v.uid, v.claim.uid if v.claim else ""))
                 if await self._take(item, volume, found.loss):
@@ -219,6 +233,7 @@ class LostNodes:
             except ApiError as error:
                 refused[item.uid] = str(error)
                 self.refused.append(f"{loss_report.named([item])}: {error}")
+        self._refused_before |= refused.keys()
         return replace(found, remains=tuple(replace(item, why=refused.get(item.uid, item.why)) for item in found.remains))
 
     async def _take(self, item: Remain, volume: Volume, loss: Loss) -> bool:
@@ -297,7 +312,7 @@ class LostNodes:
             if owned or other or not labelled:
                 changed: Json = {"resourceVersion": meta["resourceVersion"], "ownerReferences": None}
                 changed |= {"labels": {names.NODE_LOSS_FOR: self._driver}}
-                changed |= {"annotations": {names.ACKNOWLEDGED: None}} if other else {}
+                changed |= {"annotations": {names.ACKNOWLEDGED: None}} if owned or other else {}
                 stored = await self._kube.patch(DRAIN_REPORTS, name, {"metadata": changed}, content_type=MERGE_PATCH)
         if loss_report.differs(stored, status):
             version = stored["metadata"]["resourceVersion"]

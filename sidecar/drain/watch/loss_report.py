@@ -145,14 +145,15 @@ def as_text(report: Json) -> str:
         Evidence.NONE: f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
         Evidence.UNPROVEN: f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
     }
+    pods = gone.get("pods")
     lines = [
         f"Node {spec.get('nodeName')} is missed since {gone.get('since')}, volumes of {spec.get('driver')}",
         f"That its disks do not come back: {evidence}; {gone.get('message')}",
         f"Next: {following.get(Evidence(evidence), clears) if evidence in tuple(Evidence) else 'read the report'}",
-        *_section("Volumes", (f"{_of(item, 'name')} ({_of(item, 'phase')}){_why(item)}" for item in _entries(gone, "volumes"))),
-        *_section("Claims", (f"{_of(item, 'namespace')}/{_of(item, 'name')}{_why(item)}" for item in _entries(gone, "claims"))),
-        *_section("Pods", (str(item) for item in gone.get("pods") or ())),
-        *_section("Done", (f"{_of(item, 'at')} {_of(item, 'step')} {_of(item, 'name')}" for item in _entries(gone, "done"))),
+        *_section("Volumes", (f"{_of(item, 'name')} ({_of(item, 'phase')}){_why(item)}" for item in entries(gone, "volumes"))),
+        *_section("Claims", (f"{_of(item, 'namespace')}/{_of(item, 'name')}{_why(item)}" for item in entries(gone, "claims"))),
+        *_section("Pods", [str(item) for item in pods] if isinstance(pods, list) else ()),
+        *_section("Done", (f"{_of(item, 'at')} {_of(item, 'step')} {_of(item, 'name')}" for item in entries(gone, "done"))),
     ]
     return "\n".join(visible(line) for line in lines)
 
@@ -168,7 +169,7 @@ def _message(why: str) -> Json:
     return {"message": why if len(why) <= LONGEST else f"{why[: LONGEST - 1]}…"} if why else {}
 
 
-def _entries(gone: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+def entries(gone: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     found = gone.get(key)
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 

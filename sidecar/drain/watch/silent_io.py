@@ -2,7 +2,8 @@
 
 A sidecar renews its conditions every five minutes. Where they have not changed for a quarter of an hour, by this process's own clock,
 nobody stands for them: they become Unknown, so that no one acts on an old True. The gate of such a node stays, since only its own sidecar
-could know that nothing there would be lost; it opens once somebody says so on the Node (`force-drain`).
+could know that nothing there would be lost; it opens once somebody says so on the Node (`force-drain`). The list of pods that must not be
+evicted goes then too, or once nobody drains the node any more.
 """
 
 import logging
@@ -10,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from sidecar.drain.assess import Verdict
+from sidecar.drain.gate import HeldPods
 from sidecar.drain.gate_io import open_gate
 from sidecar.drain.marks import read
 from sidecar.drain.node_io import conditions, conditions_patch, version_of
+from sidecar.drain.report import status_patch
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import WORDS, Reason, Status
-from sidecar.kube.api import NODES, STRATEGIC_MERGE_PATCH, records
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, NODES, STRATEGIC_MERGE_PATCH, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -45,11 +48,10 @@ class SilentSidecars:
         if self._clock() < self._due_at:
             return self._due_at - self._clock()
         self._due_at, self.refused, now = self._clock() + EVERY, [], self._clock()
-        wanted = tuple(names.condition(self._driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY))
 
         def spoken(obj: Json) -> tuple[Node, str] | None:
-            ours = [item for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in wanted]
-            return (Node.of(obj), "/".join(str(item.get("lastHeartbeatTime")) for item in ours)) if ours else None
+            heartbeat = self._heartbeat(obj)
+            return (Node.of(obj), heartbeat) if heartbeat else None
 
         nodes = [each async for each in records(self._kube, NODES, spoken, cached=True)]
         before, self._seen = self._seen, {}
@@ -68,8 +70,10 @@ class SilentSidecars:
         return EVERY
 
     async def _withdraw(self, node: Node) -> None:
-        """On condition of the version in which the conditions are as old as they were seen."""
+        """On condition of the version in which the conditions are as old as they were seen: the list may be older than that."""
         stored = await self._kube.get(NODES, node.name)
+        if self._heartbeat(stored) != self._seen[node.uid][0]:
+            raise Conflict(f"the sidecar of node {node.name} has renewed its conditions", status=409)
         before = (stored.get("status") or {}).get("conditions") or ()
         if all(_is_silenced(item) for item in before if str(item.get("type")).startswith(names.condition(self._driver, ""))):
             return
@@ -78,16 +82,36 @@ class SilentSidecars:
         await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
         log.warning("The sidecar of a node is silent: what it said counts no more", extra={"fields": {"node": node.name}})
 
+    def _heartbeat(self, obj: Json) -> str:
+        """Of the conditions that this driver's sidecar has written; empty: there are none."""
+        wanted = tuple(names.condition(self._driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY))
+        ours = [item for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in wanted]
+        return "/".join(str(item.get("lastHeartbeatTime")) for item in ours)
+
     async def _open(self, node: Node) -> None:
         """By the Node as it is now: people may have taken their word back."""
-        if not read(node, self._driver, now=self._wall(), policy=self._settings.policy).forced:
+        marks = read(node, self._driver, now=self._wall(), policy=self._settings.policy)
+        if marks.draining and not marks.forced:
             return
         fresh = Node.of(await self._kube.get(NODES, node.name))
-        forced = read(fresh, self._driver, now=self._wall(), policy=self._settings.policy).forced
-        if fresh.uid == node.uid and forced and await open_gate(self._kube, fresh, self._driver, namespace=self._settings.namespace):
+        marks = read(fresh, self._driver, now=self._wall(), policy=self._settings.policy)
+        if fresh.uid != node.uid or (marks.draining and not marks.forced):
+            return
+        await self._let_pods_go(fresh)
+        forced = marks.forced
+        if forced and await open_gate(self._kube, fresh, self._driver, namespace=self._settings.namespace):
             why = f"{names.FORCE_DRAIN}: {forced} (its sidecar is silent, so the sidecar of another node has opened its gate)"
             ref = ObjectRef("v1", names.NODE, "", fresh.name, fresh.uid)
             self._recorder.record(ref, names.WARNING, names.DRAIN_LET_GO, f"{self._driver}: {why}")
+
+    async def _let_pods_go(self, node: Node) -> None:
+        """What its report says of pods that must not be evicted is taken back: a policy refuses their evictions by it."""
+        name = names.drain_report(node.name, self._driver)
+        stored = await find(self._kube, DRAIN_REPORTS, name)
+        status = (stored or {}).get("status") or {}
+        if stored is not None and status.get("nodeUID") == node.uid and status.get("heldBecause"):
+            patch = status_patch({**status, **HeldPods().as_json()}, version=version_of(stored))
+            await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
 
 
 def _is_silenced(condition: Mapping[str, Any]) -> bool:

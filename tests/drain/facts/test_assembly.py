@@ -161,7 +161,8 @@ def test_the_same_cluster_gives_the_same_snapshot_and_judgement_from_inside_and_
         kube = ready()
         change(kube)
         # Only the node's own sidecar has seen what was a moment ago, and knows what others cannot see.
-        inside = replace(asyncio.run(from_inside(kube)), lately_used=frozenset(), lately_named=frozenset(), hidden=frozenset())
+        lately: dict[str, Any] = {"lately_used": frozenset(), "lately_named": frozenset(), "lately_until": {}}
+        inside = replace(asyncio.run(from_inside(kube)), **lately, hidden=frozenset())
         outside = from_outside(kube)
         assert in_order(inside) == in_order(outside)
         assert assess(inside) == assess(outside)

@@ -12,7 +12,7 @@ from sidecar.model.nodes import Pod
 from sidecar.model.objects import Owner, Volume
 from tests.harness.drain.listed_cluster import pod as running_pod
 from tests.harness.drain.listed_cluster import volume
-from tests.harness.drain.simulated import Bench, change, do, play, report_of, wait
+from tests.harness.drain.simulated import Bench, change, do, fill, play, report_of, wait
 
 Json = dict[str, Any]
 
@@ -109,9 +109,8 @@ def test_a_volume_that_may_be_on_several_nodes_is_known_to_be_on_none() -> None:
 
 def test_a_volume_that_the_driver_has_here_under_the_name_of_another_node_blocks() -> None:
     async def story(bench: Bench) -> None:
-        bench.fill("n0", "1Gi")
-        (made,) = bench.nodes["n0"].driver.volumes()
-        await static(bench, "old", term("former-name"), handle=made.id, claim=False)
+        made = fill(bench, "n0", 1 << 30)
+        await static(bench, "old", term("former-name"), handle=made, claim=False)
         await wait(bench, 700)
         assert await retire(bench, "n0") == ("False", "NodeRenamed")
         assert await retire(bench, "n1") == ("True", "NoVolumes")

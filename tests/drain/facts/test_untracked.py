@@ -22,7 +22,7 @@ from sidecar.model.objects import Volume
 from sidecar.model.topology import Segment
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube
-from tests.harness.drain.simulated import JUDGING, Bench, node_of, play, report_of, wait, with_pod
+from tests.harness.drain.simulated import JUDGING, Bench, fill, node_of, play, report_of, wait, with_pod
 
 ABLE = samples.info(controller=(LIST_VOLUMES,))
 
@@ -154,14 +154,9 @@ def test_a_driver_that_takes_too_long_for_its_list_counts_as_one_that_cannot_lis
 # --- in the whole program ---------------------------------------------------------------------------------------------
 
 
-def forget(bench: Bench) -> None:
-    """The volume stays in the driver."""
-    bench.fill("n0", "1Mi")
-
-
 def test_a_forgotten_volume_is_a_note_and_with_the_flag_it_blocks_retiring() -> None:
     async def noted(bench: Bench) -> None:
-        forget(bench)
+        fill(bench, "n0", 1 << 20)
         await wait(bench, 700)
         report = await report_of(bench)
         assert [report["verdicts"][name]["status"] for name in ("drain", "retire")] == ["True", "True"]
@@ -169,13 +164,13 @@ def test_a_forgotten_volume_is_a_note_and_with_the_flag_it_blocks_retiring() -> 
         assert [note for note in report["notes"] if note.startswith("known to the driver alone: 'n0-vol-")]
 
     async def blocks(bench: Bench) -> None:
-        forget(bench)
+        forgotten = fill(bench, "n0", 1 << 20)
         await wait(bench, 700)
         report = await report_of(bench)
         assert [report["verdicts"][name]["status"] for name in ("drain", "retire")] == ["True", "False"]
         (blocker,) = report["blockers"]
         assert (blocker["kind"], blocker["reason"], blocker["blocks"]) == ("Volume", "UntrackedData", ["retire"])
-        bench.empty("n0")
+        bench.nodes["n0"].driver.delete(forgotten)
         await wait(bench, 1000)
         assert (await report_of(bench))["verdicts"]["retire"]["status"] == "True"
 

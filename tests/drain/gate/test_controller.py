@@ -27,7 +27,7 @@ class GuardedNode:
         return type(decision)
 
     async def ready(self, guards: int) -> None:
-        name, status = names.guard(self.node.uid, DRIVER), {"status": {"replicas": 1, "readyReplicas": guards}}
+        name, status = names.guard("n0", self.node.uid, DRIVER), {"status": {"replicas": 1, "readyReplicas": guards}}
         await self.scene.you.patch(DEPLOYMENTS, name, status, content_type=MERGE_PATCH, namespace=NAMESPACE, subresource="status")
 
     def guard_pod(self, *, meta: Json | None = None, status: Json | None = None) -> Pod:
@@ -87,7 +87,7 @@ def test_a_guard_that_vanishes_has_the_gate_read_anew_at_once() -> None:
         guarded = GuardedNode(scene, await scene.guarded("n0"))
         guarded.pods = [guarded.guard_pod()]
         assert await guarded.look(0) is Rest
-        name = names.guard(guarded.node.uid, DRIVER)
+        name = names.guard("n0", guarded.node.uid, DRIVER)
         await scene.you.delete(DEPLOYMENTS, name, namespace=NAMESPACE)
         guarded.pods = []
         assert await guarded.look(1) is Build

@@ -30,7 +30,7 @@ async def verdict(bench: Bench) -> str:
 
 async def gate(bench: Bench) -> list[str]:
     """What there is of n0's."""
-    name = names.guard((await node_of(bench))["metadata"]["uid"], DRIVER)
+    name = names.guard("n0", (await node_of(bench))["metadata"]["uid"], DRIVER)
     return [kind.kind for kind in (BUDGETS, DEPLOYMENTS, LEASES) for item in await all_of(bench, kind) if item["metadata"]["name"] == name]
 
 
@@ -146,7 +146,7 @@ MOST_WRITES = 2 * 27
 
 async def taken_away(bench: Bench, kinds: tuple[Resource, ...]) -> None:
     """A controller that knows nothing of gates, and deletes what it does not know as soon as it sees it."""
-    name = names.guard((await node_of(bench))["metadata"]["uid"], DRIVER)
+    name = names.guard("n0", (await node_of(bench))["metadata"]["uid"], DRIVER)
     while True:
         for kind in kinds:
             for obj in await all_of(bench, kind):
@@ -192,12 +192,3 @@ def test_one_that_is_taken_away_once_is_built_again_at_once_however_often_in_a_d
     for now in range(0, 86_400, 300):
         assert building.due <= now
         building = building.built(float(now))
-
-
-def test_the_more_often_it_is_taken_away_the_longer_it_takes() -> None:
-    building, waits = Rebuilding(), list[float]()
-    for _ in range(8):
-        now = max(building.built_at, building.due, 0.0)
-        building = building.built(now)
-        waits.append(max(0.0, building.due - now))
-    assert waits == [0, 2, 4, 8, 16, 32, 60, 60]

@@ -24,7 +24,7 @@ from sidecar.model import names
 from tests.harness.drain.samples import DRIVER, NOW, node, stamp, taint
 
 ME = identity("uid-n2", DRIVER)
-THEIRS = Lease(names.guard("uid-n1", DRIVER), "u", "7", identity("uid-n1", DRIVER), "n1", "uid-n1", NOW, 900.0)
+THEIRS = Lease(names.guard("n1", "uid-n1", DRIVER), "u", "7", identity("uid-n1", DRIVER), "n1", "uid-n1", NOW, 900.0)
 GATE = ({"kind": "PodDisruptionBudget", "spec": {"minAvailable": 1}}, {"kind": "Deployment", "spec": {}})
 PROVEN = Verdict(Status.TRUE, Reason.NOTHING_HERE, "no volume is on this node")
 

@@ -3,7 +3,7 @@
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, node_of, play, running, wait
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, node_of, play, report_of, running, wait
 
 GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
 EXPIRED = 900.0 + 90.0 + 60.0
@@ -21,12 +21,12 @@ async def guarded(bench: Bench, *, node: str = "n0", name: str = "a") -> None:
 
 async def gates(bench: Bench, node: str = "n0") -> list[str]:
     """The kinds of what stands for that node."""
-    guard = names.guard((await node_of(bench, node))["metadata"]["uid"], DRIVER)
+    guard = names.guard(node, (await node_of(bench, node))["metadata"]["uid"], DRIVER)
     return [kind.kind for kind in (BUDGETS, DEPLOYMENTS, LEASES) for item in await all_of(bench, kind) if item["metadata"]["name"] == guard]
 
 
 async def lease(bench: Bench, node: str = "n0") -> Json:
-    guard = names.guard((await node_of(bench, node))["metadata"]["uid"], DRIVER)
+    guard = names.guard(node, (await node_of(bench, node))["metadata"]["uid"], DRIVER)
     return await bench.you.get(LEASES, guard, namespace="default")
 
 
@@ -87,14 +87,20 @@ def test_a_neighbour_that_is_killed_anywhere_still_opens_the_gate_and_leaves_not
     def case(boundary: int) -> None:
         async def story(bench: Bench) -> None:
             await guarded(bench)
+            await change(bench, "n0", spec={"unschedulable": True})
+            await wait(bench, 5)
+            assert (await report_of(bench))["held"] == ["default/a"]
             die(bench)
             await wait(bench, EXPIRED + 3 * LOOK)
             assert await holder(bench) == "n1"
             await wait(bench, 200)
+            assert (await report_of(bench))["held"] == ["default/a"], "its drain is held, and so are its pods"
             bench.nodes["n1"].doom(boundary)
             await change(bench, "n0", annotations={names.FORCE_DRAIN: "gone"})
             await wait(bench, 600)
             assert await gates(bench) == []
+            report = await report_of(bench)
+            assert not report.get("held") and not report["heldBecause"], "no pod is held where the gate is open"
             assert bench.nodes["n1"].ends or boundary > 3
 
         play(story, args=GATED)

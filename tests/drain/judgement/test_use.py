@@ -55,7 +55,10 @@ def test_the_message_says_who_uses_it() -> None:
         ({"claimants": (WAITING,)}, "pod apps/db-0, which waits for a node, names its claim"),
         ({"claimants": (ELSEWHERE,)}, "pod apps/reader on node n2 names its claim"),
         ({"attached": frozenset({"pv-0"})}, "it is attached to this node"),
-        ({"lately_used": LATELY, "lately_named": LATELY}, "a pod used it until a moment ago"),
+        (
+            {"lately_used": LATELY, "lately_named": LATELY},
+            "a pod used it until a moment ago: it counts as used for a minute, because that pod may be made again",
+        ),
         ({"lately_used": LATELY}, "its sidecar has just begun, so it is not known yet whether a pod used it in the last minute"),
         ({"pods": (samples.pod("db-0", "data-0"),), "attached": frozenset({"pv-0"})}, "used by apps/db-0"),
         (

@@ -19,9 +19,10 @@ from sidecar.drain.publish import on_node, report
 from sidecar.drain.publish.events import events
 from sidecar.drain.publish.last_served_io import FileLastServed
 from sidecar.drain.publish.report import ReportContext
+from sidecar.drain.publish.stored import Held
 from sidecar.drain.publish.validity import VALID_FOR, as_it_counts, counts, overdue
 from sidecar.drain.publish.withdrawal_io import Withdrawal
-from sidecar.drain.publish.withdrawn import JUST_STARTED, SILENT, report_status
+from sidecar.drain.publish.withdrawn import JUST_STARTED, NOT_JUDGED, SILENT, report_status
 from sidecar.drain.settings import Settings
 from sidecar.drain.vocabulary import Reason, Status
 from sidecar.kube.api import (
@@ -246,6 +247,13 @@ def test_a_restart_is_no_news() -> None:
     looked = stored_report(unknown, started, SETTLING)
     assert told(looked, later(ready()), settling=False) == []
     assert "formerStatus" not in str(stored_report(later(ready()), looked))
+
+
+def test_over_a_restart_a_drain_stays_held_and_where_nobody_judges_it_is_not() -> None:
+    stored = stored_report(blocked(), context=ReportContext(held=Held(("apps/db-0",), "n1 is drained", "retire, assumed")))
+    assert withdrawn(stored)["status"]["held"] == ["apps/db-0"]
+    let_go = report_status(withdrawn(stored), NOT_JUDGED, node_uid=UID, at=NOW + 9)
+    assert let_go is not None and (let_go["held"], let_go["heldBecause"]) == ([], "")
 
 
 def test_a_change_over_a_restart_is_told_at_once() -> None:

@@ -92,5 +92,5 @@ def everything() -> Assessment:
     )
 
 
-def later(assessment: Assessment, seconds: float = 1000) -> Assessment:
-    return replace(assessment, at=NOW + seconds)
+def later(assessment: Assessment) -> Assessment:
+    return replace(assessment, at=NOW + 1000)

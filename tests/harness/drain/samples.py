@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.snapshot import Own, Snapshot
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent, Taint
 from sidecar.model.objects import CapacityRecord, Claim, ClaimRef, Class, Notes, Owner, Volume
@@ -185,15 +185,15 @@ def content(name: str = "snap-0", *, gib: float = 1, ack: str | None = None, **c
 
 
 def snapshot(*, claims: Iterable[Claim] = (), classes: Iterable[Class] | None = None, **changes: Any) -> Snapshot:
-    """Of n1, where nothing is, with no budgets anywhere. Claims and classes are given as they are and found by name."""
+    """Of n1, where nothing is. Claims and classes are given as they are and found by name."""
     base = Snapshot(
         now=NOW,
         driver=DRIVER,
         node_name=NODE,
         node=node(),
+        own=Own(),
         claims={item.full_name: item for item in claims},
         classes={item.name: item for item in ((class_(),) if classes is None else classes)},
-        budgets=(),
     )
     return replace(base, **changes)
 

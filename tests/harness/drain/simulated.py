@@ -9,6 +9,7 @@ from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER
 from hack.sim.world.plan import Plan
 from hack.sim.world.story import Story, do
+from sidecar.csi.api import Capability, CreateRequest
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, Resource
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
@@ -30,6 +31,12 @@ def no_one(_: Call) -> None:
 
 async def no_time(_: Call) -> None:
     return None
+
+
+def fill(bench: Bench, node: str, size: int) -> str:
+    """Have the driver of that node hold a volume that Kubernetes does not know; its id."""
+    request = CreateRequest("filler", size, (Capability(access_mode="SINGLE_NODE_WRITER"),))
+    return bench.nodes[node].driver.create(request).volume_id
 
 
 def play(
@@ -107,7 +114,6 @@ async def all_of(bench: Bench, resource: Resource) -> list[Json]:
 ARGS = (
     "--drain-report",
     "--node-drain-policy=Evacuate",
-    "--drain-gate",
     "--drain-gate-image=pause",
     "--drain-autoscaler-annotations",
     "--evacuation-deadline=1h",

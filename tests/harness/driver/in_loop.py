@@ -144,14 +144,14 @@ class Seen:
 
 @contextlib.asynccontextmanager
 async def connection(
-    path: Path | str, *, timeout: float = 5.0, limits: Limits | None = QUICK, **settings: Any
+    path: Path | str, *, timeout: float = 5.0, **settings: Any
 ) -> AsyncIterator[tuple[DriverConnection, Seen, asyncio.Task[None]]]:
     """A connection whose `run` is a task of its own, ended and closed afterwards."""
     seen = Seen()
     door = DriverConnection(
         str(path),
         call_timeout=timeout,
-        limits=limits,
+        limits=QUICK,
         on_state=seen.states.append,
         on_call=lambda *call: seen.calls.append(call),
         **settings,
