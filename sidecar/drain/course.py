@@ -144,7 +144,7 @@ def step(view: View) -> Step:
         case Held():
             pass
     if state is not State.IN_PROGRESS or view.record.started_at is None:
-        return Note(State.IN_PROGRESS, view.verdict.message, begins=view.record.started_at is None)
+        return Note(State.IN_PROGRESS, view.verdict.message, begins=view.record.started_at is None or state is State.PENDING)
     if view.away is not None:
         return Continue(view.away, f"{view.away.target.full_name} is being made anew")
     match view.next:
@@ -167,7 +167,7 @@ def lets_go(view: View) -> str:
     """Why the node is let go whatever blocks; empty: it is not. By the rule and not by the label, which anybody can write."""
     if view.wish is None:
         return ""
-    unlabelled = replace(view, record=replace(view.record, state=State.PENDING)) if view.record.state is State.OVERRIDDEN else view
+    unlabelled = replace(view, record=replace(view.record, state=State.IN_PROGRESS)) if view.record.state is State.OVERRIDDEN else view
     end = _end(unlabelled, view.wish) if unlabelled.record.state not in (None, State.SUCCESS) else None
     return end.why if isinstance(end, Note) and end.state is State.OVERRIDDEN else ""
 
@@ -185,8 +185,8 @@ def _end(view: View, wish: Wish) -> Rest | Note | None:
     if wish.forced:
         why = f"{names.FORCE_DRAIN}: {wish.forced} ({view.verdict.message})"
         return Rest(why) if state is State.OVERRIDDEN else Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
-    if not view.late:
-        return None
+    if not view.late or state is State.PENDING:
+        return None  # the time of a node that waits for its turn begins with that
     late = f"the evacuation has taken longer than --evacuation-deadline allows: {view.verdict.message}"
     if view.expiry is Expiry.OVERRIDE:
         why = f"--evacuation-expiry={view.expiry}, and {late}"

@@ -165,13 +165,17 @@ class Replicas:
     pods: tuple[Pod, ...]
     """All of the namespace."""
     wanted: int | None
-    """How many its controller wants; None: there is no such object, or nobody says how many."""
+    """How many its controller wants, or how many there were when this process evicted one of them; None: nobody knows."""
     budgets: tuple[Budget, ...]
     """Of the namespace."""
     needs_budget: bool
     """Several nodes may be emptied at the same time: only a budget sees the evictions of all."""
     taken_by: str = ""
     """The node that makes another replica of the workload anew; empty: none does."""
+
+    def of(self, owner: Owner) -> list[Pod]:
+        """The pods of the workload that have not ended."""
+        return [pod for pod in self.pods if pod.owner is not None and pod.owner.uid == owner.uid and not pod.ended]
 
 
 def says_how_many(owner: Owner) -> bool:
@@ -185,7 +189,7 @@ def objection(candidate: Candidate, replicas: Replicas) -> Hold | None:
     assert owner is not None
     if replicas.taken_by:
         return Hold(Reason.WAITING_FOR_SLOT, pod.full_name, f"node {replicas.taken_by} makes another replica of its workload anew")
-    there = [peer for peer in replicas.pods if peer.owner is not None and peer.owner.uid == owner.uid and not peer.ended]
+    there = replicas.of(owner)
     others = sorted((peer for peer in there if peer.uid != pod.uid), key=lambda peer: peer.full_name)
     if len(others) == len(there):
         return Hold(Reason.NOT_KNOWN, pod.full_name, "the API server does not have it any more")

@@ -44,6 +44,10 @@ class Emptying:
         """By uid: until when a pod counts as leaving that was evicted, or may have been."""
         self._evicted: dict[str, frozenset[str]] = {}
         """By workload: the uids of its pods that were here at its latest eviction."""
+        self._had: dict[str, int] = {}
+        """By workload: how many pods it had at its latest eviction, since not every controller says how many there are to be."""
+        self._unanswered: dict[str, tuple[str, float]] = {}
+        """By workload: the uid of its pod whose eviction got no answer, and until when that may be carried out yet."""
 
     def memory(self) -> Memory:
         now = self._clock()
@@ -58,22 +62,29 @@ class Emptying:
     def forget(self) -> None:
         """Nobody asks any more: what was put back since is no reason for the next time."""
         self._evicted.clear()
+        self._had.clear()
 
     async def evict_first(self, picture: Picture, candidates: Iterable[Candidate]) -> Hold | None:
         """The first of these that may go; a Hold says why none is. Raises ApiError if the Node cannot be read."""
         told: Hold | None = None
         for candidate in list(candidates)[:_MOST]:
-            hold = await self._objection(candidate)
-            if hold is None:
-                return await self._evict(picture, candidate)
-            self.hold(candidate.pod.uid, hold)
+            replicas = await self._read(candidate)
+            hold = objection(candidate, replicas) if isinstance(replicas, Replicas) else replicas
+            if hold is None and isinstance(replicas, Replicas):
+                return await self._evict(picture, candidate, replicas)
+            if hold is not None:
+                self.hold(candidate.pod.uid, hold)
             told = told or hold
         return told
 
-    async def _objection(self, candidate: Candidate) -> Hold | None:
+    async def _read(self, candidate: Candidate) -> Replicas | Hold:
+        asked, until = self._unanswered.get(candidate.workload, ("", 0.0))
+        if asked not in ("", candidate.pod.uid) and self._clock() < until:
+            why = "the eviction of another pod of its workload got no answer, and may be carried out yet"
+            return Hold(Reason.POD_TERMINATING, candidate.pod.full_name, why)
         try:
             async with asyncio.timeout(_LONGEST):
-                return objection(candidate, await self._replicas(candidate.pod))
+                return await self._replicas(candidate.pod)
         except (ApiError, TimeoutError) as error:
             why = str(error) or f"no answer within {_LONGEST:g} s"
             return Hold(Reason.NOT_KNOWN, candidate.pod.full_name, f"its other replicas are not known: {why}")
@@ -86,7 +97,7 @@ class Emptying:
             name = names.reprovision(pod.owner.uid, self._settings.driver)
             lease = await find(self._kube, LEASES, name, namespace=self._settings.namespace)
             taken_by = (node_of(lease) or "another one") if lease is not None else ""
-        wanted: int | None = None
+        wanted = self._had.get(workload_of(pod))
         if says_how_many(pod.owner):
             found = await find(self._kube, _CONTROLLERS[pod.owner.kind], pod.owner.name, namespace=pod.namespace)
             if found is not None and found["metadata"].get("uid") == pod.owner.uid:
@@ -96,7 +107,7 @@ class Emptying:
         pods = tuple([each async for each in records(self._kube, PODS, Pod.of, namespace=pod.namespace)])
         return Replicas(pods, wanted, budgets, needs_budget=self._settings.limit != 1, taken_by=taken_by)
 
-    async def _evict(self, picture: Picture, candidate: Candidate) -> Hold | None:
+    async def _evict(self, picture: Picture, candidate: Candidate, replicas: Replicas) -> Hold | None:
         pod = candidate.pod
         may = may_evict(pod, node=picture.node.name, ours=self._settings.own_pods)
         if isinstance(may, MayNot):
@@ -106,19 +117,24 @@ class Emptying:
         if why := await why_undone(self._kube, self._settings, picture, wall=self._wall):
             return Hold(Reason.NOT_KNOWN, pod.full_name, why)
         if len(self._evicted) >= _MANY:
-            self._evicted.clear()
+            self.forget()
         here = frozenset(each.uid for each in picture.snapshot.running if workload_of(each) == candidate.workload)
         answer = await self._evictor.evict(may, why=f"node {picture.node.name} is being retired")
         self._metrics.evicted(str(answer.result))
         if answer.is_over or answer.result is Result.FAILED:
-            self._leaving[pod.uid] = self._clock() + MAY_ARRIVE_WITHIN
+            self._leaving[pod.uid] = self._clock() + (MAY_ARRIVE_WITHIN if answer.is_over else NEXT_PASS)
+            self._had[candidate.workload] = len(replicas.of(pod.owner)) if pod.owner else 0
         if answer.is_over:
             self._evicted[candidate.workload] = here
+            self._unanswered.pop(candidate.workload, None)
+        elif answer.result is Result.FAILED:
+            self._unanswered[candidate.workload] = pod.uid, self._clock() + MAY_ARRIVE_WITHIN
         if answer.result is Result.EVICTED:
             message = f"Evicted, because node {picture.node.name} is being retired: its volumes may leave with it"
             self._recorder.record(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), names.NORMAL, names.POD_EVICTED, message)
             return None
         budget = answer.result in (Result.BUDGET, Result.TWO_BUDGETS)
         hold = Hold(Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED, pod.full_name, answer.why)
-        self.hold(pod.uid, hold, seconds=max(answer.again, 1.0))
+        # Longer than it counts as leaving, so that a pod whose eviction fails each time keeps no other one here.
+        self.hold(pod.uid, hold, seconds=_WAIT[True] if answer.result is Result.FAILED else max(answer.again, 1.0))
         return hold

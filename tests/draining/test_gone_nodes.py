@@ -110,8 +110,6 @@ def test_otherwise_nothing_is_touched(changes: Any) -> None:
     assert step_of(told(volume(phase="Released"), released, **changes), names.VOLUME) is Step.NOTHING
     ending = volume(phase="Released", deletionTimestamp="t", finalizers=OURS)
     assert step_of(told(ending, released, **changes), names.VOLUME) is Step.NOTHING
-        step_of(told(volume(phase="Released", deletionTimestamp="t", finalizers=OURS), released, **changes), names.VOLUME) is Step.NOTHING
-    )
 
 
 @pytest.mark.parametrize("there", [None, claim(volume="pv-2")], ids=["it is gone", "it has another volume"])
