@@ -381,7 +381,7 @@ def _without_the_pod(view: StepView, left: tuple[FoundClaim, ...]) -> AnewStep:
     if view.shut is not None:
         evicted = view.record.stage is not Stage.TAKEN
         why = f"{view.shut.reason}: {view.shut.why}"
-        return _late(view, why) if evicted else TakeBack(_ours(view, left), why)
+        return _late(view, why, view.shut) if evicted else TakeBack(_ours(view, left), why)
     if unmarked := tuple(found for found in left if not found.mark):
         return Mark(unmarked, f"nothing is in the way of making {target.full_name} anew")
     return DeleteClaims(left, f"{target.full_name} is gone, every other replica is ready, and no pod with a node has the claim")
@@ -394,7 +394,7 @@ def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> AnewStep:
             return Unmark(marked, over)
     elif left:
         if view.shut is not None:
-            return _late(view, f"{view.shut.reason}: {view.shut.why}")
+            return _late(view, f"{view.shut.reason}: {view.shut.why}", view.shut)
         if unmarked := tuple(found for found in left if not found.mark):
             return Mark(unmarked, "it was undone, and is asked for again")
         return DeleteClaims(left, "another claim of the pod was deleted already")
@@ -422,9 +422,9 @@ def _given_up(view: StepView) -> str:
     return "" if workload.wants(target.pod) else f"StatefulSet {target.workload} does not want {target.full_name} any more"
 
 
-def _late(view: StepView, why: str) -> Await | Hold:
+def _late(view: StepView, why: str, hold: Hold | None = None) -> Await | Hold:
     """Waits, and tells once that it takes too long: this workload is left alone then, and others go on."""
     if view.record.stage is not Stage.TAKEN and view.record.is_overdue(now=view.now, timeout=view.timeout):
         late = f"{why}, and the replica is not ready after {view.timeout:g} s"
         return Hold(Reason.REPLICA_NOT_READY, view.record.target.full_name, late, lasting=True)
-    return Await(why)
+    return hold or Await(why)

@@ -277,10 +277,8 @@ class DrainRoom:
                     look.soon(PACE)
                     told = told or f"{step.reason}: {step.why}" if step.reason else told
                     break
-                case Rest(why, reason, gives_back):
+                case Rest(why, reason):
                     told = f"{reason}: {why}" if reason else why
-                    if gives_back:
-                        await self._attempt(look, "the evacuation slot", self._give_slots_back())
                     look.soon(NEXT_PASS if marks.wish is not None else USUAL)
                     break
                 case Evict() | MakeAnew() | Continue():
@@ -385,6 +383,7 @@ class DrainRoom:
             late=self._is_late(marks),
             expiry=self._settings.expiry,
             slot=slot,
+            has_slot=any(lease.is_held for lease in self._slots),
             away=away,
             next=following,
         )
@@ -472,9 +471,11 @@ class DrainRoom:
 
     async def _note(self, node: Node, marks: Marks, step: Note, look: _Look) -> tuple[Node, Marks]:
         """No event without its mark, but for an override, which counts although it could not be noted."""
-        # Who waits for a slot has no deadline.
-        started = self._wall() if step.begins else None if step.state in (None, State.PENDING) else marks.record.started_at
-        record = replace(marks.record, state=step.state, started_at=started, closed_at=closed_at(self._standing.current))
+        record = replace(marks.record, state=step.state, closed_at=closed_at(self._standing.current))
+        if step.begins:
+            record = replace(record, started_at=self._wall())
+        if step.state is None:
+            record = replace(record, started_at=None)
         after = await self._attempt(look, "the marks on the node", self._write_record(node, record))
         overridden = step.state is State.OVERRIDDEN
         if step.event and (after is not None or overridden):

@@ -46,6 +46,8 @@ class View:
     expiry: Expiry
     slot: Answer | None
     """None: not asked for in this look."""
+    has_slot: bool
+    """It has one since an earlier look."""
     away: Away | None
     next: Candidate | Target | Hold | None
     """What could be sent away next, or why nobody is; None: nothing is left to send away, or this sidecar evicts nobody."""
@@ -57,8 +59,6 @@ class Rest:
 
     why: str
     reason: Reason | None = None
-    gives_back: bool = False
-    """The slot is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +127,10 @@ def step(view: View) -> Step:
         # Only a person can help, or there is nothing that this sidecar sends away: the others may have the slot.
         hold = view.next if isinstance(view.next, Hold) else None
         why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
-        begins, reason = view.record.started_at is None, hold.reason if hold else None
-        if state is State.IN_PROGRESS and not begins:
-            return Rest(why, reason, gives_back=True)
-        return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=reason)
+        begins = view.record.started_at is None
+        if state is State.IN_PROGRESS and not begins and not view.has_slot:
+            return Rest(why, hold.reason if hold else None)
+        return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=hold.reason if hold else None)
     match view.slot:
         case None:
             return TakeSlot(view.verdict.message)
@@ -205,7 +205,9 @@ def _after_success(view: View) -> Rest | Note:
     assert view.wish is not None
     verdict = view.verdict
     if verdict.status is Status.FALSE:
-        return Note(State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED)
+        return Note(
+            State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED, begins=True
+        )
     if verdict.status is Status.TRUE and isinstance(view.next, _WORKS) and not view.late and not view.wish.forced:
-        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED)
+        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED, begins=True)
     return Rest(verdict.message)

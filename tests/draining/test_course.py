@@ -87,8 +87,8 @@ def test_the_whole_evacuation() -> None:
 @pytest.mark.parametrize("doing", [{"away": AWAY}, {"next": CANDIDATE}, {"next": REPLICA}, {"next": PASSES}], ids=lambda doing: str(*doing))
 def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> None:
     assert not isinstance(step(view(verdict=READY, **{"next": None} | doing)), Note)
-    for end in ({"late": True}, {"wish": FORCED}):
-        assert noted(view(verdict=READY, **{"next": None} | doing | end)) is State.SUCCESS
+    for end, state in (({"late": True}, State.FAILED), ({"wish": FORCED}, State.SUCCESS)):
+        assert noted(view(verdict=READY, **{"next": None} | doing | end)) is state
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------

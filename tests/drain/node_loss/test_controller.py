@@ -1,5 +1,6 @@
-"""Nodes that are gone, as a process looks for them: led step by step against a simulated API server. The notes on volumes are written by
-hand."""
+"""Nodes that are gone, as a process looks for them: led step by step against a simulated API server."""
+
+from collections.abc import Awaitable, Callable
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
@@ -32,13 +33,14 @@ from tests.harness.drain.node_loss import (
     play,
     replicas,
     report,
+    say,
     settled,
     there,
     told,
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, node_of, wait
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, node_of, wait
 
 # --- what is told ---------------------------------------------------------------------------------------------------------
 
@@ -49,7 +51,7 @@ def test_A13_a_loss_is_told_within_90_seconds_and_under_orphan_nothing_is_touche
     async def story(bench: Bench) -> None:
         await one_replica(bench)
         uid = await uid_of(bench)
-        await note(bench, "data-db-0", {names.LEAVING: f"n0/{uid}"})
+        await announce(bench)
         claims, volumes = await there(bench, CLAIMS), await there(bench, VOLUMES)
         await vanish(bench)
         await wait(bench, 90)
@@ -153,9 +155,7 @@ def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes
         await app(bench, "lonely")
         await app(bench, "elsewhere", node="n1")
         await settled(bench)
-        mark = {names.LEAVING: f"n0/{await uid_of(bench)}"}
-        await note(bench, "data-db-0", mark)
-        await note(bench, "lonely", mark)
+        await announce(bench)
         await vanish(bench)
         await wait(bench, 400)
         assert sorted(await there(bench, CLAIMS)) == ["elsewhere", "lonely"]
@@ -171,41 +171,51 @@ def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes
 
 
 def test_evidence_is_needed() -> None:
-    def case(words: Json, cleared: bool) -> None:
+    """By an acknowledgement of this very machine, by its uid, which counts only once it is gone; or an announcement that stands."""
+
+    async def announced(bench: Bench) -> None:
+        await announce(bench)
+
+    async def undone(bench: Bench) -> None:
+        await announce(bench)
+        await change(bench, "n0", annotations={names.DRAIN_INTENT: None})
+        await wait(bench, 20)
+
+    async def of_a_former_machine(bench: Bench) -> None:
+        await announce(bench)
+        await note(bench, "data-db-0", {names.LIES_ON: "n0/former"})
+
+    async def acknowledged_before(bench: Bench) -> None:
+        await say(bench, await uid_of(bench))
+
+    async def nothing(_: Bench) -> None:
+        pass
+
+    def case(before: Callable[[Bench], Awaitable[None]], word: str, cleared: bool) -> None:
         async def story(bench: Bench) -> None:
             await one_replica(bench)
             uid = await uid_of(bench)
-            await note(bench, "data-db-0", {key: value.format(uid=uid) for key, value in words.items()})
+            await before(bench)
             await vanish(bench)
-            await wait(bench, 1500)
-            assert (await there(bench, CLAIMS) == []) is cleared
+            await wait(bench, 2000)
+            if word:
+                await say(bench, word.format(uid=uid))
+                await wait(bench, 900)
+            assert (await there(bench, CLAIMS) == []) is cleared, (before.__name__, word)
 
         play(story, args=CLEANING)
 
-    for words, cleared in [
-        ({names.LEAVING: "n0/{uid}"}, True),  # announced
-        ({}, False),  # A13 not announced
-        ({names.LEAVING: "n0/former"}, False),  # G1 announced for a former machine
-        ({names.LEAVING: "{uid}"}, False),  # garbage
-        ({names.LEAVING: "n0/{uid}", names.LIES_ON: "n0/former"}, False),  # it was on a former machine
+    for before, word, cleared in [
+        (announced, "", True),
+        (nothing, "", False),  # A13 not announced
+        (undone, "", False),
+        (of_a_former_machine, "", False),  # G1
+        (acknowledged_before, "", False),
+        (nothing, "{uid}", True),
+        (nothing, "ticket 7", False),
+        (nothing, "n0/{uid}", False),
     ]:
-        case(words, cleared)
-
-
-def test_an_acknowledgement_counts_only_on_the_report_on_this_very_machine() -> None:
-    async def story(bench: Bench) -> None:
-        await one_replica(bench)
-        word = {"metadata": {"annotations": {names.ACKNOWLEDGED: "ticket 7"}}}
-        await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)  # said while the node was there
-        await vanish(bench)
-        await wait(bench, 1500)
-        assert await there(bench, CLAIMS) == ["data-db-0"]
-        assert (await gone(bench))["evidence"] == "None"
-        await bench.you.patch(DRAIN_REPORTS, REPORT, word, content_type=MERGE_PATCH)
-        await wait(bench, 1500)
-        assert await there(bench, CLAIMS) == []
-
-    play(story, args=CLEANING)
+        case(before, word, cleared)
 
 
 def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
@@ -310,7 +320,7 @@ def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
         }
         await bench.you.patch(DRAIN_REPORTS, REPORT, wrong, content_type=MERGE_PATCH, subresource="status")
         lease = {"spec": {"holderIdentity": "", "renewTime": None}}
-        await bench.you.patch(LEASES, names.node_loss(DRIVER), lease, namespace="default", content_type=MERGE_PATCH)
+        await bench.you.patch(LEASES, names.watch(DRIVER), lease, namespace="default", content_type=MERGE_PATCH)
         await wait(bench, 3000)
         assert isinstance((await gone(bench))["claims"], list)
         assert await holder(bench)
@@ -318,22 +328,22 @@ def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
     play(story)
 
 
-def test_otherwise_nothing_is_written() -> None:
-    def case(args: tuple[str, ...], asks: bool) -> None:
+def test_otherwise_nothing_is_written_and_no_gone_node_is_looked_for() -> None:
+    def case(args: tuple[str, ...], takes: bool) -> None:
         seen = Watchman()
 
         async def story(bench: Bench) -> None:
             await wait(bench, 1000)
 
         play(story, seen, args=args)
-        about = {call.verb for call in seen.calls if call.resource == LEASES and "node-loss" in call.name}
-        assert about == ({"get"} if asks else set())
+        assert bool(seen.of("create", LEASES)) is takes
+        assert seen.of("list", CSI_NODES) == []
 
-    for args, asks in [
-        (JUDGING, False),  # not asked to look
-        ((*CLEANING, "--dry-run"), True),  # dry run
+    for args, takes in [
+        (JUDGING, True),  # only silent sidecars are looked for
+        ((*CLEANING, "--dry-run"), False),
     ]:
-        case(args, asks)
+        case(args, takes)
 
 
 def looking(bench: Bench) -> list[str]:
@@ -355,7 +365,7 @@ def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says
         for number in range(12):
             await wait(bench, 300)
             spec = {"renewTime": f"2026-01-01T00:00:00.{number:06}Z"}
-            await bench.you.patch(LEASES, names.node_loss(DRIVER), {"spec": spec}, namespace="default", content_type=MERGE_PATCH)
+            await bench.you.patch(LEASES, names.watch(DRIVER), {"spec": spec}, namespace="default", content_type=MERGE_PATCH)
         assert await holder(bench) == thief
         assert looking(bench) == []
 

@@ -1,4 +1,4 @@
-"""Nodes that are gone, led step by step against a simulated API server. The notes on volumes are written by hand."""
+"""Nodes that are gone, led step by step against a simulated API server."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -22,11 +22,11 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, node_of, running, wait
+from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, node_of, report_of, running, wait
 
 TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 
-CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup")
+CLEANING: Final = (*JUDGING, "--node-delete-policy=Cleanup", "--node-gone-after=1m")
 
 REPORT: Final = names.drain_report("n0", DRIVER)
 
@@ -58,7 +58,6 @@ def play(
 async def app(bench: Bench, name: str = "data-db-0", *, node: str = "n0") -> None:
     """A replica of StatefulSet `db` with a volume on that node, which says where it is."""
     await running(bench, name, node=node)
-    await note(bench, name, {names.LIES_ON: f"{node}/{await uid_of(bench, node)}"})
 
 
 async def replicas(bench: Bench, count: int) -> None:
@@ -77,8 +76,10 @@ async def one_replica(bench: Bench) -> None:
 
 
 async def announce(bench: Bench) -> None:
-    """The volume of that replica says that its machine leaves."""
-    await note(bench, "data-db-0", {names.LEAVING: f"n0/{await uid_of(bench)}"})
+    """That the node goes for good: its own sidecar notes in its report what is on it."""
+    await change(bench, "n0", annotations={names.DRAIN_INTENT: "retire"})
+    await wait(bench, 20)
+    assert (await report_of(bench))["leaving"]["volumes"]
 
 
 async def say(bench: Bench, text: str) -> None:
@@ -130,7 +131,7 @@ async def there(bench: Bench, resource: Resource) -> list[str]:
 
 
 async def holder(bench: Bench) -> str:
-    lease = await bench.you.get(LEASES, names.node_loss(DRIVER), namespace="default")
+    lease = await bench.you.get(LEASES, names.watch(DRIVER), namespace="default")
     held = lease["spec"]["holderIdentity"]
     return next((item["metadata"]["name"] for item in await all_of(bench, NODES) if held == f"{item['metadata']['uid']}/{DRIVER}"), "")
 
@@ -141,7 +142,7 @@ async def settled(bench: Bench, *, besides: str = "n0") -> None:
         await wait(bench, 100)
         if (found := await holder(bench)) != besides:
             return
-        await bench.you.delete(LEASES, names.node_loss(DRIVER), namespace="default")
+        await bench.you.delete(LEASES, names.watch(DRIVER), namespace="default")
         bench.nodes[found].kill()
     raise AssertionError("nobody else takes the Lease")
 
