@@ -517,7 +517,7 @@ class DrainRoom:
             gate=self._gate_status(picture, look),
             previous=self.report.stored,
         )
-        await self._attempt(look, "the report", self.report.write(body))
+        await self._attempt(look, "the report", self.report.write(body, held=self.held))
 
     def _gate_status(self, picture: Picture, look: _Look) -> dict[str, object] | None:
         if not self._settings.gate:

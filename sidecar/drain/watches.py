@@ -272,7 +272,7 @@ class DrainPart:
             self._held_changed.clear()
             held, marks = self._held, self.room.marks
             try:
-                await self.room.report.write_held(held)
+                await self.room.report.write_held(self.room.held)
             except ApiError as error:
                 log.info("Which pods must not be evicted could not be written at once", extra={"fields": {"err": str(error)}})
             told = held.purpose if held.because else ""
