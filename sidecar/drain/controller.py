@@ -206,7 +206,7 @@ class DrainRoom:
             if decision is None and self._settings.gate:
                 look.soon(_URGENT)
         else:
-            look.soon(self._pace())  # somebody has begun a drain, or said something else, since it was judged
+            look.soon(PACE)  # somebody has begun a drain, or said something else, since it was judged
         if decision is not None:
             self._tools.narrator.note(ROOM, f"gate of {node.name}", f"gate of {node.name}", decision)
         await self._write(picture, marks, told, decision, look, overridden=overridden)

@@ -180,9 +180,6 @@ UNREAD = frozenset({"namespace apps"})
         pytest.param(snapshot(contents=(content(ack="ann"),)), {}, {}, id="a snapshot that may be lost"),
         pytest.param(snapshot(contents=(content(ack=" "),)), {}, {Reason.SNAPSHOT_ON_NODE}, id="an acknowledgement that says nothing"),
         pytest.param(snapshot(own=Own(untracked=("lv-7",))), {}, {}, id="untracked"),
-        pytest.param(
-            snapshot(own=Own(untracked=("lv-7",), untracked_blocks=True)), {}, {Reason.UNTRACKED_DATA}, id="untracked, if it counts"
-        ),
         pytest.param(idle(volumes=(GIVEN_UP,), claims=()), {}, {Reason.RELEASE_PENDING}, id="released"),
         pytest.param(idle(volumes=(acked(phase="Released"),)), {}, {}, id="released and acknowledged"),
         pytest.param(idle(volumes=(volume(phase="Released", policy="Ignore"),)), {}, {}, id="released under Ignore"),
@@ -356,9 +353,6 @@ def unplaced(**changes: Any) -> Snapshot:
         pytest.param(snapshot(unplaced=(replace(LOST, notes=notes(ack="a")), SHARED)), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="one of two"),
         pytest.param(snapshot(own=Own(not_listed="it broke")), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="the driver has not said"),
         pytest.param(snapshot(own=Own(untracked_unknown="x")), (TRUE, TRUE), Reason.NOTHING_HERE, id="a driver that cannot list"),
-        pytest.param(
-            snapshot(own=Own(untracked_unknown="x", untracked_blocks=True)), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="which would have to"
-        ),
     ],
 )
 def test_what_is_not_known_is_never_true_and_what_is_known_to_block_stays_false(

@@ -39,7 +39,7 @@ def course(facts: dict[str, Any], *, policy: NodePolicy, annotated: bool) -> tup
         now = NOW + second
         seen = read(node(**facts), DRIVER, now=now, policy=NodePolicy.IGNORE if annotated else policy, before=seen)
         shut_since = (shut_since or now) if seen.shut else None
-        before, _ = standing(seen, zero=True, shut_since=shut_since, now=now, before=before)
+        before, _ = standing(seen, shut_since=shut_since, now=now, before=before)
         closed = second if closed is None and before.closed else closed
         asked = second if asked is None and seen.wish is not None and before.closed else asked
     return closed, asked
@@ -73,7 +73,7 @@ def test_when_each_mark_closes_a_node_and_asks_for_its_evacuation(
 
 
 def judge(found: Marks, **changes: Any) -> tuple[Standing, float | None]:
-    return standing(found, **({"zero": True, "shut_since": NOW - 60, "now": NOW} | changes))
+    return standing(found, **({"shut_since": NOW - 60, "now": NOW} | changes))
 
 
 CORDONED = marks(cordoned=True)
@@ -108,8 +108,7 @@ def test_what_closes_a_node_is_named_and_is_what_a_pod_has_to_tolerate() -> None
         (marks(annotations={names.DRAIN_INTENT: "retire"}), (), "drain-intent: retire"),
     ]:
         closed, _ = judge(found)
-        assert (closed.taints, closed.publishes_zero, judge(found, zero=False)[0].publishes_zero) == (taints, True, False)
-        assert why in closed.why
+        assert closed.taints == taints and why in closed.why
 
 
 @given(st.floats(-100, 100), st.floats(0, 100))

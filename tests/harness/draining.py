@@ -247,7 +247,6 @@ def drawn(dice: Random) -> Snapshot:
         lately_used=lately,
         lately_ends=7.0 if lately else None,
         untracked=("lv-1", "lv-2")[: dice.randint(0, 2)],
-        untracked_blocks=dice.random() < 0.1,
         default_policy=dice.choice([None, None, *Policy]),
         reprovisions=dice.random() < 0.5,
     )
