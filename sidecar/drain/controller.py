@@ -523,15 +523,17 @@ class DrainRoom:
             agent=settings.agent,
             course=told,
             held=self.held(),
-            gate=self._gate_status(picture, look),
+            gate=self._gate_status(picture, decision, look),
             previous=self.report.stored,
         )
         await self._attempt(look, "the report", self.report.write(body, held=self.held))
 
-    def _gate_status(self, picture: Picture, look: _Look) -> dict[str, object] | None:
+    def _gate_status(self, picture: Picture, decision: gate.Decision | None, look: _Look) -> dict[str, object] | None:
         if not self._settings.gate:
             return None
         why = (look.refused or {}).get("the gate", "")
+        if isinstance(decision, gate.Leave):
+            why = decision.why
         if self._gate.stands:
             why = self._gate.why_loose(picture, self._pods())
         return {"enabled": True, "held": self._gate.stands and not why, "why": why}

@@ -104,6 +104,12 @@ def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Inte
     return HeldPods(tuple(sorted(pod.full_name for pod in evicted if claims.intersection(pod.claim_names))), because, purpose)
 
 
+def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
+    """For what the stored report of that Node says that a drain is held; empty: that none is."""
+    status = (stored or {}).get("status") or {}
+    return str(status.get("drainFor") or "") if status.get("nodeUID") == uid and status.get("heldBecause") else ""
+
+
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
 
