@@ -10,7 +10,7 @@ import pytest
 from hack.sim.cluster import Call
 from sidecar.drain import report
 from sidecar.drain.assess import Assessment
-from sidecar.drain.gate import MOST_HELD, HeldPods
+from sidecar.drain.gate import MOST_HELD, HeldPods, told_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.node_io import HEARTBEAT, OwnNode
 from sidecar.drain.report import LISTS_BYTES, MOST, Course
@@ -110,6 +110,13 @@ def test_the_course_is_told_while_there_is_one() -> None:
         "next": "db-0 is evicted",
     }
     assert (told["intent"], told["intentSource"]) == ("retire", "annotation")
+
+
+def test_for_what_a_drain_was_told_to_be_held_is_known_after_a_restart_and_of_this_machine_alone() -> None:
+    for held, uid, told in [(HELD, "uid-n1", "retire, annotation"), (HELD, "uid-2", ""), (HeldPods(purpose="retire"), "uid-n1", "")]:
+        stored = body(judged())
+        assert told_of({"status": {**stored["status"], **held.as_json()}}, uid) == told
+    assert told_of(None, "uid-n1") == ""
 
 
 def test_policies_that_differ_by_intent_are_both_told() -> None:
