@@ -3,13 +3,12 @@
 from typing import Any
 
 from hack.sim.cluster import Call
-from sidecar.drain.publish.stored import MOST_HELD, Held
 from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, EVENTS, MERGE_PATCH, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, no_one, play, report_of, running, wait
 
-GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+GATED = (*JUDGING, "--drain-gate-image=pause")
 AT_ONCE = 0.3
 """Seconds, of which a watch of the simulated cluster takes some: no look that is due later writes it."""
 BOTH = ["default/a", "default/b"]
@@ -132,8 +131,3 @@ def test_without_the_gate_no_pod_is_held() -> None:
         assert await marked(bench) == ([], "")
 
     play(story)
-
-
-def test_the_list_has_an_end() -> None:
-    shown = Held(tuple(f"apps/db-{number}" for number in range(MOST_HELD + 7))).as_json()
-    assert (len(shown["held"]), shown["heldCount"]) == (MOST_HELD, MOST_HELD + 7)

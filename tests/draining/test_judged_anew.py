@@ -1,12 +1,14 @@
 """The judgement in each look: what opens a gate is asked anew, for what is a minute old is not good enough then."""
 
+import asyncio
+
 from hack.sim.cluster import Call
-from sidecar.kube.api import CLAIMS, DEPLOYMENTS, MERGE_PATCH, NAMESPACES, PODS
+from sidecar.kube.api import CLAIMS, DEPLOYMENTS, MERGE_PATCH, NAMESPACES, NODES, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, play, report_of, running, wait
 
-GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+GATED = (*JUDGING, "--drain-gate-image=pause")
 
 
 async def verdicts(bench: Bench) -> tuple[str, str]:
@@ -90,3 +92,28 @@ def test_what_cannot_be_asked_anew_opens_no_gate() -> None:
         assert (await verdicts(bench), await gates(bench)) == (("True", "True"), 0)
 
     play(story, args=GATED, refuse=refuse)
+
+
+def test_a_reboot_that_becomes_a_retirement_while_it_is_judged_opens_no_gate() -> None:
+    benches: list[Bench] = []
+    deleted: list[Call] = []
+
+    async def answering(call: Call) -> None:
+        if call.verb == "delete" and call.resource == DEPLOYMENTS:
+            deleted.append(call)
+        if benches and (call.verb, call.resource) == ("list", NAMESPACES):
+            retire = {"metadata": {"annotations": {names.DRAIN_INTENT: "retire"}}}
+            benches.pop().cluster.patch(NODES, "n0", retire, content_type=MERGE_PATCH)
+            await asyncio.sleep(1)
+
+    async def story(bench: Bench) -> None:
+        await running(bench, "a")
+        await wait(bench, 100)
+        assert (await verdicts(bench), await gates(bench)) == (("True", "False"), 1)
+        benches.append(bench)
+        await change(bench, "n0", {"unschedulable": True}, annotations={names.DRAIN_INTENT: "reboot"})
+        await wait(bench, 15)
+        assert not benches, "nobody asked anew"
+        assert (await gates(bench), deleted) == (1, [])
+
+    play(story, args=GATED, nodes=("n0",), answering=answering)
