@@ -115,10 +115,9 @@ def test_a_word_that_was_taken_back_a_moment_ago_opens_nothing() -> None:
     benches: list[Bench] = []
 
     def take_back(call: Call) -> None:
-        if benches and (call.verb, call.resource) == ("list", NODES):
+        if benches and (call.verb, call.resource, call.name) == ("get", NODES, "n0"):
             patch = {"metadata": {"annotations": {names.FORCE_DRAIN: None}}}
-            benches.append(benches[0])
-            benches[0].spawn(benches[0].you.patch(NODES, "n0", patch, content_type=STRATEGIC_MERGE_PATCH))
+            benches.pop().cluster.patch(NODES, "n0", patch, content_type=STRATEGIC_MERGE_PATCH)
 
     async def story(bench: Bench) -> None:
         await running(bench, "data")
@@ -130,7 +129,7 @@ def test_a_word_that_was_taken_back_a_moment_ago_opens_nothing() -> None:
         await change(bench, "n0", annotations={names.FORCE_DRAIN: "the disk is dead"})
         benches.append(bench)
         await wait(bench, 400)
-        assert len(benches) > 1
+        assert not benches
         assert await has_gate(bench) == [True, True]
 
     play(story, args=GATED, refuse=take_back)
