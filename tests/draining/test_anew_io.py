@@ -508,3 +508,22 @@ def test_another_machine_under_the_nodes_name_is_not_emptied_for_this_one() -> N
         assert "evict db-0" not in seen.did
 
     play(story, seen, delay=delay)
+
+
+def test_a_lease_that_somebody_has_deleted_is_taken_anew() -> None:
+    def case(step: str) -> None:
+        seen = Seen()
+
+        async def story(bench: Bench, workload: Workload) -> None:
+            name = names.reprovision(workload.uid, DRIVER)
+            seen.at(step, lambda: bench.cluster.delete(LEASES, name, namespace="default"), after=True)
+            await evacuate(bench)
+            await wait(bench, 300)
+            assert (await places(bench))["db-0"] == "n3"
+            assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0")] == [1, 1]
+            assert await at_rest(bench)
+
+        play(story, seen)
+
+    for step in ["note data-db-0", "evict db-0", "delete data-db-0"]:
+        case(step)
