@@ -4,7 +4,7 @@ from typing import Final
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, VOLUMES
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain import simulated
@@ -526,4 +526,31 @@ def test_a_lease_that_somebody_has_deleted_is_taken_anew() -> None:
         play(story, seen)
 
     for step in ["note data-db-0", "evict db-0", "delete data-db-0"]:
+        case(step)
+
+
+def test_a_replica_that_falls_between_the_record_of_a_step_and_the_step_keeps_the_data() -> None:
+    """All locks are looked at once more right before what cannot be taken back."""
+
+    def case(step: str) -> None:
+        seen = Seen()
+
+        async def story(bench: Bench, _: Workload) -> None:
+            status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+
+            def falls() -> None:
+                bench.cluster.patch(PODS, "db-2", status, namespace="default", subresource="status", content_type=MERGE_PATCH)
+
+            last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
+            seen.at(last, lambda: seen.at("update lease", falls, after=True), after=True)
+            before = await uids(bench)
+            await evacuate(bench)
+            await wait(bench, 120)
+            assert last in seen.did
+            assert step not in seen.did
+            assert await uids(bench) == before
+
+        play(story, seen)
+
+    for step in ["evict db-0", "delete data-db-0"]:
         case(step)
