@@ -8,7 +8,7 @@ from sidecar.kube.api import BUDGETS, DEPLOYMENTS, EVENTS, LEASES, NODES, STRATE
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, node_of, play, running, wait
 
-GATED: Final = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+GATED: Final = (*JUDGING, "--drain-gate-image=pause")
 RETIRE: Final = names.condition(DRIVER, names.RETIRE_READY)
 
 
