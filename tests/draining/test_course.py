@@ -40,7 +40,7 @@ REPLICA: Target = target()
 AWAY = Away("reprovision-x", REPLICA)
 PASSES = Hold(Reason.REPLICA_NOT_READY, "apps/db-0", "apps/db-1 is not ready")
 FOR_A_PERSON = Hold(Reason.BARE_POD, "apps/web", "no controller owns it", lasting=True)
-HAS = {"slot": Held(""), "has_slot": True}
+HAS = {"slot": Held("")}
 THEIRS = TakenBy("n3")
 
 
@@ -53,7 +53,6 @@ def view(state: State | None = State.IN_PROGRESS, **changes: Any) -> View:
         late=False,
         expiry=Expiry.REPORT,
         slot=None,
-        has_slot=False,
         away=None,
         next=CANDIDATE,
     )
@@ -79,7 +78,7 @@ def test_the_whole_evacuation() -> None:
     assert isinstance(step(view(away=AWAY, **HAS)), Continue), "whoever else could be sent away"
     waits = step(view(next=PASSES, **HAS))
     assert waits == Rest(PASSES.why, PASSES.reason)
-    over = step(view(next=None, verdict=READY, has_slot=True))
+    over = step(view(next=None, verdict=READY))
     assert over == Note(State.SUCCESS, "nothing blocks", names.EVACUATION_SUCCEEDED, gives_back=True)
     assert step(view(State.SUCCESS, next=None, verdict=READY)) == Rest("nothing blocks")
 
@@ -87,8 +86,7 @@ def test_the_whole_evacuation() -> None:
 @pytest.mark.parametrize("doing", [{"away": AWAY}, {"next": CANDIDATE}, {"next": REPLICA}, {"next": PASSES}], ids=lambda doing: str(*doing))
 def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> None:
     assert not isinstance(step(view(verdict=READY, **{"next": None} | doing)), Note)
-    for end, state in (({"late": True}, State.FAILED), ({"wish": FORCED}, State.SUCCESS)):
-        assert noted(view(verdict=READY, **{"next": None} | doing | end)) is state
+    assert noted(view(verdict=READY, **{"next": None} | doing | {"wish": FORCED})) is State.SUCCESS
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
@@ -96,10 +94,9 @@ def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> No
 
 @pytest.mark.parametrize("following", [None, FOR_A_PERSON], ids=["nothing is left to send away", "only a person can help"])
 def test_the_slot_is_given_back_while_nobody_can_be_sent_away_and_the_time_runs_on(following: Any) -> None:
-    back = step(view(next=following, has_slot=True))
-    assert isinstance(back, Note)
-    assert (back.state, back.gives_back, back.begins) == (State.IN_PROGRESS, True, False)
-    assert isinstance(step(view(next=following)), Rest), "and then nothing more is noted"
+    back = step(view(next=following))
+    assert isinstance(back, Rest)
+    assert back.gives_back
     begun = step(view(State.PENDING, next=following))
     assert isinstance(begun, Note)
     assert (begun.state, begun.begins) == (State.IN_PROGRESS, True), "it waits for nobody's turn"
@@ -107,7 +104,7 @@ def test_the_slot_is_given_back_while_nobody_can_be_sent_away_and_the_time_runs_
 
 
 def test_a_replica_that_is_away_keeps_the_slot() -> None:
-    assert isinstance(step(view(next=FOR_A_PERSON, away=AWAY, has_slot=True)), TakeSlot)
+    assert isinstance(step(view(next=FOR_A_PERSON, away=AWAY)), TakeSlot)
 
 
 def test_while_another_node_has_the_slot_nobody_is_sent_away() -> None:
@@ -187,7 +184,7 @@ def test_a_label_overridden_is_believed_only_where_the_rule_would_override_again
 def test_what_blocks_after_success_begins_another_evacuation(changes: Any) -> None:
     decision = step(view(State.SUCCESS, **changes))
     assert isinstance(decision, Note)
-    assert (decision.state, decision.begins, BLOCKED.message in decision.why) == (State.PENDING, True, True)
+    assert (decision.state, BLOCKED.message in decision.why) == (State.PENDING, True)
 
 
 def test_a_pod_that_can_be_sent_away_after_success_begins_another_one_while_time_is_left() -> None:
@@ -200,7 +197,7 @@ def test_a_pod_that_can_be_sent_away_after_success_begins_another_one_while_time
 
 @pytest.mark.parametrize("state", list(State))
 def test_it_is_undone_from_any_state(state: State) -> None:
-    decision = step(view(state, wish=None, away=AWAY, has_slot=True))
+    decision = step(view(state, wish=None, away=AWAY))
     assert isinstance(decision, Note)
     assert (decision.state, decision.event, decision.gives_back) == (None, names.EVACUATION_UNDONE, True)
 
@@ -244,11 +241,11 @@ def test_whatever_is_seen_nobody_is_sent_away_without_a_slot_and_what_is_not_kno
 
 def test_whatever_is_noted_is_not_noted_again() -> None:
     for state, wish, verdict, late, expiry, slot, away, following in EVERYTHING:
-        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, away=away, next=following, has_slot=True)
+        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, away=away, next=following)
         first = step(seen)
         if isinstance(first, Note):
             record = replace(
                 seen.record, state=first.state, started_at=NOW if first.begins or first.state is None else seen.record.started_at
             )
-            again = step(replace(seen, record=record, has_slot=not first.gives_back, late=late and not first.begins))
+            again = step(replace(seen, record=record, late=late and not first.begins))
             assert not isinstance(again, Note) or again.state is not first.state, (seen, first)
