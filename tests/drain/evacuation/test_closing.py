@@ -172,7 +172,7 @@ def test_time_alone_closes_and_never_opens(since: float, later: float) -> None:
 
 REBOOT, CLOSED_AT = names.of_driver(WORLD, names.REBOOT_INTENT), names.of_driver(WORLD, names.CLOSED_AT)
 
-GATED = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
+GATED = ("--drain-report", "--drain-gate-image=pause")
 
 CORDONED, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
 

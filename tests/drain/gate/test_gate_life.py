@@ -11,7 +11,7 @@ from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, node_of, play, report_of, running, wait
 
-GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+GATED = (*JUDGING, "--drain-gate-image=pause")
 SHUT, OPEN, NONE = ["PodDisruptionBudget", "Deployment", "Lease"], ["Lease"], list[str]()
 
 

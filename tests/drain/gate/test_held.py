@@ -3,13 +3,13 @@
 from typing import Any
 
 from hack.sim.cluster import Call
-from sidecar.drain.publish.stored import MOST_HELD, Held
+from sidecar.drain.gate import MOST_HELD, HeldPods
 from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, EVENTS, MERGE_PATCH, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, no_one, play, report_of, running, wait
 
-GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+GATED = (*JUDGING, "--drain-gate-image=pause")
 AT_ONCE = 0.3
 """Seconds, of which a watch of the simulated cluster takes some: no look that is due later writes it."""
 BOTH = ["default/a", "default/b"]
@@ -61,7 +61,7 @@ def test_an_event_at_the_beginning_of_a_drain_says_why_it_is_held_and_a_restart_
         await wait(bench, 5)
         (said,) = await told(bench)
         assert said == (await report_of(bench))["heldBecause"]
-        for words in ("nobody announced", "retire is assumed", "node reboot n0", "node retire n0", "VolumeInUse", names.FORCE_DRAIN):
+        for words in ("nobody announced", "node reboot n0", "node retire n0", "VolumeInUse", names.FORCE_DRAIN):
             assert words in said
         bench.nodes["n0"].kill()
         await wait(bench, 60)
@@ -135,5 +135,5 @@ def test_without_the_gate_no_pod_is_held() -> None:
 
 
 def test_the_list_has_an_end() -> None:
-    shown = Held(tuple(f"apps/db-{number}" for number in range(MOST_HELD + 7))).as_json()
+    shown = HeldPods(tuple(f"apps/db-{number}" for number in range(MOST_HELD + 7))).as_json()
     assert (len(shown["held"]), shown["heldCount"]) == (MOST_HELD, MOST_HELD + 7)

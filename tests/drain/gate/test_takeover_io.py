@@ -5,7 +5,7 @@ from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, LEASES, MERGE
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, node_of, play, report_of, running, wait
 
-GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+GATED = (*JUDGING, "--drain-gate-image=pause")
 EXPIRED = 900.0 + 90.0 + 60.0
 """The lease's time, everybody's patience, and the most that one neighbour waits besides."""
 LOOK = 75.0

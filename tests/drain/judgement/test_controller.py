@@ -6,7 +6,7 @@ from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, play, report_of, running, wait
 
-GATED = (*JUDGING, "--drain-gate", "--drain-gate-image=pause")
+GATED = (*JUDGING, "--drain-gate-image=pause")
 
 
 async def verdicts(bench: Bench) -> tuple[str, str]:

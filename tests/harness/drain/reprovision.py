@@ -146,7 +146,13 @@ class Workload:
 
 async def allow(bench: Bench, pods: int, *, name: str = "db", namespace: str = "default") -> None:
     """The budget of that workload lets so many pods go."""
-    status = {"disruptionsAllowed": pods, "currentHealthy": 3, "desiredHealthy": 3 - min(pods, 3), "expectedPods": 3, "observedGeneration": 1}
+    status = {
+        "disruptionsAllowed": pods,
+        "currentHealthy": 3,
+        "desiredHealthy": 3 - min(pods, 3),
+        "expectedPods": 3,
+        "observedGeneration": 1,
+    }
     await bench.you.patch(BUDGETS, name, {"status": status}, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
 
 
