@@ -128,7 +128,7 @@ def test_B8_what_is_half_there_is_not_gone() -> None:
         async def story(bench: Bench) -> None:
             await app(bench)
             await settled(bench)
-            bench.nodes["n0"].driver_away()
+            bench.nodes["n0"].link.go_down()
             bench.nodes["n0"].kill()
             await bench.you.delete(CSI_NODES if kept == "Node" else NODES, "n0")
             await wait(bench, 1500)

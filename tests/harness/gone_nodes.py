@@ -98,7 +98,7 @@ async def uid_of(bench: Bench, node: str = "n0") -> str:
 
 async def vanish(bench: Bench, node: str = "n0", *, pods: bool = True, collected: bool = False) -> None:
     """The machine goes, with its sidecar. `pods`: garbage collection has taken its pods; `collected`: and what the Node owned."""
-    bench.nodes[node].driver_away()
+    bench.nodes[node].link.go_down()
     bench.nodes[node].kill()
     await bench.you.delete(NODES, node)
     await bench.you.delete(CSI_NODES, node)
