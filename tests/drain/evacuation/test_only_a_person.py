@@ -11,9 +11,10 @@ from hack.sim.cluster import Call
 from sidecar.kube.api import BUDGETS, CLAIMS, LEASES, MERGE_PATCH
 from sidecar.kube.errors import AlreadyExists, ApiError, Unavailable
 from sidecar.model import names
-from tests.harness.drain import reprovision, simulated
-from tests.harness.drain.emptying import Evictions, app, pods, run
+from tests.harness import replicas_anew as reprovision
+from tests.harness.drain import simulated
 from tests.harness.drain.simulated import EVACUATE, STATE, Bench, change, node_of, report_of, wait
+from tests.harness.emptying import Evictions, app, pods, run
 
 ONE_AT_A_TIME: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--evacuation-evict")
 DEADLINE: Final = (*ONE_AT_A_TIME, "--evacuation-deadline=10m")
