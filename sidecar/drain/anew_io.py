@@ -206,7 +206,7 @@ class MakingAnew:
                     self._tell(names.POD, target.namespace, target.pod, pod.uid if pod else "", names.REPLICA_READY, why)
                 return why, 0.0
             case Hold() as hold:
-                if hold.lasting and away.lease not in self._told_late:
+                if hold.lasting and hold.reason is Reason.REPLICA_NOT_READY and away.lease not in self._told_late:
                     self._told_late.add(away.lease)
                     self._metrics.reprovisioned(str(Result.NOT_READY))
                 return hold

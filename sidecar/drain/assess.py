@@ -69,7 +69,9 @@ class Assessment:
 def assess(snapshot: Snapshot) -> Assessment:
     things = classify(snapshot)
     against = blockers.find(snapshot, things)
-    unknown = tuple(sorted(set(snapshot.ignorance))) if snapshot.node else (f"there is no Node {snapshot.node_name}",)
+    # What could not be read blocks nothing, as `blockers` has it, so whoever listed it, it is no ground for a yes.
+    unread = [] if snapshot.ignorance else [f"{what} could not be read" for what in snapshot.unread]
+    unknown = tuple(sorted({*snapshot.ignorance, *unread})) if snapshot.node else (f"there is no Node {snapshot.node_name}",)
     return Assessment(
         node=snapshot.node_name,
         node_uid=snapshot.node.uid if snapshot.node else "",

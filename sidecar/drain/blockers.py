@@ -193,8 +193,13 @@ def _blocker(
 
 
 def _remedy(blocker: Blocker) -> str:
-    """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count."""
+    """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count, and where there is no claim it cannot be
+    said there."""
     remedy = WORDS[blocker.reason].remedy
-    if blocker.policy_source == names.VOLUME and "annotate the claim" in remedy:
+    if "annotate the claim" not in remedy or blocker.object.kind == names.POD:
+        return remedy
+    if blocker.object.kind == names.VOLUME:
+        return remedy.replace("annotate the claim with", f"annotate the PersistentVolume {blocker.volume} with")
+    if blocker.policy_source == names.VOLUME:
         return f"{remedy} (the policy stands on the PersistentVolume {blocker.volume}: change it there)"
     return remedy

@@ -139,7 +139,7 @@ class DrainRoom:
         marks, judged, settings = self._marks, self._judged, self._settings
         if not settings.gate or marks is None or judged is None or judged.node_uid != marks.uid:
             return gate.HeldPods()
-        return gate.held(judged, marks, assumed=settings.gate_assumes, overridden=self._lets_go(marks, judged))
+        return gate.held(judged, marks, self._pods(), assumed=settings.gate_assumes, overridden=self._lets_go(marks, judged))
 
     def soonest(self) -> float:
         """When to look because something has changed."""
@@ -207,11 +207,15 @@ class DrainRoom:
             look.soon(picture.assessment.passes_in)
         await self._void_acknowledgements(picture, look)
         told = await self._course(picture, look)
-        marks = self._marks or marks
+        marks = self._marks if self._marks is not None and self._marks.uid == node.uid else marks
         overridden = self._lets_go(marks, picture.assessment)
-        decision = await self._attempt(look, "the gate", self._gate.step(picture, self._pods(), overridden=overridden))
-        if decision is None and self._settings.gate:
-            look.soon(_URGENT)
+        decision: gate.Decision | None = None
+        if self._is_same_drain(marks, picture.marks) or overridden:
+            decision = await self._attempt(look, "the gate", self._gate.step(picture, self._pods(), overridden=overridden))
+            if decision is None and self._settings.gate:
+                look.soon(_URGENT)
+        else:
+            look.soon(PACE)  # somebody has begun a drain, or said something else, since it was judged
         if decision is not None:
             self._tools.narrator.note(ROOM, f"gate of {node.name}", f"gate of {node.name}", decision)
         await self._write(picture, marks, told, decision, look, overridden=overridden)
@@ -404,6 +408,11 @@ class DrainRoom:
         view = self._view(marks, judged, slot=None, away=None, following=None)
         return bool(marks.forced) or bool(course.lets_go(view))
 
+    def _is_same_drain(self, marks: Marks, judged: Marks) -> bool:
+        """The gate opens by what was judged for it, and for nothing else."""
+        assumed = self._settings.gate_assumes
+        return (marks.draining, gate.counting(marks, assumed)) == (judged.draining, gate.counting(judged, assumed))
+
     def _is_late(self, marks: Marks) -> bool:
         """By two clocks, of which the one that leaves more time counts: the wall clock may have leapt while no process counted."""
         started, now, wall = marks.record.started_at, self._clock(), self._wall()
@@ -535,15 +544,17 @@ class DrainRoom:
             agent=settings.agent,
             course=told,
             held=self.held(),
-            gate=self._gate_status(picture, look),
+            gate=self._gate_status(picture, decision, look),
             previous=self.report.stored,
         )
-        await self._attempt(look, "the report", self.report.write(body))
+        await self._attempt(look, "the report", self.report.write(body, held=self.held))
 
-    def _gate_status(self, picture: Picture, look: _Look) -> dict[str, object] | None:
+    def _gate_status(self, picture: Picture, decision: gate.Decision | None, look: _Look) -> dict[str, object] | None:
         if not self._settings.gate:
             return None
         why = (look.refused or {}).get("the gate", "")
+        if isinstance(decision, gate.Leave):
+            why = decision.why
         if self._gate.stands:
             self._loose = why = self._gate.why_loose(picture, self._pods())
         return {"enabled": True, "held": self._gate.stands and not why, "why": why}

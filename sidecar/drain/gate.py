@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sidecar.drain.assess import Assessment
 from sidecar.drain.marks import Marks, Source
-from sidecar.drain.words import Fate, Intent, Status
+from sidecar.drain.words import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, Taint
@@ -76,8 +76,11 @@ class HeldPods:
         }
 
 
-def held(judged: Assessment, marks: Marks, *, assumed: Intent, overridden: bool) -> HeldPods:
-    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here."""
+def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Intent, overridden: bool) -> HeldPods:
+    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here.
+
+    `pods` are those of the node as they are now. One may have begun since the judgement, with a claim that was judged.
+    """
     if not marks.draining:
         return HeldPods()
     intents, said = counting(marks, assumed), announced(marks)
@@ -86,16 +89,25 @@ def held(judged: Assessment, marks: Marks, *, assumed: Intent, overridden: bool)
     if overridden or not withheld:
         return HeldPods(purpose=purpose)
     node, verdict = marks.node, judged.verdict(withheld[0])
-    why = f"{said} is announced ({marks.source})" if said else f"nobody announced what it is for (run {announcing(node)})"
+    why = (
+        f"{said} is announced ({marks.source})"
+        if said
+        else f"nobody announced what it is for, so {withheld[0]} is assumed (run {announcing(node)})"
+    )
     because = f"{judged.driver} holds the drain of node {node}: {why}, and {verdict.reason} ({verdict.message})"
     because += f"; what blocks, and what to do: csi-node-sidecar explain node {node}; {regardless(node)}"
     # A pod that blocks by itself, as one without a controller, is refused or ended by others.
     against = (blocker for blocker in judged.blockers if blocker.object.kind != names.POD and set(intents) & set(blocker.blocks))
     blocking = {blocker.volume for blocker in against} - {""}
-    pods = tuple(
-        fate.pod.full_name for fate in judged.pods if Fate.STAYS not in (fate.reboot, fate.retire) and blocking & set(fate.volumes)
-    )
-    return HeldPods(pods, because, purpose)
+    claims = {thing.claim for thing in judged.things if thing.name in blocking} - {""}
+    evicted = (pod for pod in pods if not (pod.stays or pod.ended or pod.deleting_since))
+    return HeldPods(tuple(sorted(pod.full_name for pod in evicted if claims.intersection(pod.claim_names))), because, purpose)
+
+
+def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
+    """For what the stored report of that Node says that a drain is held; empty: that none is."""
+    status = (stored or {}).get("status") or {}
+    return str(status.get("drainFor") or "") if status.get("nodeUID") == uid and status.get("heldBecause") else ""
 
 
 # --- the gate ---------------------------------------------------------------------------------------------------------
@@ -210,7 +222,18 @@ def _holds(have: Mapping[str, Any], want: Json, node: Node) -> bool:
     pod = have["spec"]["template"]["spec"]
     tolerated = pod.get("tolerations") or ()
     bound = pod.get("nodeName") in (None, "", node.name) and (pod.get("nodeSelector") or {}).items() <= node.labels.items()
-    return bound and all(item in tolerated for item in _always_tolerated()) and pod.get("affinity") == _only_on(node)
+    return bound and all(item in tolerated for item in _always_tolerated()) and _includes(pod.get("affinity"), _only_on(node))
+
+
+def _includes(have: object, want: object) -> bool:
+    """Whether all that we wrote is there. A list must not be longer: one more term of an affinity would let the guard run elsewhere."""
+    match want, have:
+        case dict(), dict():
+            return all(_includes(have.get(key), value) for key, value in want.items())
+        case list(), list():
+            return len(have) == len(want) and all(map(_includes, have, want))
+        case _:
+            return have == want
 
 
 def _may_start(deployment: Mapping[str, Any], node: Node) -> bool:

@@ -152,6 +152,8 @@ class Marks:
     leaving: bool
     """Somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else."""
     wish: Wish | None
+    noted: frozenset[str]
+    """Digests in the record as it stands on the Node."""
     left_behind: bool
     """kured has not removed its annotation yet. It does a moment after each reboot, so that is no problem."""
     problems: tuple[str, ...]
@@ -193,8 +195,17 @@ def read(
     before = before if before is not None and before.uid == node.uid else None
     record, problem = record_of(node, driver, now=now)
     evacuate, retiring = _taints(node, (names.EVACUATE_TAINT,)), _taints(node, names.RETIRING_TAINTS)
-    words = _words(node)
-    record = _followed(record, before, words, shut=node.cordoned or bool(evacuate) or bool(retiring), asked=bool(_intent_of(node)))
+    words, noted = _words(node), record.used | record.spent
+    if before is not None and (problem or names.of_driver(driver, names.DRAIN_RECORD) not in node.annotations):
+        noted = before.noted
+    record = _followed(
+        record,
+        before,
+        words,
+        before.noted - noted if before is not None else frozenset(),
+        shut=node.cordoned or bool(evacuate) or bool(retiring),
+        asked=bool(_intent_of(node)),
+    )
     said = _what_is_said(node, evacuate, retiring, spent={key for key, digest in words.items() if digest in record.spent})
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
@@ -223,6 +234,7 @@ def read(
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
         leaving=said.plainly_retire and not (is_ignored and said.by_taint_alone),
         wish=None,
+        noted=noted,
         left_behind=names.KURED_REBOOTS in said.spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
@@ -258,16 +270,36 @@ def _words(node: Node) -> dict[str, str]:
     said = {key: text for key, text in said.items() if text and not (key == names.DRAIN_INTENT and text != Intent.REBOOT)}
     kured = node.annotations.get(names.KURED_REBOOTS)
     said |= {} if kured is None else {names.KURED_REBOOTS: kured}
-    return {key: sha256(f"{key}={text}".encode()).hexdigest()[:16] for key, text in said.items()}
+    return {key: _digest(key, text) for key, text in said.items()}
 
 
-def _followed(record: Record, before: Marks | None, words: Mapping[str, str], *, shut: bool, asked: bool) -> Record:
-    """A word that is gone is forgotten, so that the same one may be written again for another drain.
+def _digest(key: str, text: str) -> str:
+    return sha256(f"{key}={text}".encode()).hexdigest()[:16]
+
+
+def counting_again(node: Node, key: str, text: str) -> dict[str, str]:
+    """The records of all drivers, changed so that this word counts although it stood for an earlier drain. Empty: it does."""
+    found = {}
+    for annotation, stored in node.annotations.items():
+        try:
+            said = json.loads(stored) if annotation.endswith(f".{names.GROUP}/{names.DRAIN_RECORD}") else None
+            where = ("spent",) if node.cordoned else ("used", "spent")
+            if said and any(_digest(key, text) in (said.get(name) or ()) for name in where):
+                left = {name: [item for item in said.get(name) or () if item != _digest(key, text)] for name in where}
+                found[annotation] = json.dumps(said | left, separators=(",", ":"))
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            continue  # what is not what a sidecar writes counts for nothing
+    return found
+
+
+def _followed(record: Record, before: Marks | None, words: Mapping[str, str], erased: frozenset[str], *, shut: bool, asked: bool) -> Record:
+    """A word that is gone is forgotten, so that the same one may be written again for another drain; so is one that somebody has `erased`
+    from the record (`counting_again`).
 
     `asked`: the intent's annotation stands. `force-drain` counts beside it although the node is not shut, and is used by that.
     """
     known, there = before.record if before is not None else Record(), frozenset(words.values())
-    used, spent = (record.used | known.used) & there, (record.spent | known.spent) & there
+    used, spent = (record.used | known.used - erased) & there, (record.spent | known.spent - erased) & there
     in_use = there if shut else frozenset(digest for key, digest in words.items() if asked and key == names.FORCE_DRAIN)
     spent |= used - in_use
     return replace(record, used=in_use - spent, spent=spent)

@@ -41,7 +41,8 @@ class OwnNode:
         self._kube, self._store, self._driver, self._clock, self._wall = kube, store, driver, clock, wall
         self._conditions_at: float | None = None
         """When the conditions were written last, or found right; None: that is not known, and they are read."""
-        self._said: tuple[Verdict, Verdict] | None = None
+        self._said: tuple[str, Verdict, Verdict] | None = None
+        """Of which Node, and what."""
         self.true_is_old = False
         """A condition is True that is not any more, and that could not be written."""
 
@@ -68,7 +69,7 @@ class OwnNode:
 
     async def write_conditions(self, assessment: Assessment) -> None:
         """Where they say something else, or at the latest after `HEARTBEAT`. After a failure they are read and written anew."""
-        said = assessment.drain, assessment.retire
+        said = assessment.node_uid, assessment.drain, assessment.retire
         due = self._conditions_at is None or self._clock() - self._conditions_at >= HEARTBEAT
         if said == self._said and not due:
             return
@@ -76,7 +77,7 @@ class OwnNode:
         for attempt in range(_ATTEMPTS):
             stored = await self._kube.get(NODES, assessment.node)
             before = (stored.get("status") or {}).get("conditions") or ()
-            wanted = conditions(self._driver, *said, before=before, now=self._wall())
+            wanted = conditions(self._driver, assessment.drain, assessment.retire, before=before, now=self._wall())
             stands = {item.get("type") for item in before if item.get("status") == Status.TRUE}
             self.true_is_old = any(item["type"] in stands and item["status"] != Status.TRUE for item in wanted)
             try:
@@ -106,8 +107,8 @@ class OwnNode:
         stored = await self._kube.patch(NODES, node.name, {"metadata": meta}, content_type=MERGE_PATCH)
         after = Node.of(stored)
         known = self._store.get(node.name)
-        # An answer that is read late must not roll back what a watch has shown meanwhile.
-        if known is None or (known.uid == after.uid and known.version < after.version):
+        # An answer that is read late must not roll back what a watch has shown meanwhile, nor bring back a Node that is gone.
+        if known is not None and known.uid == after.uid and known.version < after.version:
             self._store.apply(Change(node.name, known, after))
         return after
 

@@ -37,6 +37,8 @@ class ReportWriter:
         self.stored: Json | None = None
         """As this process has read or written it last; None: there is none, or it is not known."""
         self._read_at: float | None = None
+        self._may_arrive = False
+        """A write was not answered. Until another one has been, it may still be carried out."""
 
     async def recall(self) -> None:
         """Read what an earlier process, or anybody else, has stored, if that is due."""
@@ -45,34 +47,44 @@ class ReportWriter:
                 self.stored = await find(self._kube, DRAIN_REPORTS, self._name)
                 self._read_at = self._clock()
 
-    async def write(self, new: Json) -> None:
-        """Where it says something else, or at the latest after a heartbeat."""
+    async def write(self, new: Json, *, held: Callable[[], HeldPods]) -> None:
+        """Where it says something else, or at the latest after a heartbeat. `held`: as it is at that moment, which may be later than the
+        report was made."""
         async with self._writing:
             stored = self.stored
+            new = {**new, "status": {**new["status"], **held().as_json()}}
             seen = timestamps.to_seconds(str(((stored or {}).get("status") or {}).get("observedAt") or ""))
             now = timestamps.to_seconds(new["status"]["observedAt"])
-            fresh = seen is not None and now is not None and 0 <= now - seen < HEARTBEAT
+            fresh = seen is not None and now is not None and 0 <= now - seen < HEARTBEAT and not self._may_arrive
             if stored is not None and fresh and not report.differs(stored, new) and report.head_patch(stored, new) is None:
                 return
-            self.stored, self._read_at, read_at = None, None, self._read_at
+            read_at = self._begin()
             if stored is None:
                 stored = await self._create(new)
             if (patch := report.head_patch(stored, new)) is not None:
                 stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=MERGE_PATCH)
-            self.stored, self._read_at = await self._write_status(stored, new["status"]), read_at
+            self._end(await self._write_status(stored, {**new["status"], **held().as_json()}), read_at)
 
-    async def write_held(self, held: HeldPods) -> None:
+    async def write_held(self, held: Callable[[], HeldPods]) -> None:
         """Into the report that is stored, at once: the drainer evicts a moment after its cordon. Where none is stored the next look does
         it."""
         async with self._writing:
             stored = self.stored
             if stored is None or self._settings.dry_run:
                 return
-            status = {**(stored.get("status") or {}), **held.as_json()}
+            status = {**(stored.get("status") or {}), **held().as_json()}
             if status == stored.get("status"):
                 return
-            self.stored, self._read_at, read_at = None, None, self._read_at
-            self.stored, self._read_at = await self._write_status(stored, status), read_at
+            read_at = self._begin()
+            self._end(await self._write_status(stored, status), read_at)
+
+    def _begin(self) -> float | None:
+        """Until it is answered nothing is known of what is stored."""
+        read_at, self.stored, self._read_at, self._may_arrive = self._read_at, None, None, True
+        return read_at
+
+    def _end(self, stored: Json, read_at: float | None) -> None:
+        self.stored, self._read_at, self._may_arrive = stored, read_at, False
 
     async def _create(self, new: Json) -> Json:
         """The one that is there is as good. Without status: where the type has no status of its own, nobody could take that back."""

@@ -177,7 +177,7 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
         namespaces=raw.namespaces,
         others=others,
         capacities=raw.capacities,
-        unread=raw.unread | _unlisted(raw.unlisted, volumes),
+        unread=raw.unread | unread_of(raw.unlisted, volumes),
         ignorance=(*raw.ignorance, *unlisted),
     )
 
@@ -229,7 +229,7 @@ def _in_flight(raw: Raw, node_name: str, driver: str, own: Own) -> Iterable[InFl
             yield InFlight(claim, begun)
 
 
-def _unlisted(kinds: Set[str], volumes: Iterable[Volume]) -> frozenset[str]:
+def unread_of(kinds: Set[str], volumes: Iterable[Volume]) -> frozenset[str]:
     """What of these volumes' claims, classes and namespaces could have said a policy, and was in a list that failed."""
     found: set[str] = set()
     for volume in volumes if kinds else ():

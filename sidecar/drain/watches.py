@@ -12,7 +12,7 @@ from typing import Any, Final
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.driver_list_io import DriverList
-from sidecar.drain.gate import HeldPods
+from sidecar.drain.gate import HeldPods, told_of
 from sidecar.drain.look_io import Cached, Looks
 from sidecar.drain.report_io import take_back
 from sidecar.drain.settings import Settings
@@ -89,7 +89,9 @@ class DrainPart:
         attaches = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller
         own_node = lambda: self.nodes.get(here.node)  # noqa: E731
         self._looker = Looker(tools, settings, own_node=own_node, attaches=attaches) if settings.judges else None
-        self._held, self._told_held = HeldPods(), ""
+        self._held = HeldPods()
+        self._told_held: str | None = None
+        """For what a drain was told to be held; None: by this process, for nothing yet."""
         self._held_changed = asyncio.Event()
         tools.metrics.watch_drain(self.room.numbers)
         if self._looker is not None and settings.follows_loss:
@@ -270,13 +272,15 @@ class DrainPart:
         while True:
             await self._held_changed.wait()
             self._held_changed.clear()
-            held, marks = self._held, self.room.marks
+            held, marks, before = self._held, self.room.marks, self._told_held
+            if before is None and marks is not None:
+                before = told_of(self.room.report.stored, marks.uid)
             try:
-                await self.room.report.write_held(held)
+                await self.room.report.write_held(self.room.held)
             except ApiError as error:
                 log.info("Which pods must not be evicted could not be written at once", extra={"fields": {"err": str(error)}})
             told = held.purpose if held.because else ""
-            if told and told != self._told_held and marks is not None and not self._settings.dry_run:
+            if told and told != before and marks is not None and not self._settings.dry_run:
                 ref = ObjectRef("v1", names.NODE, "", marks.node, marks.uid)
                 self._tools.recorder.record(ref, names.WARNING, names.DRAIN_HELD, held.because)
             self._told_held = told

@@ -44,7 +44,7 @@ class Drained(Installation):
     def __init__(self, cluster: Cluster, objects: list[Json], *, flags: Sequence[str] = ()) -> None:
         super().__init__(cluster, "scenario", [*REPORT_TYPE, *objects])
         args = container(the_daemon_set(objects), SIDECAR)["args"]
-        wanted = ("--node-drain-policy=Evacuate", "--drain-gate", f"--drain-gate-image={GUARD_IMAGE}", *flags)
+        wanted = ("--node-drain-policy=Evacuate", f"--drain-gate-image={GUARD_IMAGE}", *flags)
         # As a patch of the overlay would put them: a flag that is there is replaced.
         given = {flag.partition("=")[0] for flag in wanted}
         args[:] = [arg for arg in args if arg.partition("=")[0] not in given] + list(wanted)

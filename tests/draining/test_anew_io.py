@@ -4,7 +4,7 @@ from typing import Final
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, VOLUMES
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain import simulated
@@ -439,3 +439,118 @@ def test_a_lease_whose_making_was_not_answered_is_given_back_after_an_undo() -> 
         assert await at_rest(bench)
 
     play(story, seen, answering=answering)
+
+
+def test_a_claim_that_is_changed_right_before_its_deletion_stays() -> None:
+    """After the last look at it: only its version tells."""
+    benches: list[Bench] = []
+
+    async def delay(call: Call) -> None:
+        if said(call) == "delete data-db-0" and benches:
+            note = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Block"}}}
+            benches.pop().cluster.patch(CLAIMS, "data-db-0", note, namespace="default", content_type=MERGE_PATCH)
+
+    seen = Seen()
+
+    async def story(bench: Bench, _: Workload) -> None:
+        before = await uids(bench)
+        benches.append(bench)
+        await evacuate(bench)
+        await wait(bench, 200)
+        assert not benches
+        assert await uids(bench) == before
+
+    play(story, seen, delay=delay)
+
+
+def test_whose_lease_another_node_has_taken_evicts_and_deletes_nothing_more() -> None:
+    """This process was stopped for long, and goes on between two steps."""
+
+    def case(step: str) -> None:
+        seen = Seen()
+
+        async def story(bench: Bench, workload: Workload) -> None:
+            name = names.reprovision(workload.uid, DRIVER)
+            theirs = {"spec": {"holderIdentity": f"uid-other/{DRIVER}"}}
+            last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
+            seen.at(last, lambda: bench.cluster.patch(LEASES, name, theirs, namespace="default", content_type=MERGE_PATCH), after=True)
+            before = await uids(bench)
+            await evacuate(bench)
+            await wait(bench, 200)
+            assert last in seen.did
+            assert step not in seen.did
+            assert await uids(bench) == before
+
+        play(story, seen)
+
+    for step in ["evict db-0", "delete data-db-0"]:
+        case(step)
+
+
+def test_another_machine_under_the_nodes_name_is_not_emptied_for_this_one() -> None:
+    """The Node is deleted and registered again between the record of a step and the step."""
+    benches: list[Bench] = []
+    seen = Seen()
+
+    async def delay(call: Call) -> None:
+        if (call.verb, call.resource, call.name) == ("get", NODES, "n0") and benches and seen.did[-1:] == ["update lease"]:
+            cluster = benches.pop().cluster
+            old = cluster.get(NODES, "n0").obj
+            cluster.delete(NODES, "n0")
+            meta = {key: old["metadata"][key] for key in ("name", "labels", "annotations") if key in old["metadata"]}
+            cluster.create(NODES, {"metadata": meta, "spec": old["spec"]})
+
+    async def story(bench: Bench, _: Workload) -> None:
+        benches.append(bench)
+        await evacuate(bench)
+        await wait(bench, 60)
+        assert not benches
+        assert "evict db-0" not in seen.did
+
+    play(story, seen, delay=delay)
+
+
+def test_a_lease_that_somebody_has_deleted_is_taken_anew() -> None:
+    def case(step: str) -> None:
+        seen = Seen()
+
+        async def story(bench: Bench, workload: Workload) -> None:
+            name = names.reprovision(workload.uid, DRIVER)
+            seen.at(step, lambda: bench.cluster.delete(LEASES, name, namespace="default"), after=True)
+            await evacuate(bench)
+            await wait(bench, 300)
+            assert (await places(bench))["db-0"] == "n3"
+            assert [seen.did.count(what) for what in ("evict db-0", "delete data-db-0")] == [1, 1]
+            assert await at_rest(bench)
+
+        play(story, seen)
+
+    for step in ["note data-db-0", "evict db-0", "delete data-db-0"]:
+        case(step)
+
+
+def test_a_replica_that_falls_between_the_record_of_a_step_and_the_step_keeps_the_data() -> None:
+    """All locks are looked at once more right before what cannot be taken back."""
+
+    def case(step: str) -> None:
+        seen = Seen()
+
+        async def story(bench: Bench, _: Workload) -> None:
+            status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+
+            def falls() -> None:
+                bench.cluster.patch(PODS, "db-2", status, namespace="default", subresource="status", content_type=MERGE_PATCH)
+
+            last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
+            seen.at(last, lambda: seen.at("update lease", falls, after=True), after=True)
+            before = await uids(bench)
+            await evacuate(bench)
+            await wait(bench, 120)
+            assert last in seen.did
+            assert step not in seen.did
+            assert await uids(bench) == before
+
+        play(story, seen)
+
+    for step in ["evict db-0", "delete data-db-0"]:
+        case(step)

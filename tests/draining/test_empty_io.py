@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
+from hack.sim.world.node import DRIVER
 from sidecar.kube.api import CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
@@ -352,3 +353,22 @@ def test_the_slot_of_a_node_whose_sidecar_is_dead_is_taken_after_a_quarter_of_an
         assert seen.calls == ["a-0", "other-0"]
 
     play(story, seen)
+
+
+def test_a_workload_of_which_another_node_makes_a_replica_anew_waits_and_others_go() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "app-0")
+        await app(bench, "web-0")
+        name = names.reprovision("uid-app-0", DRIVER)
+        await bench.you.create(LEASES, {"metadata": {"name": name}, "spec": {"holderIdentity": "uid-n1"}}, namespace="default")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert seen.calls == ["web-0"]
+        await bench.you.delete(LEASES, name, namespace="default")
+        await wait(bench, 60)
+
+    play(story, seen)
+    assert seen.calls == ["web-0", "app-0"]

@@ -1,5 +1,7 @@
 """Nodes that are gone, as a process looks for them: led step by step against a simulated API server."""
 
+from collections.abc import Callable
+
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import (
@@ -369,3 +371,71 @@ def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says
         assert looking(bench) == []
 
     play(story)
+
+
+# --- what changes between two reads -----------------------------------------------------------------------------------
+
+
+def meanwhile(verb: str, resource: Resource, change: Callable[[Bench], object], *, marked: bool = False) -> list[str]:
+    """Once, right before that request, somebody changes something: which claims are left some minutes later. `marked`: the claim is."""
+    benches: list[Bench] = []
+    marks: list[bool] = [not marked]
+    left: list[str] = []
+
+    def on(call: Call) -> None:
+        if benches and any(marks) and (call.verb, call.resource) == (verb, resource):
+            change(benches.pop())
+        marks.append((call.verb, call.resource) == ("patch", CLAIMS))
+
+    async def story(bench: Bench) -> None:
+        await one_replica(bench)
+        await announce(bench)
+        await vanish(bench)
+        benches.append(bench)
+        await wait(bench, 300)
+        assert not benches
+        left.extend(await there(bench, CLAIMS))
+
+    play(story, Watchman(on), args=CLEANING)
+    return left
+
+
+def write(resource: Resource, name: str, change: Json, *, namespace: str = "") -> Callable[[Bench], object]:
+    return lambda bench: bench.cluster.patch(resource, name, change, namespace=namespace, content_type=MERGE_PATCH)
+
+
+def test_a_claim_that_is_changed_right_before_its_deletion_stays() -> None:
+    elsewhere = {"metadata": {"annotations": {names.SELECTED_NODE: "n2"}}}
+    assert meanwhile("delete", CLAIMS, write(CLAIMS, "data-db-0", elsewhere, namespace="default")) == ["data-db-0"]
+
+
+def test_a_volume_that_says_another_machine_by_now_keeps_its_claim() -> None:
+    def change(bench: Bench) -> None:
+        volume = bench.cluster.get(CLAIMS, "data-db-0", namespace="default").obj["spec"]["volumeName"]
+        write(VOLUMES, volume, {"metadata": {"annotations": {names.LIES_ON: "n0/another"}}})(bench)
+
+    assert meanwhile("get", VOLUMES, change, marked=True) == ["data-db-0"]
+
+
+def test_who_is_the_looker_no_more_clears_nothing() -> None:
+    taken = {"spec": {"holderIdentity": f"uid-other/{DRIVER}"}}
+    assert meanwhile("patch", CLAIMS, write(LEASES, names.watch(DRIVER), taken, namespace="default")) == ["data-db-0"]
+
+
+def test_a_node_that_was_there_for_a_moment_is_missed_from_then_on() -> None:
+    """Its kubelet has registered the Node, and no driver its CSINode."""
+
+    async def story(bench: Bench) -> None:
+        await one_replica(bench)
+        await announce(bench)
+        await vanish(bench)
+        await wait(bench, 1200)
+        await bench.you.create(NODES, {"metadata": {"name": "n0"}, "spec": {}})
+        await wait(bench, 700)
+        await bench.you.delete(NODES, "n0")
+        await wait(bench, 1000)
+        assert await there(bench, CLAIMS) == ["data-db-0"]
+        await wait(bench, 1500)
+        assert await there(bench, CLAIMS) == []
+
+    play(story, args=(*CLEANING, "--node-gone-after=30m"))

@@ -36,7 +36,7 @@ PARTS = ("drain", "gate", "emptying", "reprovision", "node-loss")
 EVENTS_OF_NODES = "/api/v1/namespaces/default/events"
 STRATEGIC = "application/strategic-merge-patch+json"
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
-GATE = ("--drain-gate-image=pause")
+GATE = ("--drain-gate-image=pause",)
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
 SWIFT = 0.2
 """The pace of a program whose minutes need not be waited for."""

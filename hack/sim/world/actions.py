@@ -238,7 +238,7 @@ async def _acknowledge_loss(world: "World", name: str) -> None:
         gone = ((report or {}).get("status") or {}).get("gone") or {}
         if report and lost and gone and gone.get("evidence") != "Unproven" and report["status"].get("nodeUID") == lost.uid:
             lost.given_up = True
-            patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: "a person"}, "uid": report["metadata"]["uid"]}}
+            patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: lost.uid}, "uid": report["metadata"]["uid"]}}
             with suppress(NotFound, Conflict):
                 await world.api.patch(DRAIN_REPORTS, report["metadata"]["name"], patch, content_type=MERGE_PATCH)
                 world.transcript.tell("world", f"the loss of {name} is acknowledged")

@@ -79,7 +79,8 @@ class SilentSidecars:
             return
         wanted = conditions(self._driver, SILENT, SILENT, before=before, now=self._wall())
         patch = conditions_patch(wanted, uid=node.uid, version=version_of(stored))
-        await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        after = await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        self._seen[node.uid] = self._heartbeat(after), self._seen[node.uid][1]  # this one was not its sidecar's
         log.warning("The sidecar of a node is silent: what it said counts no more", extra={"fields": {"node": node.name}})
 
     def _heartbeat(self, obj: Json) -> str:

@@ -3,11 +3,18 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from sidecar.drain.assess import Assessment, assess
-from sidecar.drain.snapshot import InFlight, Own, Snapshot
-from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
+from sidecar.drain.blockers import Blocker
+from sidecar.drain.gate import HeldPods
+from sidecar.drain.report import Course, body
+from sidecar.drain.snapshot import InFlight, Snapshot
+from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.model import names
 from tests.harness import draining as samples
+
+TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 
 
 def reasons(found: Assessment, intent: Intent) -> set[Reason]:
@@ -19,15 +26,15 @@ def reasons(found: Assessment, intent: Intent) -> set[Reason]:
 
 def test_drain_D1_an_idle_claim_blocks_retiring_and_no_reboot() -> None:
     found = assess(samples.idle(node=samples.node(unschedulable=True)))
-    assert found.drain.status is Status.TRUE
-    assert (found.retire.status, found.retire.reason) == (Status.FALSE, Reason.LAST_COPY)
+    assert found.drain.status is TRUE
+    assert (found.retire.status, found.retire.reason) == (FALSE, Reason.LAST_COPY)
     assert "apps/data-0" in found.retire.message
 
 
 def test_drain_D2_a_stateful_sets_pod_returns_after_a_reboot_and_is_stranded_by_retiring() -> None:
     found = assess(samples.used(claims=(samples.claim(policy="AllowIdle"),)))
     assert [(fate.pod.name, fate.reboot, fate.retire) for fate in found.pods] == [("db-0", Fate.RETURNS, Fate.STRANDED)]
-    assert (found.drain.status, found.retire.status) == (Status.TRUE, Status.FALSE)
+    assert (found.drain.status, found.retire.status) == (TRUE, FALSE)
     lost = assess(samples.used(claims=(samples.claim(policy="Ignore"),)))
     assert [(fate.reboot, fate.retire) for fate in lost.pods] == [(Fate.RETURNS, Fate.LOST)]
 
@@ -37,7 +44,7 @@ def test_drain_D8_ephemeral_volumes_never_block() -> None:
     pod = samples.pod("db-0", "data-0", ephemeral=("data-0",), inline=(samples.DRIVER,), owner=samples.owner("ReplicaSet", "web"))
     found = assess(samples.used(claims=(owned,), pods=(pod,)))
     assert [thing.class_ for thing in found.things] == [VolumeClass.EPHEMERAL] * 2
-    assert (found.drain.status, found.retire.status, found.blockers) == (Status.TRUE, Status.TRUE, ())
+    assert (found.drain.status, found.retire.status, found.blockers) == (TRUE, TRUE, ())
     assert [(fate.reboot, fate.retire) for fate in found.pods] == [(Fate.MOVES_FREE, Fate.MOVES_FREE)]
 
 
@@ -45,62 +52,67 @@ def test_drain_D10_released_volumes_block_retiring_until_both_are_deleted() -> N
     released = tuple(samples.volume(f"pv-{number}", f"data-{number}", phase="Released") for number in range(2))
     for left in (released, released[:1]):
         found = assess(samples.snapshot(volumes=left))
-        assert (found.drain.status, found.retire.status, found.retire.reason) == (Status.TRUE, Status.FALSE, Reason.RELEASE_PENDING)
-    assert assess(samples.snapshot()).retire.status is Status.TRUE
+        assert (found.drain.status, found.retire.status, found.retire.reason) == (TRUE, FALSE, Reason.RELEASE_PENDING)
+    assert assess(samples.snapshot()).retire.status is TRUE
 
 
-USED = samples.pod("db-0", "data-0")
+USED_BY = samples.pod("db-0", "data-0")
 BY_REASON: dict[Reason, Callable[[], Snapshot]] = {
     Reason.LAST_COPY: samples.idle,
     Reason.VOLUME_IN_USE: samples.used,
     Reason.WOULD_STRAND: lambda: samples.used(claims=(samples.claim(policy="Block"),)),
-    Reason.REPROVISION_PENDING: lambda: samples.used(claims=(samples.claim(policy="Reprovision"),), own=Own(reprovisions=True)),
+    Reason.REPROVISION_PENDING: lambda: samples.used(claims=(samples.claim(policy="Reprovision"),)),
     Reason.SNAPSHOT_ON_NODE: lambda: samples.snapshot(contents=(samples.content(),)),
     Reason.RELEASE_PENDING: lambda: samples.idle(volumes=(samples.volume(phase="Released"),)),
     Reason.PROVISIONING_IN_FLIGHT: lambda: samples.snapshot(in_flight=(InFlight(samples.claim("new")),)),
     Reason.RECLAIM_RETAIN: lambda: samples.idle(volumes=(samples.volume(phase="Released", reclaim_policy="Retain"),)),
-    Reason.POD_TERMINATING: lambda: samples.used(pods=(replace(USED, deleting_since=samples.stamp(301)),)),
-    Reason.BARE_POD: lambda: samples.used(pods=(replace(USED, owner=None),)),
-    Reason.POLICY_CONFLICT: lambda: samples.used(claims=(samples.claim(policy="Migrate"),)),
+    Reason.POD_TERMINATING: lambda: samples.used(pods=(replace(USED_BY, deleting_since=samples.stamp(301)),)),
+    Reason.BARE_POD: lambda: samples.used(pods=(replace(USED_BY, owner=None),)),
+    Reason.POLICY_CONFLICT: lambda: samples.used(claims=(samples.claim(policy="Foo"),)),
 }
 WITHOUT_POLICY = {Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT}
 
 
-def test_drain_D11_a_blocker_says_all_that_is_needed() -> None:
-    for reason, of in BY_REASON.items():
-        (blocker,) = (blocker for blocker in assess(of()).blockers if blocker.reason is reason)
-        named = blocker.object
-        assert named.kind in ("PersistentVolumeClaim", "PersistentVolume", "Pod", "VolumeSnapshotContent", "Volume")
-        assert named.name and (named.uid or named.kind == "Volume")
-        assert bool(named.namespace) == (named.kind in ("PersistentVolumeClaim", "Pod"))
-        assert blocker.blocks and blocker.message and blocker.class_
-        assert blocker.remedy and "\n" not in blocker.remedy + blocker.message
-        assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
+def _of(reason: Reason) -> Blocker:
+    (one,) = (blocker for blocker in assess(BY_REASON[reason]()).blockers if blocker.reason is reason)
+    return one
 
 
-def test_drain_D11_the_policy_and_where_it_came_from() -> None:
-    for snapshot, policy, source in [
-        (samples.idle(volumes=(samples.volume(policy="Block"),)), Policy.BLOCK, "PersistentVolume"),
-        (samples.idle(claims=(samples.claim(policy="Reprovision"),)), Policy.REPROVISION, "PersistentVolumeClaim"),
-        (samples.idle(classes=[samples.class_(policy="Block")]), Policy.BLOCK, "StorageClass local"),
-        (samples.idle(namespaces={"apps": samples.notes("Block")}), Policy.BLOCK, "Namespace apps"),
-        (samples.idle(own=Own(default_policy=Policy.BLOCK)), Policy.BLOCK, "driver"),
-        (samples.idle(), Policy.BLOCK, "default"),
-    ]:
-        found = assess(snapshot)
-        said = {(resolved.policy, resolved.source) for thing in found.things if (resolved := thing.policy(Intent.RETIRE))}
-        assert said == {(policy, source)}
-        assert {(blocker.policy, blocker.policy_source) for blocker in found.blockers} <= {(policy, source)}
+@pytest.mark.parametrize("reason", BY_REASON, ids=str)
+def test_drain_D11_a_blocker_says_all_that_is_needed(reason: Reason) -> None:
+    blocker = _of(reason)
+    assert blocker.object.kind in (names.CLAIM, names.VOLUME, names.POD, names.SNAPSHOT_CONTENT)
+    assert blocker.object.name and blocker.object.uid
+    assert bool(blocker.object.namespace) == (blocker.object.kind in (names.CLAIM, names.POD))
+    assert blocker.blocks and blocker.message and blocker.class_ and WORDS[reason].says
+    assert blocker.remedy and "\n" not in blocker.remedy + blocker.message
+    assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
 
 
-# --- A: silent nodes, snapshots ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("found", "policy", "source"),
+    [
+        pytest.param(samples.idle(volumes=(samples.volume(policy="Block"),)), Policy.BLOCK, "PersistentVolume", id="volume"),
+        pytest.param(samples.used(claims=(samples.claim(policy="Reprovision"),)), Policy.REPROVISION, "PersistentVolumeClaim", id="claim"),
+        pytest.param(samples.idle(classes=[samples.class_(policy="Block")]), Policy.BLOCK, "StorageClass local", id="class"),
+        pytest.param(samples.idle(namespaces={"apps": samples.notes("Block")}), Policy.BLOCK, "Namespace apps", id="namespace"),
+        pytest.param(samples.idle(own=samples.Own(default_policy=Policy.BLOCK)), Policy.BLOCK, "driver", id="driver"),
+        pytest.param(samples.idle(), Policy.BLOCK, "default", id="nobody"),
+    ],
+)
+def test_drain_D11_the_policy_and_where_it_came_from(found: Snapshot, policy: Policy, source: str) -> None:
+    (blocker,) = assess(found).blockers
+    assert (blocker.policy, blocker.policy_source) == (policy, source)
+
+
+# --- A, G: silent nodes, snapshots, another machine -------------------------------------------------------------------
 
 
 def test_drain_A11_of_a_silent_node_it_is_known_that_data_is_there_and_nothing_else() -> None:
     silent = samples.node(ready="Unknown", taints=(samples.taint(names.EVACUATE_TAINT, "retire"),))
     found = assess(samples.used(node=silent))
-    assert (found.drain.status, found.drain.reason) == (Status.UNKNOWN, Reason.SOURCE_OFFLINE)
-    assert (found.retire.status, found.retire.reason) == (Status.FALSE, Reason.SOURCE_OFFLINE)
+    assert (found.drain.status, found.drain.reason) == (UNKNOWN, Reason.SOURCE_OFFLINE)
+    assert (found.retire.status, found.retire.reason) == (FALSE, Reason.SOURCE_OFFLINE)
     assert assess(samples.used()).retire.reason is Reason.VOLUME_IN_USE
 
 
@@ -110,6 +122,17 @@ def test_drain_A14_idle_volumes_and_snapshots_block_until_gone_or_acknowledged()
     acknowledged = replace(both, contents=(samples.content(ack="ticket 12"),))
     assert reasons(assess(acknowledged), Intent.RETIRE) == {Reason.LAST_COPY}
     both_acknowledged = replace(acknowledged, volumes=(samples.volume(notes=samples.notes(ack="ticket 13")),))
-    assert assess(both_acknowledged).retire.status is Status.TRUE
+    assert assess(both_acknowledged).retire.status is TRUE
     gone = replace(acknowledged, volumes=(), claims={})
-    assert assess(gone).retire.status is Status.TRUE and assess(both).drain.status is Status.TRUE
+    assert assess(gone).retire.status is TRUE and assess(both).drain.status is TRUE
+
+
+def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> None:
+    def since(uid: str) -> str:
+        told = {"agent": "1", "course": Course(), "held": HeldPods(), "gate": None}
+        earlier = body(samples.judged(samples.idle()), samples.marks(), previous=None, **told)  # type: ignore[arg-type]
+        later = samples.judged(samples.idle(now=samples.NOW + 60), uid=uid)
+        found = body(later, samples.marks(uid=uid), previous=earlier, **told)  # type: ignore[arg-type]
+        return str(found["status"]["verdicts"]["retire"]["lastTransitionTime"])
+
+    assert (since("uid-n1"), since("uid-of-the-next")) == (samples.stamp(), samples.stamp(-60))

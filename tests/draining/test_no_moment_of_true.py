@@ -8,8 +8,7 @@ from hack.sim.cluster import Call
 from hack.sim.driver.faults import parse_fault
 from hack.sim.world.node import DRIVER
 from hack.sim.world.story import Story
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS
-from sidecar.model import names
+from sidecar.kube.api import CLAIMS, PODS
 from tests.harness.drain.simulated import all_of, node_of, play, wait, with_pod
 
 
@@ -22,17 +21,16 @@ async def is_bound(bench: Story, name: str) -> bool:
     return any(claim["metadata"]["name"] == name and claim["status"].get("phase") == "Bound" for claim in await all_of(bench, CLAIMS))
 
 
-@pytest.mark.parametrize("begun", [595, 597, 598])
+@pytest.mark.parametrize("begun", [36, 40, 57])
 def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: float) -> None:
     """`begun`: when the creation begins, some seconds before the look that waits."""
     benches: list[Story] = []
-    asked = held = 0
+    held = 0
 
     async def delay(call: Call) -> None:
-        """The list of namespaces, which a look asks for every ten minutes, is answered after the creation has ended."""
-        nonlocal asked, held
-        asked += (call.verb, call.resource) == ("list", NAMESPACES)
-        if benches and (call.verb, call.resource) == ("list", NAMESPACES):
+        """The list of pods without a node, which a look asks for now and then, is answered after the creation has ended."""
+        nonlocal held
+        if benches and (call.verb, call.resource) == ("list", PODS):
             held += 1
             while not await is_bound(benches[0], "new-0"):
                 await asyncio.sleep(0.5)
@@ -40,12 +38,6 @@ def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: f
 
     async def story(bench: Story) -> None:
         await with_pod(bench, "old-0")
-        await with_pod(bench, "kept-0")
-        ignored = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
-        await bench.you.patch(CLAIMS, "kept-0", ignored, namespace="default", content_type=MERGE_PATCH)
-        before = asked
-        while asked == before:
-            await wait(bench, 0.5)
         await wait(bench, begun)
         benches.append(bench)
         await bench.you.delete(PODS, "old-0", namespace="default")
@@ -55,8 +47,8 @@ def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: f
         await wait(bench, 1)
         assert await may_be_retired(bench) == "False"
         seen = []
-        for _ in range(6000):
-            await wait(bench, 0.005)
+        for _ in range(120):
+            await wait(bench, 0.25)
             seen.append(await may_be_retired(bench))
         assert held, "no look waited"
         assert await is_bound(bench, "new-0")

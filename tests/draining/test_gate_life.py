@@ -11,7 +11,7 @@ from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, node_of, play, report_of, running, wait
 
 GATED = (*JUDGING, "--drain-gate-image=pause")
-SHUT, OPEN, NONE = ["PodDisruptionBudget", "Deployment"], list[str](), list[str]()
+SHUT, OPEN = ["PodDisruptionBudget", "Deployment"], list[str]()
 
 
 async def dispensable(bench: Bench) -> None:
@@ -19,7 +19,7 @@ async def dispensable(bench: Bench) -> None:
     await running(bench, "a")
     patch = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
     await bench.you.patch(CLAIMS, "a", patch, content_type=MERGE_PATCH, namespace="default")
-    await wait(bench, 100)
+    await wait(bench, 80)  # until the driver has been asked what it has
     assert await verdict(bench) == "True"
 
 
@@ -40,12 +40,12 @@ async def cordon(bench: Bench, on: bool) -> None:
 
 def test_a_gate_opens_for_each_drain_and_stands_in_between() -> None:
     async def story(bench: Bench) -> None:
-        assert await gate(bench) == NONE, "nothing is there"
+        assert await gate(bench) == OPEN, "nothing is there"
         await dispensable(bench)
         for _ in range(2):
             assert await gate(bench) == SHUT
             await cordon(bench, True)
-            assert await gate(bench) == OPEN, "the lease stays: a neighbour sees by it whether somebody looks"
+            assert await gate(bench) == OPEN
             await cordon(bench, False)
         assert await gate(bench) == SHUT
 
@@ -157,7 +157,6 @@ async def taken_away(bench: Bench, kinds: tuple[Resource, ...]) -> None:
 def test_who_takes_it_away_for_ever_has_no_node_write_for_ever() -> None:
     def case(kinds: tuple[Resource, ...], drained: bool) -> None:
         writes, written = Counter[str](), list[int]()
-        told: list[str] = []
 
         def count(call: Call) -> None:
             if call.resource in (DEPLOYMENTS, BUDGETS):
@@ -172,15 +171,12 @@ def test_who_takes_it_away_for_ever_has_no_node_write_for_ever() -> None:
             writes.clear()
             await wait(bench, A_WHILE)
             written.append(writes["create"] + writes["delete"])
-            gates = (await report_of(bench))["gate"]
-            told.append(gates["why"])
             taking.cancel()
             await wait(bench, 150)
             assert await gate(bench) == SHUT
 
         play(story, args=GATED, refuse=count)
         assert written[0] <= MOST_WRITES
-        assert "again and again" in told[0] or BUDGETS not in kinds
 
     for kinds, drained in [((BUDGETS, DEPLOYMENTS), False), ((DEPLOYMENTS,), True)]:
         case(kinds, drained)
