@@ -8,6 +8,7 @@ import pytest
 from hack.sim.cluster import Call
 from hack.sim.world.network import Latency
 from hack.sim.world.node import DRIVER
+from hack.sim.world.story import do
 from sidecar.kube.api import (
     BUDGETS,
     CLAIMS,
@@ -34,7 +35,6 @@ from tests.harness.drain.simulated import (
     Json,
     all_of,
     change,
-    do,
     node_of,
     play,
     report_of,
@@ -218,7 +218,7 @@ def test_drain_B3_errors_of_the_api_server_put_no_deadline_off() -> None:
     broken: list[bool] = []
 
     def refuse(call: Call) -> ApiError | None:
-        marks = call.verb == "patch" and call.resource.plural == "nodes"
+        marks = (call.verb, call.resource) == ("patch", NODES)
         return Unavailable("no answer") if broken and not marks and call.verb not in ("list", "watch") else None
 
     async def story(bench: Bench) -> None:
@@ -259,10 +259,10 @@ def test_drain_B3_B5_an_override_by_the_deadline_opens_the_gate_and_is_told_once
 
 
 def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    theirs = ("nodedrainreports", "pods", "poddisruptionbudgets", "namespaces")
+    theirs = (DRAIN_REPORTS, PODS, BUDGETS, NAMESPACES)
 
     def refuse(call: Call) -> ApiError | None:
-        foreign = call.resource.plural in theirs or (call.resource.plural == "nodes" and call.verb == "patch")
+        foreign = call.resource in theirs or (call.verb, call.resource) == ("patch", NODES)
         return Forbidden(f"cannot {call.verb} {call.resource}", status=403) if foreign else None
 
     async def story(bench: Bench) -> None:

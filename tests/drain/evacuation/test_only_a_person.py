@@ -155,7 +155,7 @@ def test_a_replica_that_cannot_be_made_anew_before_a_person_helps_lets_others_be
     seen = reprovision.Seen()
     args = (*ONE_AT_A_TIME, "--allow-reprovision", "--reprovision-pause=0")
 
-    async def story(bench: Bench, _: reprovision.Workload) -> None:
+    async def story(bench: Bench, workload: reprovision.Workload) -> None:
         await app(bench, "next", node="n1")
         await change(bench, "n3", {"unschedulable": True})
         await reprovision.evacuate(bench)

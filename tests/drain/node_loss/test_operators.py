@@ -69,7 +69,7 @@ async def uninstall(bench: Bench) -> None:
         try:
             if step.verb == "delete":
                 await bench.you.delete(step.resource, step.name, namespace=step.namespace)
-            else:
+            elif step.patch is not None:
                 await bench.you.patch(step.resource, step.name, step.patch, content_type=MERGE_PATCH, namespace=step.namespace)
         except NotFound:
             pass  # as another step has it
