@@ -102,8 +102,13 @@ class DrainRoom:
         self._started: tuple[float, float, float] | None = None
         """The noted start of the evacuation, and the wall and the steady clock when this process first saw it."""
         self._marks: Marks | None = None
+        self._written: Node | None = None
+        """As the answer to this process's last write showed it."""
         self._judged: Assessment | None = None
         self._told_marks: Marks | None = None
+        self._told_override: tuple[str, float | None] | None = None
+        self._loose = ""
+        """Why the gate, which stands, holds nobody."""
         self._opened: frozenset[Intent] = frozenset()
         """What the last look found True for whoever empties the node."""
         self._last_look = float("-inf")
@@ -122,7 +127,7 @@ class DrainRoom:
 
     def node_changed(self) -> None:
         """The watch shows a change of the node. Its standing is renewed at once: an uncordoned node takes volumes without delay."""
-        node = self._nodes.get(self._settings.node)
+        node = self._node()
         if node is None:
             self._standing.renew_without_node()
         else:
@@ -153,14 +158,14 @@ class DrainRoom:
             bytes_remaining=report.bytes_in_the_way(judged),
             stranded_pods=sum(fate.reboot is Fate.RETURNS or fate.retire is Fate.STRANDED for fate in judged.pods),
             evacuation_seconds=None if started is None else max(0.0, self._wall() - started),
-            gate="off" if not self._settings.gate else "closed" if self._gate.stands else "open",
+            gate="off" if not self._settings.gate else "closed" if self._gate.stands and not self._loose else "open",
         )
 
     # --- one look ---------------------------------------------------------------------------------------------------
 
     async def handle(self, key: str) -> float | None:
         self._last_look = self._clock()
-        node = self._nodes.get(self._settings.node)
+        node = self._node()
         if node is None:
             # It is gone, and what was made for it is deleted with it; or it is not listed yet.
             self._standing.renew_without_node()
@@ -194,6 +199,10 @@ class DrainRoom:
             node, marks = await self._note(node, marks, step, look)
         picture = await self._picture(node, marks)
         self._judged = picture.assessment
+        if not self._settings.dry_run:
+            # Before all that may take long: nobody is to read an old True meanwhile.
+            await self._attempt(look, "the node's conditions", self._own_node.write_conditions(picture.assessment))
+            look.soon(_URGENT if self._own_node.true_is_old else USUAL)
         if picture.assessment.passes_in is not None:
             look.soon(picture.assessment.passes_in)
         await self._void_acknowledgements(picture, look)
@@ -215,6 +224,9 @@ class DrainRoom:
         """Where nothing is judged nothing is evacuated and no gate stands: what an earlier process has begun is undone."""
         record = replace(marks.record, state=None, started_at=None, closed_at=closed_at(self._standing.current))
         await self._attempt(look, "the marks on the node", self._write_record(node, record))
+        await self._attempt(look, "the gate", self._gate.take_down(node))
+        if not self._settings.dry_run:
+            await self._attempt(look, "the autoscalers' annotations", self._own_node.protect(node, needed=False))
 
     # --- the picture ------------------------------------------------------------------------------------------------
 
@@ -486,8 +498,9 @@ class DrainRoom:
         if step.state is None:
             record = replace(record, started_at=None)
         after = await self._attempt(look, "the marks on the node", self._write_record(node, record))
-        overridden = step.state is State.OVERRIDDEN
-        if step.event and (after is not None or overridden):
+        overridden = (marks.uid, record.started_at) if step.state is State.OVERRIDDEN else None
+        if step.event and (after is not None or overridden) and (overridden is None or overridden != self._told_override):
+            self._told_override = overridden or self._told_override
             warns = step.event in (names.EVACUATION_DEADLINE_EXCEEDED, names.EVACUATION_OVERRIDDEN)
             ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
             self._record(ref, names.WARNING if warns else names.NORMAL, step.event, f"{self._settings.driver}: {step.why}")
@@ -497,20 +510,27 @@ class DrainRoom:
         return after, self._marks
 
     async def _write_record(self, node: Node, record: Record) -> Node:
-        return node if self._settings.dry_run else await self._own_node.write_record(node, record)
+        if self._settings.dry_run:
+            return node
+        self._written = await self._own_node.write_record(node, record)
+        return self._written
+
+    def _node(self) -> Node | None:
+        """As it is known. A watch that lags does not show yet what this process has written: nothing is begun twice."""
+        node, last = self._nodes.get(self._settings.node), self._written
+        return last if node is not None and last is not None and node.uid == last.uid and node.version < last.version else node
 
     async def _write(
         self, picture: Picture, marks: Marks, told: report.Course, decision: gate.Decision | None, look: _Look, *, overridden: bool
     ) -> None:
         settings, judged = self._settings, picture.assessment
-        node = self._nodes.get(settings.node) or picture.node
+        node = self._node() or picture.node
         record = replace(marks.record, closed_at=closed_at(self._standing.current))
         await self._attempt(look, "the marks on the node", self._write_record(node, record))
         needed = needs_protection(enabled=settings.protects, retire=judged.retire.status, overridden=overridden)
         if settings.dry_run:
             return
         await self._attempt(look, "the autoscalers' annotations", self._own_node.protect(node, needed=needed))
-        await self._attempt(look, "the node's conditions", self._own_node.write_conditions(judged))
         settling = self._clock() - self._began_at < _SETTLES
         for event in events.changes(self.report.stored, judged, marks, before=self._told_marks, settling=settling):
             self._record(event.ref, event.type_, event.reason, event.message, once=event.once)
@@ -536,7 +556,7 @@ class DrainRoom:
         if isinstance(decision, gate.Leave):
             why = decision.why
         if self._gate.stands:
-            why = self._gate.why_loose(picture, self._pods())
+            self._loose = why = self._gate.why_loose(picture, self._pods())
         return {"enabled": True, "held": self._gate.stands and not why, "why": why}
 
     # --- telling ----------------------------------------------------------------------------------------------------

@@ -77,6 +77,15 @@ class Gate:
         self.may_stand = self._budget is not None or self._deployment is not None
         return decision
 
+    async def take_down(self, node: Node) -> None:
+        """Where nothing is judged: what an earlier process has built. Who may not even read one has not built one."""
+        if self.may_stand and self._settings.namespace and not self._settings.dry_run:
+            try:
+                await open_gate(self._kube, node, self._settings.driver, namespace=self._settings.namespace)
+            except Forbidden:
+                pass
+            self.may_stand = False
+
     def why_loose(self, picture: Picture, pods: Collection[Pod]) -> str:
         """Why a gate that stands holds nobody; empty: it holds."""
         guards = gate.guards_among(pods, picture.node.uid, self._settings.driver, self._settings.namespace)

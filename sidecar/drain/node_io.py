@@ -43,6 +43,8 @@ class OwnNode:
         """When the conditions were written last, or found right; None: that is not known, and they are read."""
         self._said: tuple[str, Verdict, Verdict] | None = None
         """Of which Node, and what."""
+        self.true_is_old = False
+        """A condition is True that is not any more, and that could not be written."""
 
     async def write_record(self, node: Node, record: Record) -> Node:
         """The Node as it is then. Nothing is written where it says that already."""
@@ -76,6 +78,8 @@ class OwnNode:
             stored = await self._kube.get(NODES, assessment.node)
             before = (stored.get("status") or {}).get("conditions") or ()
             wanted = conditions(self._driver, assessment.drain, assessment.retire, before=before, now=self._wall())
+            stands = {item.get("type") for item in before if item.get("status") == Status.TRUE}
+            self.true_is_old = any(item["type"] in stands and item["status"] != Status.TRUE for item in wanted)
             try:
                 await self._kube.patch(
                     NODES,
@@ -88,7 +92,7 @@ class OwnNode:
             except Conflict:
                 if attempt == _ATTEMPTS - 1:
                     raise
-        self._said, self._conditions_at = said, self._clock()
+        self._said, self._conditions_at, self.true_is_old = said, self._clock(), False
 
     async def _patch(
         self, node: Node, annotations: Mapping[str, str | None], labels: Mapping[str, str | None], *, version: str = ""

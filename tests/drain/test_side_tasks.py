@@ -11,8 +11,8 @@ from sidecar.engine.health import OK, Degraded
 from sidecar.ownership.controller import Contenders
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.provisioning.sweep import SnapshotSweep
-from tests.harness.drain.reprovision import metric
 from tests.harness.drain.simulated import ARGS, play, wait, with_pod
+from tests.harness.replicas_anew import metric
 
 TASKS = {
     "drain: volumes of the driver": (DriverList, "run"),

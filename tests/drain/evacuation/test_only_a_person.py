@@ -11,9 +11,10 @@ from hack.sim.cluster import Call
 from sidecar.kube.api import BUDGETS, CLAIMS, LEASES, MERGE_PATCH
 from sidecar.kube.errors import AlreadyExists, ApiError, Unavailable
 from sidecar.model import names
-from tests.harness.drain import reprovision, simulated
-from tests.harness.drain.emptying import Evictions, app, pods, run
+from tests.harness import replicas_anew as reprovision
+from tests.harness.drain import simulated
 from tests.harness.drain.simulated import EVACUATE, STATE, Bench, change, node_of, report_of, wait
+from tests.harness.emptying import Evictions, app, pods, run
 
 ONE_AT_A_TIME: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--evacuation-evict")
 DEADLINE: Final = (*ONE_AT_A_TIME, "--evacuation-deadline=10m")
@@ -154,7 +155,7 @@ def test_a_replica_that_cannot_be_made_anew_before_a_person_helps_lets_others_be
     seen = reprovision.Seen()
     args = (*ONE_AT_A_TIME, "--allow-reprovision", "--reprovision-pause=0")
 
-    async def story(bench: Bench, _: reprovision.Workload) -> None:
+    async def story(bench: Bench, workload: reprovision.Workload) -> None:
         await app(bench, "next", node="n1")
         await change(bench, "n3", {"unschedulable": True})
         await reprovision.evacuate(bench)

@@ -1,19 +1,12 @@
-"""What operators do while a node is missed, and what a node takes off its claims that is there again."""
-
-import asyncio
-from typing import Any
+"""What operators do while a node is missed: another policy, an uninstallation, a node that comes back."""
 
 from hack.sim.world.node import DRIVER
 from sidecar.commands.uninstall import Step, steps
-from sidecar.drain.machine_mark import Machine
-from sidecar.drain.node_loss.returned_io import Returned
 from sidecar.kube.api import CLAIMS, CSI_NODES, MERGE_PATCH, NODES, VOLUMES
-from sidecar.kube.errors import Conflict, NotFound
+from sidecar.kube.errors import NotFound
 from sidecar.model import names
-from sidecar.model.objects import Claim
-from tests.harness import samples
-from tests.harness.doors import ScriptedKube
-from tests.harness.drain.node_loss import (
+from tests.harness.drain.simulated import EVACUATE, Bench, change, node_of, wait
+from tests.harness.gone_nodes import (
     CLEANING,
     TELLING,
     Watchman,
@@ -22,11 +15,11 @@ from tests.harness.drain.node_loss import (
     note,
     one_replica,
     play,
+    say,
     there,
     uid_of,
     vanish,
 )
-from tests.harness.drain.simulated import EVACUATE, Bench, change, node_of, wait
 
 ORPHAN, CLEANUP = TELLING[-1], CLEANING[-1]
 
@@ -76,7 +69,7 @@ async def uninstall(bench: Bench) -> None:
         try:
             if step.verb == "delete":
                 await bench.you.delete(step.resource, step.name, namespace=step.namespace)
-            else:
+            elif step.patch is not None:
                 await bench.you.patch(step.resource, step.name, step.patch, content_type=MERGE_PATCH, namespace=step.namespace)
         except NotFound:
             pass  # as another step has it
@@ -97,9 +90,7 @@ def test_an_uninstallation_midway_leaves_the_data_and_no_mark() -> None:
             await wait(bench, 3000)
             claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
             assert names.LOST_WITH not in claim["metadata"]["annotations"]
-            (volume,) = await there(bench, VOLUMES)
-            notes = (await bench.you.get(VOLUMES, volume))["metadata"]["annotations"]
-            assert names.LEAVING not in notes
+            assert len(await there(bench, VOLUMES)) == 1
 
         play(story, seen, args=CLEANING)
         assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
@@ -130,10 +121,12 @@ def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later(
             await wait(bench, 700)
             assert (len(await there(bench, CLAIMS)), len(await there(bench, VOLUMES))) == (1, 1)
             assert await gone(bench) == {}
-            machine = f"n0/{await uid_of(bench)}"
-            await note(bench, "data-db-0", {names.LIES_ON: machine, names.LEAVING: machine})
+            uid = await uid_of(bench)
+            await note(bench, "data-db-0", {names.LIES_ON: f"n0/{uid}"})
             for resource in found:
                 await bench.you.delete(resource, "n0")
+            await wait(bench, 700)
+            await say(bench, uid)
             await wait(bench, 1500)
             assert await there(bench, CLAIMS) == await there(bench, VOLUMES) == []
 
@@ -141,44 +134,3 @@ def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later(
 
     for away in [20.0, 5000.0]:
         case(away)
-
-
-# --- A node that is there again takes off what a peer has noted on its claims, and nothing else ---
-
-
-Json = dict[str, Any]
-NOW = Machine("n0", "uid-2")
-
-
-def claim(mark: str | None, **meta: Any) -> Json:
-    notes = {} if mark is None else {names.LOST_WITH: mark}
-    return samples.claim_json(meta={"name": "data", "namespace": "shop", "annotations": notes} | meta)
-
-
-def patches(cached: Json, stored: Json, *, dry_run: bool = False, failures: list[Exception | None] | None = None) -> list[Any]:
-    kube = ScriptedKube({("persistentvolumeclaims", "data"): stored}, failures={"patch": failures or []})
-    returned = Returned(kube, claims=lambda: [Claim.of(cached)], dry_run=dry_run)  # type: ignore[arg-type]
-    asyncio.run(returned.take_marks_off(NOW))
-    return kube.wrote("patch")
-
-
-def test_the_mark_of_an_earlier_machine_of_this_name_goes() -> None:
-    marked = claim("n0/uid-1")
-    (patch,) = patches(marked, marked)
-    meta = marked["metadata"]
-    assert patch == {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": {names.LOST_WITH: None}}}
-
-
-def test_what_is_no_earlier_machine_of_this_name_stays() -> None:
-    for mark in [None, "n1/uid-1", "n0/uid-2", "n0", "garbage"]:
-        assert patches(claim(mark), claim(mark)) == []
-        assert patches(claim("n0/uid-1"), claim(mark)) == [], "it is as it is stored now that counts"
-
-
-def test_a_claim_that_is_being_deleted_stays_as_it_is() -> None:
-    assert patches(claim("n0/uid-1"), claim("n0/uid-1", deletionTimestamp="2026-01-01T00:00:00Z")) == []
-
-
-def test_a_dry_run_writes_nothing_and_a_conflict_is_left_to_the_next_look() -> None:
-    assert patches(claim("n0/uid-1"), claim("n0/uid-1"), dry_run=True) == []
-    assert len(patches(claim("n0/uid-1"), claim("n0/uid-1"), failures=[Conflict("changed", status=409)])) == 1

@@ -5,8 +5,8 @@ from hack.sim.world.story import Story
 from sidecar.kube.api import CLAIMS, MERGE_PATCH
 from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
-from tests.harness.drain.node_loss import Watchman, app, gone, holder, play, vanish
 from tests.harness.drain.simulated import wait
+from tests.harness.gone_nodes import Watchman, app, gone, holder, play, vanish
 
 
 def test_the_loss_of_a_node_is_told_though_each_other_node_has_a_claim_that_may_not_be_written() -> None:

@@ -21,7 +21,7 @@ Bench = Story
 Plot = Callable[[Bench], Awaitable[None]]
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
-STATE, STARTED = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
+STATE, RECORD = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.DRAIN_RECORD)
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
 
 
