@@ -70,6 +70,9 @@ def test_a_driver_whose_volumes_whole_zones_reach_is_judged_only_where_somebody_
         kube.objects["persistentvolumes"] = [volume("pv-net", "z", key="zone", driver="net.example")]
         assert look_at_all(kube).drivers("n1") == known
         assert look_at_all(kube).drivers("n1", "net.example") == ("net.example",)
+        says = {"type": names.condition("net.example", names.RETIRE_READY), "status": "True"}
+        kube.objects["nodes"][1]["status"]["conditions"].append(says)
+        assert look_at_all(kube).drivers("n2") == ("net.example",), "a sidecar judges it there"
         assert assess(snapshot(kube, "net.example")).retire.status is Status.UNKNOWN
 
 
