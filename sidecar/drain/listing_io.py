@@ -23,6 +23,7 @@ from sidecar.kube.api import (
     VOLUMES,
     KubeApi,
     Resource,
+    find,
     records,
 )
 from sidecar.kube.errors import ApiError, NotFound
@@ -101,14 +102,10 @@ class Cluster:
     async def _read_reports(self, node: str) -> None:
         """No verdict from outside depends on them, so it is no ignorance if they cannot be read: it is told beside."""
         try:
-            if node:
-                for driver in self.drivers(node):
-                    name = names.drain_report(node, driver)
-                    try:
-                        self.reports[name] = _slim(await self._kube.get(DRAIN_REPORTS, name))[1]
-                    except NotFound:
-                        continue
-            else:
+            for driver in self.drivers(node) if node else ():
+                if (stored := await find(self._kube, DRAIN_REPORTS, names.drain_report(node, driver))) is not None:
+                    self.reports |= [_slim(stored)]
+            if not node:
                 self.reports = dict([pair async for pair in records(self._kube, DRAIN_REPORTS, _slim)])
         except NotFound:
             return
@@ -170,10 +167,13 @@ class Cluster:
 
     def drivers(self, node: str, named: str = "") -> tuple[str, ...]:
         """Those of which something is, or could be, on that node alone; and the one that somebody has named, if it has anything there."""
-        registered, conditions = self._registered.get(node, {}), self.conditions.get(node, {})
-        said = {driver for driver in registered if names.condition(driver, names.RETIRE_READY) in conditions}
-        there = {*registered, *self._there[node]} & (self._local | {named})
-        return tuple(sorted(there | said | {claim.provisioner for claim in self._selected[node] if not claim.volume_name} - {""}))
+        conditions = self.conditions.get(node, {})
+        found = {
+            driver
+            for driver in (*self._registered.get(node, ()), *self._there[node])
+            if driver in self._local or driver == named or names.condition(driver, names.RETIRE_READY) in conditions
+        }
+        return tuple(sorted(found | {claim.provisioner for claim in self._selected[node] if not claim.volume_name} - {""}))
 
     def knows(self, driver: str) -> bool:
         """Anything names it."""

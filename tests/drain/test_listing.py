@@ -54,6 +54,14 @@ def test_what_no_node_reaches_may_be_on_one_that_has_lost_a_label() -> None:
         assert snapshot(kube, everywhere=everywhere, name="n2").unplaced == (), "another value stands there"
 
 
+def test_a_snapshot_of_which_nothing_says_where_it_is_may_be_on_every_node() -> None:
+    for everywhere in (False, True):
+        kube = ready()
+        kube.objects["persistentvolumes"] = []
+        for name in ("n1", "n2"):
+            assert {each.name for each in snapshot(kube, everywhere=everywhere, name=name).unplaced} == {"s1", "s2"}
+
+
 def test_a_driver_whose_volumes_whole_zones_reach_is_judged_only_where_somebody_names_it() -> None:
     for keys, known in ((["zone"], ()), (["kubernetes.io/hostname"], ("net.example",))):
         kube = cluster()
@@ -62,6 +70,9 @@ def test_a_driver_whose_volumes_whole_zones_reach_is_judged_only_where_somebody_
         kube.objects["persistentvolumes"] = [volume("pv-net", "z", key="zone", driver="net.example")]
         assert look_at_all(kube).drivers("n1") == known
         assert look_at_all(kube).drivers("n1", "net.example") == ("net.example",)
+        says = {"type": names.condition("net.example", names.RETIRE_READY), "status": "True"}
+        kube.objects["nodes"][1]["status"]["conditions"].append(says)
+        assert look_at_all(kube).drivers("n2") == ("net.example",), "a sidecar judges it there"
         assert assess(snapshot(kube, "net.example")).retire.status is Status.UNKNOWN
 
 
