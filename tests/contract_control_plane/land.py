@@ -32,13 +32,14 @@ Json = dict[str, Any]
 class Land:
     """One scenario's own: a namespace, and names that no other scenario has."""
 
-    def __init__(self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({})) -> None:
+    def __init__(self, api: KubeApi, *, number: int, node_labels: Mapping[str, str] = MappingProxyType({}), limit: float = 0.0) -> None:
         self.api = api
         self.namespace = f"land-{number}"
         self.driver = f"driver-{number}.example.com"
         self.key = f"{self.driver}/node"
         self._node_labels = node_labels
         self._number = number
+        self._limit = limit
 
     # --- who makes things ---------------------------------------------------------------------------------------------
 
@@ -211,7 +212,7 @@ class Land:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> None:
-        await until(condition, what)
+        await until(condition, what, limit=self._limit)
 
     async def always(self, condition: Callable[[], Awaitable[Any]], what: str, *, seconds: float = 1.5) -> None:
         """Long enough for a component that would do otherwise."""
