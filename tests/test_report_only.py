@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sidecar.drain.publish.as_json import Json
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
@@ -17,7 +18,6 @@ from hack.sim.cluster.reading import Query
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, GET_CAPACITY, DriverInfo
 from sidecar.doors import Doors, Instruments
-from sidecar.drain.publish.as_json import Json
 from sidecar.engine.health import OK
 from sidecar.kube import api
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES, Resource

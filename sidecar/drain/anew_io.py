@@ -28,9 +28,9 @@ from sidecar.drain.anew import (
     Unmark,
 )
 from sidecar.drain.anew_locks import LocksView, shut
-from sidecar.drain.course import Away
+from sidecar.drain.course import Away, Held, NotKnown, TakenBy
 from sidecar.drain.empty import Hold, users_of
-from sidecar.drain.lease_io import Held, HeldLease, Holder, NotKnown, TakenBy, held_by
+from sidecar.drain.lease_io import HeldLease, Holder, held_by
 from sidecar.drain.picture import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet

@@ -15,11 +15,11 @@ from sidecar.drain.anew import Target
 from sidecar.drain.anew import candidates as replicas_to_make
 from sidecar.drain.anew_io import POLL, MakingAnew
 from sidecar.drain.assess import Assessment, Verdict, assess
-from sidecar.drain.course import Away, Continue, Evict, MakeAnew, Note, Rest, TakeSlot
+from sidecar.drain.course import Answer, Away, Continue, Evict, Held, MakeAnew, Note, NotKnown, Rest, TakenBy, TakeSlot
 from sidecar.drain.empty import Candidate, Hold, candidates
 from sidecar.drain.empty_io import Emptying
 from sidecar.drain.gate_io import Gate
-from sidecar.drain.lease_io import RENEWED_EVERY, Answer, Held, HeldLease, Holder, NotKnown, TakenBy
+from sidecar.drain.lease_io import RENEWED_EVERY, HeldLease, Holder
 from sidecar.drain.look_io import Looks
 from sidecar.drain.marks import Marks, Record, State
 from sidecar.drain.node_io import OwnNode, needs_protection

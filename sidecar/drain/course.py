@@ -12,7 +12,6 @@ from typing import Final
 from sidecar.drain.anew import Target
 from sidecar.drain.assess import Verdict
 from sidecar.drain.empty import Candidate, Hold
-from sidecar.drain.lease_io import Answer, Held, NotKnown, TakenBy
 from sidecar.drain.marks import Record, State, Wish
 from sidecar.drain.words import Intent, Reason, Status
 from sidecar.model import names
@@ -23,6 +22,34 @@ class Expiry(StrEnum):
 
     REPORT = "Report"
     OVERRIDE = "Override"
+
+
+# What is said of a Lease (`lease_io`).
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """This process has it."""
+
+    record: str
+    """The annotation in which its holder notes how far it is; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBy:
+    """Another node has it."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotKnown:
+    """It could not be read or written: whoever needs it does without."""
+
+    why: str
+
+
+Answer = Held | TakenBy | NotKnown
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.drain.course import Answer, Held, NotKnown, TakenBy
 from sidecar.kube.api import LEASES, KubeApi, find, records
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names, timestamps
@@ -17,31 +18,6 @@ from sidecar.model.objects import Json, Owner
 DURATION: Final = 900
 """Seconds: longer than nodes' clocks differ, and long enough for a few renewals to fail. A deleted node's Leases are deleted with it."""
 RENEWED_EVERY: Final = DURATION / 3
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """This process has it."""
-
-    record: str
-    """The annotation in which its holder notes how far it is; empty: nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakenBy:
-    """Another node has it."""
-
-    node: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotKnown:
-    """It could not be read or written: whoever needs it does without."""
-
-    why: str
-
-
-Answer = Held | TakenBy | NotKnown
 
 
 @dataclass(frozen=True, slots=True)

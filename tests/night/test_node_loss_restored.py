@@ -5,9 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from sidecar.drain.node_loss import gap
+
 from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, until
 from hack.lib.programs import all_of
-from sidecar.drain.node_loss import gap
 from sidecar.model import names
 from tests.harness.cluster import CLAIMS, LEASES, NODES, PODS, REPORTS, ROLE, after_looks
 from tests.harness.drains import Ground, drainer_of, ground_on

@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
+from sidecar.drain.facts.absence_io import Absence
+from sidecar.drain.facts.begun_uses import Missed
 
 from hack.sim.cluster import Call
 from hack.sim.world.effects import SENDER
 from hack.sim.world.plan import GATED, Plan, PlannedEvent
 from hack.sim.world.verdicts import DATA_LOST
 from hack.sim.world.world import World
-from sidecar.drain.facts.absence_io import Absence
-from sidecar.drain.facts.begun_uses import Missed
 from tests.world.playing import at_request, played
 
 APP = PlannedEvent(5.0, "app", "app-0", 1.0, "late")

@@ -139,8 +139,8 @@ class Verdicts:
                     self._found(SAID_YES, f"{node} is {type_}, and {_loses(intent)} {', '.join(wrong)}")
 
     def _check_standing(self, node: str) -> None:
-        """A True stands for longer than it may: of a sidecar that sees; and of a dead one, or of one whose driver is dead, where a neighbour
-        had the time to say so."""
+        """A True stands for longer than it may: of a sidecar that sees; and of one that is dead, or whose driver is, where a neighbour had
+        the time to say so."""
         now = self._world.clock()
         for type_, intent in _VERDICTS:
             condition = self._condition(node, type_)

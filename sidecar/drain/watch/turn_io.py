@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import Final
 from zlib import crc32
 
-from sidecar.drain.lease_io import Held, HeldLease, Holder, NotKnown
+from sidecar.drain.course import Held, NotKnown
+from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.loss_io import LostNodes
 from sidecar.drain.watch.silent_io import SilentSidecars

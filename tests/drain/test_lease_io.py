@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hack.sim.cluster import Call, InProcessApi
-from sidecar.drain.lease_io import DURATION, Answer, Held, HeldLease, Holder, NotKnown, TakenBy, held_by
+from sidecar.drain.course import Answer, Held, NotKnown, TakenBy
+from sidecar.drain.lease_io import DURATION, HeldLease, Holder, held_by
 from sidecar.kube.api import LEASES, MERGE_PATCH
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from tests.harness.clock import Clock

@@ -13,9 +13,12 @@ from sidecar.drain.course import (
     Continue,
     Evict,
     Expiry,
+    Held,
     MakeAnew,
     Note,
+    NotKnown,
     Rest,
+    TakenBy,
     TakeSlot,
     View,
     is_under_way,
@@ -23,7 +26,6 @@ from sidecar.drain.course import (
     step,
 )
 from sidecar.drain.empty import Candidate, Hold
-from sidecar.drain.lease_io import Held, NotKnown, TakenBy
 from sidecar.drain.marks import Record, State, Wish
 from sidecar.drain.words import Intent, Reason, Status
 from sidecar.model import names
