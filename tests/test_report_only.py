@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sidecar.model.objects import Json
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
@@ -23,6 +22,7 @@ from sidecar.kube import api
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.model import names
+from sidecar.model.objects import Json
 from sidecar.report_only import ReportOnly
 from sidecar.start import load_rooms
 from sidecar.wiring import Sidecar
