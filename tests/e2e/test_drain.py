@@ -103,7 +103,7 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
         until(lambda: marks() == before, "all is as it was")
 
         ground.give_up("a")
-        ground.await_verdict(alpha, "True", "NoVolumes")
+        ground.await_verdict(alpha, "True", "NothingBlocks")
         after_looks(sidecars[0], at="drain", looks=1)
         assert ground.marks("n1").keys() >= AUTOSCALERS, "the other one still has a reason"
         ground.give_up("b")
