@@ -269,11 +269,16 @@ def _may_leave(world: "World") -> Iterator[str]:
     budgets = {item.whom: item.detail.split()[-1] for item in world.plan.events if item.what == SET}
     # Where several nodes are emptied at once, only a budget keeps two replicas of a set from being away.
     held = ("maxUnavailable=0",) if "--max-concurrent-evacuations=1" in world.plan.args else ("maxUnavailable=0", "none")
+    # A pod that waits for the very node where its ephemeral volume was made, and that is closed since, is a person's to delete.
+    waiting = (pod for pod in world.cluster.store.all_of(PODS) if not pod["spec"].get("nodeName"))
+    stranded = {(pod["metadata"].get("labels") or {}).get("app", "") for pod in waiting}
     for pod in world.cluster.store.all_of(PODS):
         node, name = pod["spec"].get("nodeName", ""), (pod["metadata"].get("labels") or {}).get("app", "")
         found = world.cluster.store.find(NODES, node)
         state = found and (found["metadata"].get("labels") or {}).get(names.of_driver(DRIVER, names.EVACUATION_STATE))
         if world.kinds.get(name) not in (EPHEMERAL, GIVEN_UP) or budgets.get(name) in held or state != "InProgress":
+            continue
+        if name in stranded:
             continue
         if world.evacuated.get(node) and world.made_at(PODS, pod["metadata"]["name"]) < world.first_asked[node]:
             yield pod["metadata"]["name"]
