@@ -135,7 +135,7 @@ def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
         return False
     if volume.phase in ("Released", "Failed") and volume.reclaim_policy == "Delete":
         return True
-    # Its claim and namespace are not read for this; they may be stricter than the volume and its class, so these have to say it.
+    # Words on its claim and namespace make it stricter and never laxer: whoever may write there need not own data that may be on any node.
     _, retire = policies_of(volume, snapshot.claims.get(volume.claim_name), snapshot)
     return retire.policy is Policy.IGNORE and retire.plain and retire.source in (names.VOLUME, f"StorageClass {volume.class_name}")
 

@@ -145,7 +145,8 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
     come = {pod.uid for pod in here}
     waiting = [pod for pod in raw.pods if pod.node != node_name and pod.uid not in come and not pod.ended]
     claims = {claim.full_name: claim for claim in raw.claims}
-    refs = {volume.claim.full_name for volume in volumes if volume.claim is not None}
+    known = [*volumes, *(each.volume for each in unplaced if each.volume is not None)]
+    refs = {volume.claim.full_name for volume in known if volume.claim is not None}
     handles = {volume.handle for volume in ours}
     at_hand = {volume.handle for volume in volumes}
     contents = [content for content in raw.contents if content.driver == driver]
@@ -177,7 +178,7 @@ def build(raw: Raw, node_name: str, driver: str, own: Own | None = None) -> Snap
         namespaces=raw.namespaces,
         others=others,
         capacities=raw.capacities,
-        unread=raw.unread | unread_of(raw.unlisted, volumes),
+        unread=raw.unread | unread_of(raw.unlisted, known),
         ignorance=(*raw.ignorance, *unlisted),
     )
 
