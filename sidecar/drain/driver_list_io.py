@@ -1,8 +1,9 @@
 """Asks the driver, if it can list its volumes, for those that no PersistentVolume stands for: every ten minutes two lists.
 
-A handle is untracked if it has no PersistentVolume in a list of the API server that is a minute younger than the driver's: what is being
-created has one by then. It runs beside the looks, which read what it found last, so a slow driver delays none of them. Until a driver that
-can list its volumes has been asked, nobody knows that the node has none under another name, and retiring is Unknown.
+A handle is untracked if it has no PersistentVolume in a list of the API server that is a minute younger than the driver's, and is listed
+still: what is being created has one by then. It runs beside the looks, which read what it found last, so a slow driver delays none of
+them. Until a driver that can list its volumes has been asked, nobody knows that the node has none under another name, and retiring is
+Unknown.
 """
 
 import asyncio
@@ -82,19 +83,24 @@ class DriverList:
             if self._under_way():
                 self.unknown = "a volume creation has not finished yet"
                 return
-            async with asyncio.timeout(_LONGEST):
-                listed = [handle for handle in await self._driver.list_volumes() if not _INLINE.fullmatch(handle)]
+            listed = await self._listed()
             await asyncio.sleep(APART)
             stored = await self._stored()
+            # What was deleted in between has lost its PersistentVolume too.
+            untracked = (listed - stored) & await self._listed() if listed - stored else frozenset[str]()
         except (DriverError, ApiError, TimeoutError) as error:
             self._failing_since = self._clock() if self._failing_since is None else self._failing_since
             self.unknown = str(error) or f"the driver's list of volumes takes longer than {_LONGEST:g} s"
             self._asked = self._asked or (isinstance(error, DriverError) and error.code is Code.UNIMPLEMENTED)
             return
-        self.handles = frozenset(listed)
-        self.untracked = tuple(sorted(handle for handle in listed if handle not in stored)[:_COUNTED])
+        self.handles = listed
+        self.untracked = tuple(sorted(untracked)[:_COUNTED])
         self.elsewhere = self.handles & stored - frozenset(self._known_here())
         self.unknown, self._asked, self._failing_since = "", True, None
+
+    async def _listed(self) -> frozenset[str]:
+        async with asyncio.timeout(_LONGEST):
+            return frozenset(handle for handle in await self._driver.list_volumes() if not _INLINE.fullmatch(handle))
 
     def _can_list(self) -> bool:
         return LIST_VOLUMES in self._driver.info.controller and bool(self._driver.info.segment)
