@@ -330,7 +330,7 @@ async def test_a_driver_that_fails_makes_retiring_unknown_for_two_minutes_and_co
 
 @virtual
 async def test_after_a_list_that_succeeded_a_failure_keeps_what_it_said_and_is_a_note() -> None:
-    scene = Lists(("lv-1",), OUT)
+    scene = Lists(("lv-1",), ("lv-1",), OUT)
     await scene.run(APART + EVERY + 5)
     assert (scene.list.untracked, scene.list.not_listed, bool(scene.list.unknown)) == (("lv-1",), "", True)
 

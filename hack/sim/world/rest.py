@@ -136,8 +136,9 @@ def _left_behind(world: "World") -> Iterator[str]:
         mark, lost = note(claim, names.REPROVISIONED_BY), note(claim, names.LOST_WITH)
         if mark and world.effects.unasked_for(mark.partition("/")[0]) > 0.0:
             yield f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired"
-        if lost and not _is_lost(world, lost):
-            yield f"claim {claim['metadata']['name']} says that its data was lost with {lost}, which is not a lost machine"
+        # One that is back within the seconds between the mark and the deletion finds the mark: a person takes it off.
+        if lost and lost not in world.ever_lost:
+            yield f"claim {claim['metadata']['name']} says that its data was lost with {lost}, which was never lost"
     for lease in store.all_of(LEASES):
         name, owners = lease["metadata"]["name"], [owner["name"] for owner in lease["metadata"].get("ownerReferences") or ()]
         yield from (f"the Lease {name} of {owner} is there, which is gone" for owner in owners if store.find(NODES, owner) is None)
@@ -323,11 +324,6 @@ def _of_node_loss(world: "World") -> Findings:
             wanted = [claim for claim in store.all_of(CLAIMS) if pod is not None and full_name(claim) in claims_of(pod)]
             if not any(world.effects.machine_of(world.effects.volume_of(claim)) in world.lost for claim in wanted):
                 yield NOT_WHOLE, f"{name} does not run, and no volume of it is on a machine that is lost"
-
-
-def _is_lost(world: "World", mark: str) -> bool:
-    node, _, uid = mark.partition("/")
-    return node in world.lost and world.cluster.store.find(NODES, node) is None and bool(uid)
 
 
 _THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["World"], Findings]]]] = {
