@@ -134,7 +134,9 @@ def _left_behind(world: "World") -> Iterator[str]:
     store = world.cluster.store
     for claim in store.all_of(CLAIMS):
         mark, lost = note(claim, names.REPROVISIONED_BY), note(claim, names.LOST_WITH)
-        if mark and world.effects.unasked_for(mark.partition("/")[0]) > 0.0:
+        # The mark of a Node that was made again under another uid meanwhile is for a person to take off.
+        node, _, uid = mark.partition("/")
+        if mark and world.effects.unasked_for(node) > 0.0 and _uid_of(world, node) == uid:
             yield f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired"
         # One that is back within the seconds between the mark and the deletion finds the mark: a person takes it off.
         if lost and lost not in world.ever_lost:
@@ -324,6 +326,10 @@ def _of_node_loss(world: "World") -> Findings:
             wanted = [claim for claim in store.all_of(CLAIMS) if pod is not None and full_name(claim) in claims_of(pod)]
             if not any(world.effects.machine_of(world.effects.volume_of(claim)) in world.lost for claim in wanted):
                 yield NOT_WHOLE, f"{name} does not run, and no volume of it is on a machine that is lost"
+
+
+def _uid_of(world: "World", node: str) -> str:
+    return str((world.cluster.store.find(NODES, node) or {"metadata": {"uid": ""}})["metadata"]["uid"])
 
 
 _THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["World"], Findings]]]] = {
