@@ -155,7 +155,8 @@ def test_the_lease_is_kept_until_an_eviction_that_was_not_answered_can_come_no_m
 def test_with_a_shut_lock_nothing_is_deleted_and_the_lease_is_kept(stage: Stage) -> None:
     """A replica is away by our doing, so no other node may send one away."""
     decision = step(stage, away(MARKED), shut=SHUT)
-    assert isinstance(decision, Await)
+    assert isinstance(decision, Hold)
+    assert (decision.reason, decision.lasting) == (SHUT.reason, False)
     assert SHUT.why in decision.why
 
 
@@ -253,7 +254,7 @@ def test_all_claims_of_a_pod_are_deleted_after_a_crash_too() -> None:
     assert isinstance(decision, DeleteClaims)
     assert named(decision) == ["logs-db-0"]
     assert left_of(BOTH, HALF).claims == (("logs-db-0", "uid-apps-logs-db-0"),)
-    assert isinstance(step(DELETING, HALF, record=BOTH, shut=SHUT), Await)
+    assert step(DELETING, HALF, record=BOTH, shut=SHUT) == SHUT
     assert step(DELETING, HALF, record=BOTH, shut=SHUT, now=NOW + 1800).lasting
 
 

@@ -55,6 +55,7 @@ def view(state: State | None = State.IN_PROGRESS, **changes: Any) -> View:
         late=False,
         expiry=Expiry.REPORT,
         slot=None,
+        has_slot=True,
         away=None,
         next=CANDIDATE,
     )
@@ -97,8 +98,9 @@ def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> No
 @pytest.mark.parametrize("following", [None, FOR_A_PERSON], ids=["nothing is left to send away", "only a person can help"])
 def test_the_slot_is_given_back_while_nobody_can_be_sent_away_and_the_time_runs_on(following: Any) -> None:
     back = step(view(next=following))
-    assert isinstance(back, Rest)
-    assert back.gives_back
+    assert isinstance(back, Note)
+    assert (back.state, back.gives_back, back.begins) == (State.IN_PROGRESS, True, False)
+    assert isinstance(step(view(next=following, has_slot=False)), Rest)
     begun = step(view(State.PENDING, next=following))
     assert isinstance(begun, Note)
     assert (begun.state, begun.begins) == (State.IN_PROGRESS, True), "it waits for nobody's turn"
@@ -249,5 +251,5 @@ def test_whatever_is_noted_is_not_noted_again() -> None:
             record = replace(
                 seen.record, state=first.state, started_at=NOW if first.begins or first.state is None else seen.record.started_at
             )
-            again = step(replace(seen, record=record, late=late and not first.begins))
+            again = step(replace(seen, record=record, late=late and not first.begins, has_slot=seen.has_slot and not first.gives_back))
             assert not isinstance(again, Note) or again.state is not first.state, (seen, first)
