@@ -144,7 +144,8 @@ class MakingAnew:
         try:
             facts = await self._facts(picture, target)
         except ApiError as error:
-            return Hold(Reason.NOT_KNOWN, target.full_name, f"what decides whether it can be made anew could not be read: {error}")
+            why = f"what decides whether it can be made anew could not be read: {error}"
+            return Hold(Reason.NOT_KNOWN, target.full_name, why, refused=True)
         if hold := self._shut(picture, target, facts, all_peers=lease.was_anothers):
             return hold
         now = self._wall()
@@ -156,7 +157,7 @@ class MakingAnew:
                 return Hold(Reason.WAITING_FOR_SLOT, target.full_name, f"{node} makes another replica of its workload anew")
             case NotKnown(why):
                 self._recalled = False  # it may have been written although nobody has answered
-                return Hold(Reason.NOT_KNOWN, target.full_name, why)
+                return Hold(Reason.NOT_KNOWN, target.full_name, why, refused=True)
 
     # --- one step ---------------------------------------------------------------------------------------------------------
 
@@ -169,7 +170,7 @@ class MakingAnew:
         except (Conflict, NotFound) as error:
             raise Conflict(str(error), status=409) from error
         except ApiError as error:
-            self._refuse(away.lease, Hold(Reason.NOT_KNOWN, away.target.full_name, str(error)))
+            self._refuse(away.lease, Hold(Reason.NOT_KNOWN, away.target.full_name, str(error), refused=True))
             raise
 
     async def _step(self, picture: Picture, away: Away, undone: str) -> Outcome | Hold:
@@ -222,7 +223,7 @@ class MakingAnew:
             return f"{pod.full_name} is evicted in {wait:.0f} s", wait
         if why := await self._why_claims_stay(step.claims):
             # Without the right to delete the claims its pod would be away for nothing.
-            return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why))
+            return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why, refused=True))
         begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
         if why := await self._changed(picture, begun, EvictReplica):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
@@ -237,7 +238,8 @@ class MakingAnew:
         if answer.is_over:
             return step.why, POLL
         budget = answer.result in (Answered.BUDGET, Answered.TWO_BUDGETS)
-        hold = Hold(Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED, pod.full_name, answer.why)
+        reason = Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED
+        hold = Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
         return self._refuse(lease, hold, seconds=max(answer.again, 1.0))
 
     async def _delete(self, picture: Picture, lease: str, record: Record, step: DeleteClaims) -> Outcome | Hold:
@@ -257,7 +259,7 @@ class MakingAnew:
                 raise
             except ApiError as error:
                 why = f"claim {claim.name} could not be deleted: {error}"
-                return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, record.target.full_name, why))
+                return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, record.target.full_name, why, refused=True))
             message = f"Deleted, with its data on node {picture.node.name}, which is being retired: {step.why}"
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, message)
         return step.why, 0.0

@@ -7,7 +7,7 @@ keeps nothing else from happening.
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from sidecar.drain import course, events, gate, report
@@ -57,6 +57,7 @@ _URGENT: Final = 10.0
 _SETTLES: Final = 60.0
 """Seconds after the start in which no deadline ends anything, and an Unknown is no news."""
 _UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the node has not been judged yet")
+_SENT_AWAY: Final = "what is sent away"
 _READY: Final = {Status.TRUE: True, Status.FALSE: False, Status.UNKNOWN: None}
 
 
@@ -66,7 +67,10 @@ class _Look:
 
     again: float = USUAL
     """Seconds until the next one."""
-    refused: dict[str, str] | None = None
+    refused: dict[str, str] = field(default_factory=dict)
+    """What is tried again with the next look, which comes the later the longer that goes on."""
+    told: dict[str, str] = field(default_factory=dict)
+    """The same of what is asked again in a time of its own, and keeps no look waiting."""
 
     def soon(self, seconds: float) -> None:
         self.again = min(self.again, seconds)
@@ -173,14 +177,14 @@ class DrainRoom:
             return None
         self._marks = marks = self._read(node)
         self._standing.renew(marks)
-        look = _Look(refused={})
+        look = _Look()
         if self._standing.again is not None:
             look.soon(self._standing.again - self._clock())
         if self._settings.judges:
             await self._look(node, marks, look)
         else:
             await self._stand_down(node, marks, look)
-        self._tell_refused(look.refused or {})
+        self._tell_refused(look.told | look.refused)
         if look.refused:
             # Bounded, whatever --retry-interval-max says: leases must be renewed before they run out.
             delay = min(self._tools.retry.delay(self.attempts.next(key)), RENEWED_EVERY)
@@ -259,7 +263,7 @@ class DrainRoom:
             except (Conflict, NotFound):
                 continue
             except ApiError as error:
-                self._refuse(look, f"the annotation {names.ACKNOWLEDGED} of {volume.name}", str(error))
+                look.refused[f"the annotation {names.ACKNOWLEDGED}"] = str(error)
                 continue
             message = f"{names.ACKNOWLEDGED} was taken off: a pod uses the volume, so it is not dispensable any more"
             self._record(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.WARNING, names.NODE_MARKS_WRONG, message)
@@ -273,7 +277,7 @@ class DrainRoom:
         try:
             away, told = await self._continue_late_ones(picture, look)
         except ApiError as error:
-            self._refuse(look, "the replicas that are made anew", str(error))
+            look.refused["the replicas that are made anew"] = str(error)
             return self._as_course(self._marks or picture.marks, None, str(error))
         for _ in range(3):
             marks = self._marks or picture.marks
@@ -300,6 +304,8 @@ class DrainRoom:
                 case Evict() | MakeAnew() | Continue():
                     told = await self._act(picture, step, look)
                     break
+        if picture.marks.wish is not None and (why := self._emptying.refused()):
+            look.told[_SENT_AWAY] = why
         if slot is None and self._slots and not settings.dry_run:
             await self._attempt(look, "the evacuation slot", self._renew_slots())
         return self._as_course(self._marks or picture.marks, slot, told)
@@ -342,20 +348,18 @@ class DrainRoom:
                     look.soon(PACE)
                 case Continue(away):
                     outcome = await self._making_anew(picture.node).step(picture, away, undone="")
-                    hold, uid = (outcome, away.target.pod_uid) if isinstance(outcome, Hold) else (None, uid)
+                    uid, hold = away.target.pod_uid, outcome if isinstance(outcome, Hold) else None
                     told = step.why if isinstance(outcome, Hold) else outcome[0]
                     look.soon(POLL if isinstance(outcome, Hold) else max(outcome[1], PACE))
         except Conflict as error:
             look.soon(PACE)  # what was judged has changed since, and is judged anew
             return str(error)
         except ApiError as error:
-            self._refuse(look, "what is sent away", str(error))
+            look.refused[_SENT_AWAY] = str(error)
             return str(error)
-        if hold is None:
-            return told
-        if not isinstance(step, Evict):
+        if uid:
             self._emptying.hold(uid, hold)
-        return f"{hold.reason}: {hold.why}"
+        return told if hold is None else f"{hold.reason}: {hold.why}"
 
     async def _continue_late_ones(self, picture: Picture, look: _Look) -> tuple[Away | None, str]:
         """The replica that holds up all others, if there is one. Those that take too long, and all of them once nobody asks any more, are
@@ -375,10 +379,12 @@ class DrainRoom:
             try:
                 outcome = await making.step(picture, away, undone=undone)
                 told = f"{outcome.reason}: {outcome.why}" if isinstance(outcome, Hold) else outcome[0]
+                if isinstance(outcome, Hold) and outcome.refused:
+                    look.told[_SENT_AWAY] = outcome.why
             except Conflict:
                 continue
             except ApiError as error:
-                self._refuse(look, f"the replica {away.target.full_name}", str(error))
+                look.refused[_SENT_AWAY] = str(error)
         look.soon(POLL if on_their_way or undone else NEXT_PASS)
         return (on_their_way[0] if on_their_way and not undone else None), told
 
@@ -552,7 +558,7 @@ class DrainRoom:
     def _gate_status(self, picture: Picture, decision: gate.Decision | None, look: _Look) -> dict[str, object] | None:
         if not self._settings.gate:
             return None
-        why = (look.refused or {}).get("the gate", "")
+        why = look.refused.get("the gate", "")
         if isinstance(decision, gate.Leave):
             why = decision.why
         if self._gate.stands:
@@ -569,21 +575,19 @@ class DrainRoom:
         try:
             return await effect
         except ApiError as error:
-            self._refuse(look, what, str(error))
+            look.refused[what] = str(error)
             return None
-
-    def _refuse(self, look: _Look, what: str, why: str) -> None:
-        assert look.refused is not None
-        look.refused[what] = why
 
     def _record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
         if not self._settings.dry_run:
             self._tools.recorder.record(ref, type_, reason, message, **({"once": once} if once else {}))
 
     def _tell_refused(self, refused: dict[str, str]) -> None:
-        """With one log line for as long as the same things are refused."""
+        """With one log line for as long as the same things are refused. Whoever reaches the page of health may read it: it says nothing in
+        words of others."""
         why = "; ".join(f"{what} could not be written or read: {error}" for what, error in sorted(refused.items()))
         if why and why != self._told_refused:
             log.warning("Drain decisions are incomplete", extra={"fields": {"node": self._settings.node, "err": why}})
         self._told_refused = why
-        self._scope.report(Degraded(why) if why else OK())
+        shown = f"could not be written or read: {', '.join(sorted(refused))}; the log says why"
+        self._scope.report(Degraded(shown) if why else OK())

@@ -36,6 +36,8 @@ class Hold:
     why: str
     lasting: bool = False
     """It does not pass by itself: only a person can help."""
+    refused: bool = False
+    """The API server did not do or say what it was asked for: a right may be missing."""
 
 
 @dataclass(frozen=True, slots=True)

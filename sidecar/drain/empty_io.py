@@ -29,6 +29,8 @@ _MOST: Final = 5
 """Pods that one look asks about: each costs some four requests."""
 _WAIT: Final = {True: 60.0, False: NEXT_PASS}
 """Seconds until a pod is asked about again, by whether only a person can help."""
+_TOLD_FOR: Final = 60.0
+"""Seconds after those in which a refusal is still told: until then the pod is asked about again, and it is no news."""
 _MANY: Final = 1000
 
 
@@ -51,13 +53,20 @@ class Emptying:
 
     def memory(self) -> Memory:
         now = self._clock()
-        self._held = {uid: item for uid, item in self._held.items() if item[0] > now}
+        self._held = {uid: item for uid, item in self._held.items() if item[0] + _TOLD_FOR > now}
         self._leaving = {uid: until for uid, until in self._leaving.items() if until > now}
-        return Memory({uid: hold for uid, (_, hold) in self._held.items()}, self._leaving.keys(), self._evicted)
+        held = {uid: hold for uid, (until, hold) in self._held.items() if until > now}
+        return Memory(held, self._leaving.keys(), self._evicted)
 
-    def hold(self, uid: str, hold: Hold, *, seconds: float | None = None) -> None:
-        """Leave this pod alone for a while."""
-        self._held[uid] = self._clock() + (_WAIT[hold.lasting] if seconds is None else seconds), hold
+    def hold(self, uid: str, hold: Hold | None, *, seconds: float | None = None) -> None:
+        """Leave this pod alone for a while; None: nothing is held against it any more."""
+        self._held.pop(uid, None)
+        if hold is not None:
+            self._held[uid] = self._clock() + (_WAIT[hold.lasting] if seconds is None else seconds), hold
+
+    def refused(self) -> str:
+        """What the API server says of one of the pods that it keeps here by a refusal; empty: there is none."""
+        return min(((hold.pod, hold.why) for _, hold in self._held.values() if hold.refused), default=("", ""))[1]
 
     def forget(self) -> None:
         """Nobody asks any more: what was put back since is no reason for the next time."""
@@ -87,7 +96,7 @@ class Emptying:
                 return await self._replicas(candidate.pod)
         except (ApiError, TimeoutError) as error:
             why = str(error) or f"no answer within {_LONGEST:g} s"
-            return Hold(Reason.NOT_KNOWN, candidate.pod.full_name, f"its other replicas are not known: {why}")
+            return Hold(Reason.NOT_KNOWN, candidate.pod.full_name, f"its other replicas are not known: {why}", refused=True)
 
     async def _replicas(self, pod: Pod) -> Replicas:
         """The Lease first: a node that takes it later looks at the pods after that."""
@@ -127,6 +136,7 @@ class Emptying:
         if answer.is_over:
             self._evicted[candidate.workload] = here
             self._unanswered.pop(candidate.workload, None)
+            self.hold(pod.uid, None)
         elif answer.result is Result.FAILED:
             self._unanswered[candidate.workload] = pod.uid, self._clock() + MAY_ARRIVE_WITHIN
         if answer.result is Result.EVICTED:
@@ -134,7 +144,8 @@ class Emptying:
             self._recorder.record(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), names.NORMAL, names.POD_EVICTED, message)
             return None
         budget = answer.result in (Result.BUDGET, Result.TWO_BUDGETS)
-        hold = Hold(Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED, pod.full_name, answer.why)
+        reason = Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED
+        hold = Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
         # Longer than it counts as leaving, so that a pod whose eviction fails each time keeps no other one here.
         self.hold(pod.uid, hold, seconds=_WAIT[True] if answer.result is Result.FAILED else max(answer.again, 1.0))
         return hold

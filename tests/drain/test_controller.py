@@ -273,11 +273,12 @@ def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_onc
         numbers = sidecar.drains.room.numbers()
         assert numbers is not None and numbers.ready == {"reboot": None, "retire": None}
         scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
-        assert "cannot patch nodes" in scopes["drain"]
+        assert "the node's conditions, the report; the log says why" in scopes["drain"] and "cannot" not in scopes["drain"]
 
     play(story, nodes=("n0",), refuse=refuse)
     complaints = [record for record in caplog.records if record.getMessage() == "Drain decisions are incomplete"]
     assert len(complaints) == 1
+    assert "cannot patch nodes" in str(vars(complaints[0])["fields"])
 
 
 def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:

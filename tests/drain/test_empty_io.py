@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
+
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
+from sidecar.engine.health import OK, Degraded
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import EVACUATE, STATE, Bench, all_of, change, node_of, wait
@@ -44,24 +47,19 @@ def test_what_may_leave_is_evicted_and_told_once_and_then_the_evacuation_succeed
     play(story, seen)
 
 
-def test_pods_leave_at_the_rate_that_is_asked_for() -> None:
-    def case(qps: str, least: float, most: float) -> None:
-        seen = Evictions()
+def test_pods_leave_at_one_a_second() -> None:
+    seen = Evictions()
 
-        async def story(bench: Bench) -> None:
-            for number in range(10):
-                await app(bench, f"app-{number}")
-            await wait(bench, 70)
-            await change(bench, "n0", {"taints": [EVACUATE]})
-            begun = bench.clock()
-            while await pods(bench):
-                await wait(bench, 0.1)
-            assert least < bench.clock() - begun < most
+    async def story(bench: Bench) -> None:
+        for number in range(10):
+            await app(bench, f"app-{number}")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        begun = bench.clock()
+        assert await bench.until(lambda: len(seen.calls) == 10, 120)
+        assert 5.0 < bench.clock() - begun < 12.0
 
-        play(story, seen, args=(*EVICTING, f"--eviction-qps={qps}"))
-
-    for qps, least, most in [("1", 5.0, 12.0), ("10", 0.5, 4.0)]:
-        case(qps, least, most)
+    play(story, seen)
 
 
 def test_nobody_is_evicted_otherwise() -> None:
@@ -171,6 +169,40 @@ def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told() -> None:
 
     for error in [Forbidden("no such right", status=403), Unavailable("no answer")]:
         case(error)
+
+
+@pytest.mark.parametrize("asked", [("create", PODS, "eviction"), ("get", STATEFUL_SETS, ""), ("list", BUDGETS, "")], ids=str)
+def test_a_right_that_is_missing_is_told_once_until_it_is_there(asked: Any, caplog: pytest.LogCaptureFixture) -> None:
+    refused = Forbidden("no such right", status=403)
+    lacking = True
+    seen = Evictions(lambda call: refused if lacking and (call.verb, call.resource, call.subresource) == asked else None)
+
+    def complaints() -> list[str]:
+        return [str(vars(each)["fields"]) for each in caplog.records if each.getMessage() == "Drain decisions are incomplete"]
+
+    async def story(bench: Bench) -> None:
+        nonlocal lacking
+        tools = bench.nodes["n0"].tools
+        assert tools is not None
+
+        def health() -> object:
+            return next(row.state for row in tools.health.rows() if row.path == "drain")
+
+        for number in range(7):
+            await run(bench, f"app-{number}")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        for _ in range(60):
+            await wait(bench, 10)
+            assert health() == Degraded("could not be written or read: what is sent away; the log says why")
+        (line,) = complaints()
+        assert "no such right" in line
+        lacking = False
+        await wait(bench, 60)
+        assert (health(), len(await told(bench)), len(complaints())) == (OK(), 7, 1)
+
+    play(story, seen)
 
 
 def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> None:
