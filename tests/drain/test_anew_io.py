@@ -4,6 +4,7 @@ from typing import Final
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
+from sidecar.drain.anew_io import READY_TIMEOUT
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
@@ -225,7 +226,7 @@ def test_a_replacement_that_is_late_is_told_and_waited_for() -> None:
         await wait(bench, 200)
         assert len(await all_of(bench, VOLUMES)) == 2
         assert (await node_of(bench))["metadata"]["labels"].get(STATE) == "InProgress", "its replica is on its way"
-        await wait(bench, 200)
+        await wait(bench, READY_TIMEOUT)
         assert "csi_node_sidecar_replacements_not_ready 1" in metric(bench)
         assert 'reprovisions_total{result="replacement_not_ready"} 1' in metric(bench)
         assert (await node_of(bench))["metadata"]["labels"].get(STATE) == "Success", "nothing of it is here any more"
@@ -235,7 +236,7 @@ def test_a_replacement_that_is_late_is_told_and_waited_for() -> None:
         assert "csi_node_sidecar_replacements_not_ready 0" in metric(bench)
         assert await told(bench, names.REPLICA_READY) == ["db-0"]
 
-    play(story, seen, args=(*ANEW, "--reprovision-ready-timeout=5m"))
+    play(story, seen)
 
 
 def test_what_is_refused_midway_is_tried_again_at_a_measured_pace() -> None:
