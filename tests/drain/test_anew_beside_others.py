@@ -15,15 +15,13 @@ from tests.harness.replicas_anew import ANEW, Seen, Workload, at_rest, evacuate,
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
 TENANT: Final = "a-tenant"
-TIMEOUT: Final = 120
 SOON: Final = 150.0
 """Seconds within which a replica has left where nobody is in its way."""
-PATIENT: Final = (*ANEW, f"--reprovision-ready-timeout={TIMEOUT}s")
 
 Story = Callable[[Bench, Workload], Awaitable[None]]
 
 
-def play(story: Story, seen: Seen, *, args: tuple[str, ...] = PATIENT, **of_aa: Any) -> None:
+def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, **of_aa: Any) -> None:
     """Replica 0 of db and of aa are both on n0, and aa, which somebody makes trouble with, comes first."""
 
     async def whole(bench: Bench) -> None:
@@ -61,8 +59,7 @@ def test_what_is_refused_for_one_replica_keeps_no_other_ones_here() -> None:
 
         async def story(bench: Bench, _: Workload) -> None:
             await evacuate(bench, True, "aa")
-            took = await left(bench, "db-0", TIMEOUT + SOON)
-            assert took < SOON or step in ("note data-aa-0", "delete data-aa-0")
+            await left(bench, "db-0", SOON)
 
         play(story, seen)
 
