@@ -1,9 +1,11 @@
 """What `explain node` prints, to the letter where people read it, and the list of words on the page."""
 
+from hack.lib.control_plane import REPOSITORY
 from sidecar.drain.assess import Assessment, assess
+from sidecar.drain.marks import State
 from sidecar.drain.snapshot import Own
 from sidecar.drain.text import render, words_table
-from sidecar.drain.words import WORDS, Intent, Reason
+from sidecar.drain.words import WORDS, Fate, Intent, Reason, VolumeClass
 from tests.harness.drain.listed_cluster import DRIVER, Lists, claim, look, node, pod, volume
 
 
@@ -63,3 +65,9 @@ def test_every_reason_to_withhold_something_is_in_the_table_of_words() -> None:
     assert [row.split("`")[1] for row in rows] == [str(reason) for reason in Reason if reason in WORDS]
     assert {reason for reason in Reason if reason not in WORDS} == {Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS}
     assert all(row.count(" | ") == 2 for row in rows)
+
+
+def test_the_page_of_reasons_says_what_the_program_says_and_knows_its_other_words() -> None:
+    page = (REPOSITORY / "deploy" / "components" / "drain" / "reasons" / "README.md").read_text()
+    assert words_table() in page
+    assert not [word for words in (Fate, VolumeClass, State) for word in words if f"`{word}`" not in page]

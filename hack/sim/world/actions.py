@@ -220,7 +220,7 @@ async def _uncordon(world: "World", name: str) -> None:
 
 def _holder(world: "World") -> str:
     """Whose sidecar looks after gone nodes."""
-    lease = world.cluster.store.find(LEASES, names.node_loss(DRIVER), NAMESPACE)
+    lease = world.cluster.store.find(LEASES, names.watch(DRIVER), NAMESPACE)
     owners = (lease or {}).get("metadata", {}).get("ownerReferences") or ()
     return next((owner["name"] for owner in owners if owner["name"] in world.nodes), "")
 

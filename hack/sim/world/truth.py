@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RETIRE: Final = "retire"
 REBOOT: Final = "reboot"
-_STRICTNESS: Final = ("Ignore", "AllowIdle", "Reprovision", "Migrate", "Block")
+_STRICTNESS: Final = ("Ignore", "AllowIdle", "Reprovision", "Block")
 _DEFAULT: Final = {RETIRE: "Block", REBOOT: "AllowIdle"}
 _OVER: Final = ("Succeeded", "Failed")
 
