@@ -12,7 +12,7 @@ from sidecar.drain.marks import Marks
 from sidecar.drain.words import WORDS, Reason, Status
 from sidecar.model import names
 from sidecar.model.objects import Json
-from tests.harness.draining import claim, idle, judged, marks, pod, snapshot, used, volume
+from tests.harness.drain.samples import claim, idle, judged, marks, pod, snapshot, used, volume
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 RETIRING = marks(annotations={names.DRAIN_INTENT: "retire"})

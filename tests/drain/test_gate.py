@@ -24,7 +24,8 @@ from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod
 from sidecar.model.objects import Json
-from tests.harness.draining import DRIVER, NODE, Bench, idle, judged, marks, node, owner, pod, snapshot, stamp, taint, used
+from tests.harness.drain.own_node import Bench
+from tests.harness.drain.samples import DRIVER, NODE, idle, judged, marks, node, owner, pod, snapshot, stamp, taint, used
 from tests.harness.virtual import virtual
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN

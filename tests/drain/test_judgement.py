@@ -19,24 +19,8 @@ from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, Vol
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import ClaimRef, Notes
-from tests.harness.draining import (
-    GIB,
-    NOW,
-    claim,
-    class_,
-    content,
-    drawn,
-    idle,
-    node,
-    notes,
-    owner,
-    permuted,
-    pod,
-    snapshot,
-    stamp,
-    used,
-    volume,
-)
+from tests.harness.drain.drawn import drawn, permuted
+from tests.harness.drain.samples import GIB, NOW, claim, class_, content, idle, node, notes, owner, pod, snapshot, stamp, used, volume
 
 REBOOT, RETIRE = Intent.REBOOT, Intent.RETIRE
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN

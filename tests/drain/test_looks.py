@@ -24,7 +24,8 @@ from sidecar.model.objects import Claim, ClaimRef, Volume
 from sidecar.model.topology import Segment
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
-from tests.harness.draining import CLASS, DRIVER, KEY, NAMESPACE, NODE, Bench, claim, class_, content, volume
+from tests.harness.drain.own_node import Bench
+from tests.harness.drain.samples import CLASS, DRIVER, KEY, NAMESPACE, NODE, claim, class_, content, volume
 from tests.harness.virtual import virtual
 
 OUT = Unavailable("no answer in time")

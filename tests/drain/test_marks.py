@@ -11,7 +11,7 @@ from sidecar.drain.marks import Marks, NodePolicy, Record, Source, State, read
 from sidecar.drain.words import Intent
 from sidecar.model import names
 from sidecar.model.nodes import Taint
-from tests.harness.draining import DRIVER, NOW, marks, node, stamp, taint
+from tests.harness.drain.samples import DRIVER, NOW, marks, node, stamp, taint
 
 RECORD = names.of_driver(DRIVER, names.DRAIN_RECORD)
 DISRUPTED, DELETED = (taint(key) for key in names.RETIRING_TAINTS)

@@ -16,7 +16,8 @@ from sidecar.kube.errors import Conflict, Forbidden, Invalid, Unavailable
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node
-from tests.harness.draining import DRIVER, NODE, NOW, Bench, judged, node
+from tests.harness.drain.own_node import Bench
+from tests.harness.drain.samples import DRIVER, NODE, NOW, judged, node
 from tests.harness.virtual import virtual
 
 OTHER = "other.example.com"

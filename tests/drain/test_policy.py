@@ -11,7 +11,7 @@ from sidecar.drain.policy import CLAIM, CLASS, NAMESPACE, Resolved, laxest, reso
 from sidecar.drain.words import Intent, Policy
 from sidecar.model import names
 from sidecar.model.objects import Notes
-from tests.harness.draining import claim, class_, notes, volume
+from tests.harness.drain.samples import claim, class_, notes, volume
 
 REBOOT, RETIRE = names.DRAIN_POLICY_REBOOT, names.DRAIN_POLICY_RETIRE
 SOURCES = ("pv", "pvc", "class_", "namespace")

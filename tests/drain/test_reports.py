@@ -22,7 +22,8 @@ from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unavail
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.objects import Json
-from tests.harness.draining import DRIVER, NAMESPACE, NODE, NOW, Bench, content, idle, judged, marks, pod, snapshot, stamp, used, volume
+from tests.harness.drain.own_node import Bench
+from tests.harness.drain.samples import DRIVER, NAMESPACE, NODE, NOW, content, idle, judged, marks, pod, snapshot, stamp, used, volume
 from tests.harness.virtual import virtual
 
 NAME = names.drain_report(NODE, DRIVER)

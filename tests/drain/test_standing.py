@@ -12,7 +12,7 @@ from sidecar.drain.standing import DEBOUNCE, StandingKeeper, closed_at, standing
 from sidecar.model import names
 from sidecar.model.nodes import Taint
 from sidecar.model.standing import OPEN, Standing
-from tests.harness.draining import DRIVER, NODE, NOW, marks, node, stamp, taint
+from tests.harness.drain.samples import DRIVER, NODE, NOW, marks, node, stamp, taint
 
 CORDON = Taint(names.CORDON_TAINT, "", "NoSchedule")
 RECORD = names.of_driver(DRIVER, names.DRAIN_RECORD)

@@ -11,7 +11,7 @@ from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Volume
 from sidecar.model.topology import Requirement, Segment, Term
-from tests.harness.draining import DRIVER, KEY, NOW, claim, class_, content, node, pod, stamp, volume
+from tests.harness.drain.samples import DRIVER, KEY, NOW, claim, class_, content, node, pod, stamp, volume
 
 HERE, ELSEWHERE, UNKNOWN = Where.HERE, Where.ELSEWHERE, Where.UNKNOWN
 

@@ -1,22 +1,19 @@
 """A node that is emptied by its sidecar on a simulated API server: what runs there, and every attempt to evict it."""
 
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, find
-from sidecar.kube.errors import AlreadyExists, ApiError
+from sidecar.kube.errors import ApiError
 from sidecar.model import names
-from sidecar.model.objects import IMMEDIATE
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import Bench, all_of, wait, with_pod
+from tests.harness.drain.simulated import Bench, all_of, with_pod
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVICTING: Final = (*ARGS, "--evacuation-evict")
 SCRATCH: Final = {"name": "scratch", "csi": {"driver": DRIVER}}
-NOWHERE: Final = {"no": "node"}
 
 
 class Evictions:
@@ -76,21 +73,3 @@ async def run(
     await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace=namespace)
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}}
     await bench.you.patch(PODS, name, status, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
-
-
-async def waiting(bench: Bench, name: str = "db-0", **spec: Any) -> str:
-    """A pod that no node suits, and its generic ephemeral volume, which was made at once. Returns the node of that."""
-    with contextlib.suppress(AlreadyExists):
-        await bench.storage_class("at-once", IMMEDIATE)
-    wish = {"accessModes": ["ReadWriteOnce"], "storageClassName": "at-once", "resources": {"requests": {"storage": "1Gi"}}}
-    volumes = [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": wish}}}]
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
-    body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeSelector": NOWHERE, **spec}
-    made = await bench.you.create(PODS, {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": body}, namespace="default")
-    of = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": made["metadata"]["uid"], "controller": True}
-    meta = {"name": f"{name}-scratch", "ownerReferences": [of]}
-    await bench.you.create(CLAIMS, {"metadata": meta, "spec": wish}, namespace="default")
-    await wait(bench, 20)
-    claim = await bench.you.get(CLAIMS, f"{name}-scratch", namespace="default")
-    volume = claim["spec"]["volumeName"]
-    return next(node for node, of in bench.nodes.items() if any(volume == each.name for each in of.driver.volumes()))

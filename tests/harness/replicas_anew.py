@@ -115,10 +115,15 @@ class Workload:
         self._bench.spawn(self._run())
 
     async def _run(self) -> None:
+        """Once a second, unless nothing has changed: hours of quiet are to cost nothing."""
+        synced = 0
         while True:
             await asyncio.sleep(1.0)
-            with contextlib.suppress(NotFound, AlreadyExists, Conflict):
-                await (asyncio.sleep(0) if self._stopped else self._sync())
+            revision = self._bench.cluster.revision
+            if revision != synced and not self._stopped:
+                with contextlib.suppress(NotFound, AlreadyExists, Conflict):
+                    await self._sync()
+                    synced = revision
 
     async def _sync(self) -> None:
         for number in range(self._replicas):

@@ -12,7 +12,7 @@ from sidecar.drain.report import Course, body
 from sidecar.drain.snapshot import InFlight, Snapshot
 from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.model import names
-from tests.harness import draining as samples
+from tests.harness.drain import samples
 
 TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 
