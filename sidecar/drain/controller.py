@@ -56,6 +56,8 @@ _URGENT: Final = 10.0
 """Seconds until what was refused is tried again at the earliest, and until a gate that should stand is."""
 _SETTLES: Final = 60.0
 """Seconds after the start in which no deadline ends anything, and an Unknown is no news."""
+_STUCK: Final = 900.0
+"""Seconds without anybody sent away, after which others may have the slot."""
 _UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the node has not been judged yet")
 _SENT_AWAY: Final = "what is sent away"
 _READY: Final = {Status.TRUE: True, Status.FALSE: False, Status.UNKNOWN: None}
@@ -105,6 +107,8 @@ class DrainRoom:
         self._began_at = tools.clock()
         self._started: tuple[float, float, float] | None = None
         """The noted start of the evacuation, and the wall and the steady clock when this process first saw it."""
+        self._sent_at = tools.clock()
+        """When somebody was sent away last, or an evacuation began."""
         self._marks: Marks | None = None
         self._written: Node | None = None
         """As the answer to this process's last write showed it."""
@@ -359,6 +363,8 @@ class DrainRoom:
             return str(error)
         if uid:
             self._emptying.hold(uid, hold)
+        if hold is None:
+            self._sent_at = self._clock()
         return told if hold is None else f"{hold.reason}: {hold.why}"
 
     async def _continue_late_ones(self, picture: Picture, look: _Look) -> tuple[Away | None, str]:
@@ -408,6 +414,7 @@ class DrainRoom:
             has_slot=any(lease.is_held for lease in self._slots),
             away=away,
             next=following,
+            stuck=self._clock() - self._sent_at >= _STUCK,
         )
 
     def _lets_go(self, marks: Marks, judged: Assessment | None) -> bool:
@@ -500,7 +507,7 @@ class DrainRoom:
         """No event without its mark, but for an override, which counts although it could not be noted."""
         record = replace(marks.record, state=step.state, closed_at=closed_at(self._standing.current))
         if step.begins:
-            record = replace(record, started_at=self._wall())
+            record, self._sent_at = replace(record, started_at=self._wall()), self._clock()
         if step.state is None:
             record = replace(record, started_at=None)
         after = await self._attempt(look, "the marks on the node", self._write_record(node, record))

@@ -78,6 +78,8 @@ class View:
     away: Away | None
     next: Candidate | Target | Hold | None
     """What could be sent away next, or why nobody is; None: nothing is left to send away, or this sidecar evicts nobody."""
+    stuck: bool = False
+    """Nobody could be sent away for a quarter of an hour: a replica that never becomes Ready must not keep the slot from all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +152,9 @@ def step(view: View) -> Step:
         return Note(State.SUCCESS, view.verdict.message, names.EVACUATION_SUCCEEDED, gives_back=True)
     if end := _end(view, wish):
         return end
-    if view.away is None and not _goes_on(view):
+    hold = view.next if isinstance(view.next, Hold) else None
+    if view.away is None and (not _goes_on(view) or (hold and view.stuck)):
         # Only a person can help, or there is nothing that this sidecar sends away: the others may have the slot.
-        hold = view.next if isinstance(view.next, Hold) else None
         why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
         begins = view.record.started_at is None
         if state is State.IN_PROGRESS and not begins and not view.has_slot:
@@ -163,9 +165,8 @@ def step(view: View) -> Step:
             return TakeSlot(view.verdict.message)
         case TakenBy(node):
             why = f"node {node} is being emptied, and its turn is first"
-            return (
-                Rest(why, Reason.WAITING_FOR_SLOT) if state is State.PENDING else Note(State.PENDING, why, reason=Reason.WAITING_FOR_SLOT)
-            )
+            waits = state is State.PENDING or view.stuck
+            return Rest(why, Reason.WAITING_FOR_SLOT) if waits else Note(State.PENDING, why, reason=Reason.WAITING_FOR_SLOT)
         case NotKnown(why):
             return Rest(why, Reason.NOT_KNOWN)  # nobody is evicted while it is not known whose turn it is
         case Held():

@@ -49,6 +49,26 @@ async def may_be_lost(bench: Bench, claim: str) -> None:
     await bench.you.patch(CLAIMS, claim, note, namespace="default", content_type=MERGE_PATCH)
 
 
+def test_a_replica_that_is_never_ready_again_keeps_the_slot_for_a_quarter_of_an_hour_and_no_longer() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "db-0", owner="db")
+        await app(bench, "db-1", owner="db")
+        await app(bench, "first", node="n1")
+        await retire(bench, "n0", "n1")
+        await wait(bench, 600)
+        assert seen.calls == ["db-0"]
+        assert await states(bench) == ["InProgress", "Pending"]
+        await wait(bench, 400)
+        assert seen.calls == ["db-0", "first"]
+        before = (await node_of(bench))["metadata"]["resourceVersion"]
+        await wait(bench, 250)
+        assert (await node_of(bench))["metadata"]["resourceVersion"] == before, "it asks for the slot now and then, and writes nothing"
+
+    play(story, seen)
+
+
 def test_a_node_that_only_a_person_can_help_lets_others_be_emptied_and_waits_its_turn_again() -> None:
     seen = Evictions()
 
