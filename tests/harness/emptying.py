@@ -61,7 +61,6 @@ async def run(
     *,
     namespace: str = "default",
     of: dict[str, Any] | None = None,
-    ready: bool = True,
     stays: bool = False,
     **spec: Any,
 ) -> None:
@@ -71,5 +70,5 @@ async def run(
     body = {"containers": [{"name": "main", "image": "none"}], "volumes": [SCRATCH], "nodeName": "n0", **spec}
     meta = {"name": name, "ownerReferences": [of or owner(name)], "finalizers": ["example.com/stays"] if stays else []}
     await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace=namespace)
-    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}}
+    status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     await bench.you.patch(PODS, name, status, namespace=namespace, subresource="status", content_type=MERGE_PATCH)
