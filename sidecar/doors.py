@@ -31,7 +31,6 @@ from sidecar.provisioning.creations.journal import FileJournal, Journal, NoJourn
 from sidecar.provisioning.creations.journal_lines import Damage
 
 if TYPE_CHECKING:
-    from sidecar.drain.publish.last_served_io import LastServed
     from sidecar.tracing.controller import Tracing
 
 log = logging.getLogger(__name__)
@@ -87,12 +86,6 @@ class Opened:
         """Names itself in Events as upstream does: driver, pod, and a part that is new at every start."""
         component = f"{self.connection.driver.info.name}_{self.config.pod_name or os.uname().nodename}_{_random_uuid()}"
         return EventRecorder(self.kube, component=component, host=self.config.node_name)
-
-    def last_served(self) -> "LastServed":
-        """Imports inside, so that a process that makes no drain decisions does not have that room in memory."""
-        from sidecar.drain.publish.last_served_io import FileLastServed, NothingRemembered
-
-        return NothingRemembered() if self.config.dry_run else FileLastServed(Path(self.config.csi_address))
 
     def _journal(self) -> Journal:
         if self.config.dry_run or not self.config.provisioning:

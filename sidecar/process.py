@@ -23,7 +23,7 @@ from sidecar.engine.health import OK, Degraded
 from sidecar.errors import Fatal
 from sidecar.observe.logs import write_termination_log
 from sidecar.observe.server import ObserveServer
-from sidecar.start import assemble, before_the_driver, load_rooms
+from sidecar.start import assemble, load_rooms
 
 if TYPE_CHECKING:
     from sidecar.tracing.controller import Tracing
@@ -205,16 +205,14 @@ class _Life:
             await asyncio.sleep(_HEARTBEAT)
 
     async def _work(self, doors: Opened) -> None:
-        async with before_the_driver(doors.config, doors.kube, self._tools, doors.last_served) as meet:
-            info = await doors.connection.first_ready()
-            fields = {"driver": info.name, "driver_version": info.version, "node": self._config.node_name, "segment": str(info.segment)}
-            log.info("Driver is ready", extra={"fields": fields})
-            await meet(info.name)
-            doors = replace(doors, config=await fitted(doors.config, doors.kube))
-            self._sidecar = assemble(doors)
-            _collect_what_is_new()
-            self._work_scope.report(OK())
-            await self._sidecar.run()
+        info = await doors.connection.first_ready()
+        fields = {"driver": info.name, "driver_version": info.version, "node": self._config.node_name, "segment": str(info.segment)}
+        log.info("Driver is ready", extra={"fields": fields})
+        doors = replace(doors, config=await fitted(doors.config, doors.kube))
+        self._sidecar = assemble(doors)
+        _collect_what_is_new()
+        self._work_scope.report(OK())
+        await self._sidecar.run()
 
     def _heard_of_driver(self, state: link.LinkState) -> None:
         was_ready = isinstance(self._driver_scope.state, OK)

@@ -48,7 +48,6 @@ class ReportOnly:
             under_way=tuple,
             make_loop=LoopMaker(tools, call_timeout=config.timeout),
             on_standing=_nobody_waits,
-            version=self._watching.version,
         )
         self._reflectors = self._watching.open([*others_volumes.watches(self.here, self.caches), *self.drains.watches()])
 
@@ -60,7 +59,7 @@ class ReportOnly:
                 group.create_task(reflector.run(), name=f"reflector {watch.resource}")
             group.create_task(self._recorder.run(), name="events")
             name = "what was said before"
-            group.create_task(self._tools.keep_running("drain", name, self.drains.room.withdrawal.run), name=name)
+            group.create_task(self._tools.keep_running("drain", name, self.drains.take_back), name=name)
             for watch, reflector in self._reflectors:
                 if watch.awaited:
                     await reflector.wait_synced()

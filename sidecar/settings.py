@@ -10,7 +10,6 @@ from sidecar.config.table import CLEANUP, IGNORE, RANKED
 from sidecar.engine.backoff import Backoff
 from sidecar.local.here import Options
 from sidecar.model import names
-from sidecar.model.selectors import parse_selector
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 
 if TYPE_CHECKING:
@@ -68,10 +67,10 @@ def traces(environ: Mapping[str, str]) -> bool:
 
 def drain(config: Config, driver: str) -> "DrainSettings":
     """For drain decisions. Imports inside, so that a process that makes none does not have that room in memory."""
-    from sidecar.drain.evacuation.rules import Expiry
-    from sidecar.drain.facts.node_marks import NodePolicy
+    from sidecar.drain.course import Expiry
+    from sidecar.drain.marks import NodePolicy
     from sidecar.drain.settings import Settings
-    from sidecar.drain.vocabulary import Intent, Policy
+    from sidecar.drain.words import Intent, Policy
 
     return Settings(
         node=config.node_name,
@@ -81,27 +80,21 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         policy=NodePolicy(config.node_drain_policy),
         judges=config.drain_report,
         provisions=config.provisioning,
-        zero_when_closed=config.drain_publish_zero_capacity,
         default_policy=Policy(config.drain_default_policy) if config.drain_default_policy else None,
-        cordon_delay=config.evacuation_cordon_delay,
         allowed=config.evacuation_deadline,
         expiry=Expiry(config.evacuation_expiry),
         limit=config.max_concurrent_evacuations,
-        gate=config.drain_gate,
+        gate=bool(config.drain_gate_image),
         gate_image=config.drain_gate_image,
         gate_assumes=Intent(config.drain_gate_assumes),
         protects=config.drain_autoscaler_annotations,
-        untracked_blocks=config.drain_untracked_blocks,
         evicts=config.evacuation_evict,
-        eviction_qps=config.eviction_qps,
         follows_loss=bool(config.node_delete_policy),
         clears=config.node_delete_policy == CLEANUP,
         gone_after=config.node_gone_after,
         reprovisions=config.allow_reprovision,
-        ready_timeout=config.reprovision_ready_timeout,
         reprovision_pause=config.reprovision_pause,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
-        tenant_policies=parse_selector(config.drain_tenant_policies),
         dry_run=config.dry_run,
     )
 

@@ -93,10 +93,10 @@ class Sidecar:
         return self.capacity.records if self.capacity else Store()
 
     def here(self) -> Here:
-        """This node, with what its driver said last. The same object until the driver says something else."""
-        info = self._doors.driver.info
-        if info is not self._here.driver:
-            self._here = replace(self._here, driver=info)
+        """This node, with what its driver said last. The same object until the driver says something else, or the Node is another one."""
+        info, machine = self._doors.driver.info, self.drains.machine if self.drains is not None else ""
+        if info is not self._here.driver or machine != self._here.machine:
+            self._here = replace(self._here, driver=info, machine=machine)
         return self._here
 
     async def run(self) -> None:
@@ -110,7 +110,7 @@ class Sidecar:
             group.create_task(self._recorder.run(), name="events")
             if self.drains is not None:
                 name = "what was said before"
-                group.create_task(self._tools.keep_running("drain", name, self.drains.room.withdrawal.run), name=name)
+                group.create_task(self._tools.keep_running("drain", name, self.drains.take_back), name=name)
             if self.hearing is not None and (claims := self._watching.changing(CLAIMS)) is not None:
                 group.create_task(self.hearing.run(claims), name="labels of claims")
             for name, task in self.provisioning.background().items():
@@ -222,7 +222,6 @@ class Sidecar:
             threads=config.capacity_threads,
             classes=self.caches.classes,
             space=self.space,
-            standing=self._standing,
             open_watch=lambda watch: self._watching.open_one(watch, kube=kube),
             make_loop=self._loop,
         )
@@ -242,8 +241,6 @@ class Sidecar:
             under_way=self.provisioning.under_way,
             make_loop=self._loop,
             on_standing=self._standing_changed,
-            version=self._watching.version,
-            delete_lost=self.provisioning.lost_volumes,
         )
 
     # --- what one room asks or tells another --------------------------------------------------------------------------
@@ -258,10 +255,8 @@ class Sidecar:
         return self.drains.room.standing() if self.drains is not None else OPEN
 
     def _standing_changed(self) -> None:
-        """The node closed or opened: every claim is decided again, and what is published may be wrong."""
+        """The node closed or opened: every claim is decided again."""
         self.provisioning.standing_changed()
-        if self.capacity is not None:
-            self.capacity.renew_all()
 
     def _classes_by_name(self) -> dict[str, Class]:
         return {class_.name: class_ for class_ in self.caches.classes.values()}

@@ -3,8 +3,8 @@
 import pytest
 
 from sidecar import settings
-from sidecar.drain.facts.node_marks import NodePolicy
-from sidecar.drain.vocabulary import Intent, Policy
+from sidecar.drain.marks import NodePolicy
+from sidecar.drain.words import Intent, Policy
 from sidecar.ownership.placement import RandomDelay, Ranked
 from tests.harness.config import POD, parsed
 
@@ -16,9 +16,8 @@ from tests.harness.config import POD, parsed
         (["--node-drain-policy=Ignore"], True),
         (["--node-drain-policy=NoSchedule"], True),
         (["--drain-report"], True),
-        (["--drain-publish-zero-capacity"], False),
     ],
-    ids=["default", "Ignore", "NoSchedule", "report", "zero capacity alone"],
+    ids=["default", "Ignore", "NoSchedule", "report"],
 )
 def test_drain_decisions_are_made_where_a_policy_is_named_or_a_report_is_asked_for(words: list[str], made: bool) -> None:
     assert settings.drains(parsed(*words, environ=POD).config) is made

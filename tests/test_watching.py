@@ -10,8 +10,8 @@ from sidecar.model import names
 from sidecar.watching import Watching
 from tests.harness import samples
 from tests.harness.doors import tools
-from tests.harness.loops import virtual
 from tests.harness.provisioning.bench import Bench
+from tests.harness.virtual import virtual
 
 
 class Api(InProcessApi):

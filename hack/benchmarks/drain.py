@@ -40,7 +40,6 @@ JUDGING: Final = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVERYTHING: Final = (
     "--drain-report",
     "--node-drain-policy=Evacuate",
-    "--drain-gate",
     "--drain-gate-image=guard:none",
     "--drain-autoscaler-annotations",
     "--evacuation-deadline=1h",
@@ -200,8 +199,6 @@ class Shape:
     name: str
     workloads: int
     budget: bool
-    flags: tuple[str, ...] = ()
-    """Of the sidecar, so that it may evict as fast as kubectl does."""
 
     @property
     def apps(self) -> list[str]:
@@ -209,7 +206,7 @@ class Shape:
 
 
 SHAPES: Final = (
-    Shape("one workload of 50, a budget of one", 1, True, ("--eviction-qps=50",)),
+    Shape("one workload of 50, a budget of one", 1, True),
     Shape("50 workloads of one pod", POD_COUNT, False),
 )
 
@@ -266,7 +263,7 @@ class Scene:
 
     def _emptied_by_us(self, shape: Shape) -> tuple[float, float]:
         plane = self.ground.plane
-        args = ("--drain-report", "--node-drain-policy=NoSchedule", "--kube-api-qps=-1", EVICTING, *shape.flags)
+        args = ("--drain-report", "--node-drain-policy=NoSchedule", "--kube-api-qps=-1", EVICTING)
         environ = {"NODE_NAME": FROM, "NAMESPACE": "default"}
         sidecar = Sidecar(self.work, node=FROM, address=self.driver.socket, kubeconfig=plane.kubeconfig, args=args, environ=environ)
         put_into_a_pod(sidecar, plane.kubeconfig)

@@ -23,7 +23,7 @@ _AS_IN_A_POD = 'mount -t tmpfs none /var/run && mkdir -p "$0" && cp "$1"/* "$0" 
 
 # The image is built with bytecode. Here Python leaves it where it belongs, once.
 _NOT_HERE = frozenset({"PYTHONDONTWRITEBYTECODE"})
-_LOADS_EVERYTHING = "import sidecar.process, sidecar.drain.watches, sidecar.drain.gate.takeover_io"
+_LOADS_EVERYTHING = "import sidecar.process, sidecar.drain.watches, sidecar.drain.watch.turn_io"
 
 
 def image_environment() -> dict[str, str]:

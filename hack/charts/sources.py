@@ -115,7 +115,7 @@ SOURCES: Final[dict[str, Source]] = {
         beside=("drain", "gate", "monitoring"),
         is_its_own=_is_of_report_only,
         optional=[
-            (".Values.gate.enabled", r" *- --drain-gate=true\n *- --drain-gate-image=.*\n"),
+            (".Values.gate.enabled", r" *- --drain-gate-image=.*\n"),
             (".Values.monitoring.enabled", r" *csi-node-sidecar.io/scrape: .*\n"),
         ],
     ),

@@ -21,7 +21,6 @@ from sidecar.kube.api import CAPACITIES
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.store import Store as Cache
 from sidecar.model.objects import CapacityRecord, Class, Owner
-from sidecar.model.standing import OPEN, Standing
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.tools import Tools
 
@@ -47,7 +46,6 @@ class CapacityPublisher:
         classes: Cache[Class],
         records: Cache[CapacityRecord],
         space: ReservedSpace,
-        standing: Callable[[], Standing] = lambda: OPEN,
         owner: Callable[[], Awaitable[Owner | None]] | None = None,
     ) -> None:
         """`owner` looks up anew who owns the objects; None: that cannot change."""
@@ -60,7 +58,6 @@ class CapacityPublisher:
         self._classes = classes
         self._records = records
         self._space = space
-        self._standing = standing
         self._settling: dict[str, float] = {}
         self._busy: dict[str, float] = {}
         """When each class was last looked at, or its object last written."""
@@ -97,7 +94,6 @@ class CapacityPublisher:
             records=tuple(self._records.by_index("class", class_name)),
             leaving=frozenset(uid for uid, until in self._leaving.items() if until > self._tools.clock()),
             settling_until=self._settling.get(class_name, 0.0),
-            standing=self._standing(),
             wall=self._tools.wall(),
             failing_since=failing[0] if failing else None,
             failing_for=self._tools.clock() - failing[1] if failing else 0.0,

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from sidecar.csi.api import CapacityAnswer
-from sidecar.model.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +35,3 @@ def figure_of(answer: CapacityAnswer, *, promised: int, reserve: bool) -> Figure
         # With a maximum above what is free, the scheduler would compare with the maximum and send pods that find no space.
         maximum = min(maximum, available)
     return Figure(available, maximum, ", ".join(notes))
-
-
-def nothing(standing: Standing) -> Figure:
-    """For a node that takes no more volumes. Without a maximum, which the scheduler would read instead of the zero."""
-    return Figure(0, None, f"the node takes no volumes: {standing.why}")

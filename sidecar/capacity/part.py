@@ -17,7 +17,6 @@ from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
 from sidecar.local.watch import Watch
 from sidecar.model.objects import CapacityRecord, Class
-from sidecar.model.standing import Standing
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.tools import MakeLoop, Tools
 
@@ -39,7 +38,6 @@ class CapacityPart:
         threads: int,
         classes: Store[Class],
         space: ReservedSpace,
-        standing: Callable[[], Standing],
         open_watch: Callable[[Watch[CapacityRecord]], Reflector[CapacityRecord]],
         make_loop: MakeLoop,
     ) -> None:
@@ -52,7 +50,6 @@ class CapacityPart:
         self._gone_nodes = GoneNodes(tools, driver=publisher.driver, namespace=namespace, node=node)
         self._classes = classes
         self._space = space
-        self._standing = standing
         self._open_watch = open_watch
         self._make_loop = make_loop
         self.records = watches.records()
@@ -75,7 +72,6 @@ class CapacityPart:
             classes=self._classes,
             records=self.records,
             space=self._space,
-            standing=self._standing,
             owner=lambda: find_owner(self._tools.kube, namespace=self._namespace, pod=self._pod, level=self._ownerref_level),
         )
         watch = watches.watch_records(publisher, self.records, namespace=self._namespace, appeared=room.appeared, renew=self.renew)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from sidecar.capacity.figure import Figure, figure_of, nothing
+from sidecar.capacity.figure import Figure, figure_of
 from sidecar.capacity.view import CapacityView, Publisher
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
 from sidecar.csi.outcome import Unmeasured
@@ -102,8 +102,6 @@ def _goes(view: CapacityView, record: CapacityRecord) -> bool:
 def _keep_right(view: CapacityView, right: CapacityRecord | None) -> Decision:
     if right is None and view.answer is None and view.now < view.settling_until:
         return Rest(view.settling_until, "the object was created a moment ago; the watch has not shown it yet")
-    if view.standing.publishes_zero:
-        return _compare(view, right, nothing(view.standing))
     match view.answer:
         case None:
             return Measure(_query(view), "the published figure may be old")

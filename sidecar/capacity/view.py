@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import CapacityRecord, Class, Owner
-from sidecar.model.standing import OPEN, Standing
 from sidecar.model.topology import Segment
 
 
@@ -43,7 +42,6 @@ class CapacityView:
     """Until then an object that was created may not have come back through the watch; creating another one would make a duplicate."""
     promised: int = 0
     """Bytes that claims of this node will take of the same space; the driver may not count them yet."""
-    standing: Standing = OPEN
     wall: float = 0.0
     failing_since: float | None = None
     """On the wall clock: the first of the driver's failures in a row; None if it answered last time."""

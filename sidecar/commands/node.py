@@ -8,12 +8,12 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from sidecar.commands import help, node_intent
-from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET, Judged, judge, listing
-from sidecar.commands.explain.node import default_policy
+from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET, Judged, judge, look, own_of
+from sidecar.commands.explain.node import nobody
 from sidecar.commands.explain.rows import about_own_word, as_json
 from sidecar.commands.forms import STRUCTURED, Told
 from sidecar.commands.line import CommandParser
@@ -26,12 +26,9 @@ from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.words import closest, quoted
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.facts.listed_cluster import NodePicker
-from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.publish.as_text import render
-from sidecar.drain.vocabulary import Intent
-from sidecar.drain.wording import first_few
-from sidecar.errors import Fatal, SidecarError
+from sidecar.drain.text import aligned, render, verdicts
+from sidecar.drain.words import Intent
+from sidecar.errors import SidecarError
 from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from sidecar.model.nodes import Node
@@ -140,10 +137,12 @@ async def _show(kube: KubeApi, order: Order, config: Config, told: Told) -> list
     nodes = [Node.of(await kube.get(NODES, name)) for name in order.nodes]
     judged: list[tuple[Judged, ...]] = [()] * len(nodes)
     if order.verb is not Verb.RELEASE:
-        looked = await _look(kube, config, order.nodes)
-        judged = [_judged(listed, order, config) for listed in looked]
-        for listed, its in zip(looked, judged, strict=True):
-            told.say(_as_text(listed, its, order.verb.intent), end="\n\n")
+        cluster = await look(kube, nodes[0].name if len(nodes) == 1 else "")
+        # As `explain node` has them, for the nodes as they will be.
+        cluster.nodes |= {node.name: node_intent.afterwards(node, order.verb) for node in nodes}
+        judged = [judge(cluster, node.name, order.driver, own_of(config)) for node in nodes]
+        for node, its in zip(nodes, judged, strict=True):
+            told.say("\n\n".join(_told(one, order.verb.intent) for one in its) or nobody(node.name), end="\n\n")
             for one in its:
                 told.row("judgements", **as_json(one))
     deaf = filter(None, (node_intent.unheard(node.name, its) for node, its in zip(nodes, judged, strict=True)))
@@ -151,33 +150,9 @@ async def _show(kube: KubeApi, order: Order, config: Config, told: Told) -> list
     return list(zip(nodes, judged, strict=True))
 
 
-async def _look(kube: KubeApi, config: Config, names: Sequence[str]) -> list[ListedNode]:
-    """Of several nodes with one set of lists, as far as nodes may be listed."""
-    if len(names) == 1:
-        return [await listing(kube, config, names[0]).look()]
-    cluster = await listing(kube, config).look_at_all()
-    picker, listed = NodePicker(cluster), {node.name for node in cluster.nodes}
-    return [picker.node(name) if name in listed else await listing(kube, config, name).look() for name in names]
-
-
-def _judged(listed: ListedNode, order: Order, config: Config) -> tuple[Judged, ...]:
-    """As `explain node` has it, for the node as it will be."""
-    assert listed.node is not None
-    after = replace(listed, node=node_intent.afterwards(listed.node, order.verb))
-    judged = judge(after, order.driver, default_policy=default_policy(config))
-    if not judged and listed.ignorance:
-        raise Fatal(f"the drivers of node {listed.node_name} could not be listed: {first_few(listed.ignorance, 1)}")
-    return judged
-
-
-def _as_text(listed: ListedNode, judged: Sequence[Judged], intent: Intent | None) -> str:
-    nobody = f"node {listed.node_name}: no CSI driver has, or could have, volumes that only this node can reach"
-    return "\n\n".join(_told(one, intent) for one in judged) or nobody
-
-
 def _told(judged: Judged, intent: Intent | None) -> str:
     text = render(judged.assessment, intent=intent, beside=about_own_word(judged, intent), layout=Fitted())
-    return "\n".join([text, "", *node_intent.verdicts(judged.assessment)])
+    return "\n".join([text, "", *aligned(verdicts(judged.assessment, Intent))])
 
 
 async def _write_all(kube: KubeApi, nodes: Sequence[Node], verb: Verb, told: Told) -> list[Node]:

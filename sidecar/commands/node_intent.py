@@ -4,19 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
 
 from sidecar.commands.explain.judged import Judged
 from sidecar.commands.printing import program
-from sidecar.drain.facts.reboot_note import spent_marks
-from sidecar.drain.judgement.assessment import Assessment
-from sidecar.drain.publish.as_text import aligned
-from sidecar.drain.vocabulary import Intent, Status
+from sidecar.drain.marks import counting_again
+from sidecar.drain.words import Intent, Status
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
-
-_QUESTION: Final = {Intent.REBOOT: "May it be drained?", Intent.RETIRE: "May it be retired?"}
 
 
 class Verb(StrEnum):
@@ -35,11 +30,11 @@ class Verb(StrEnum):
 def change(node: Node, verb: Verb) -> dict[str, str | None]:
     """Annotations that are to be written, None: taken away. Empty: all is as it should be.
 
-    With a spent mark of any driver the annotation would count for nothing, so these go with the same patch.
+    A reboot that a driver's record has as spent would count for nothing, so that goes with the same patch.
     """
     wanted = verb.intent and verb.intent.value
-    marks = dict.fromkeys(spent_marks(node)) if verb is Verb.REBOOT else {}
-    return ({} if node.annotations.get(names.DRAIN_INTENT) == wanted else {names.DRAIN_INTENT: wanted}) | marks
+    records: dict[str, str | None] = {**counting_again(node, names.DRAIN_INTENT, Intent.REBOOT)} if verb is Verb.REBOOT else {}
+    return ({} if node.annotations.get(names.DRAIN_INTENT) == wanted else {names.DRAIN_INTENT: wanted}) | records
 
 
 def patch(node: Node, annotations: dict[str, str | None], *, resource_version: str) -> Json:
@@ -52,12 +47,6 @@ def afterwards(node: Node, verb: Verb) -> Node:
     changes = change(node, verb)
     kept = {key: value for key, value in node.annotations.items() if key not in changes}
     return replace(node, annotations=MappingProxyType(kept | {key: value for key, value in changes.items() if value is not None}))
-
-
-def verdicts(assessment: Assessment) -> list[str]:
-    """Both, each in a line."""
-    rows = [(_QUESTION[intent], (said := assessment.verdict(intent)).status, said.reason, said.message) for intent in Intent]
-    return aligned(rows)
 
 
 def will_do(node: Node, verb: Verb) -> str:
@@ -129,4 +118,8 @@ def _as_it_is(verb: Verb) -> str:
 
 
 def _counts_again(node: Node, verb: Verb) -> str:
-    return ", which was for a cordon that is over and counts again" if verb is Verb.REBOOT and any(spent_marks(node)) else ""
+    return (
+        ", which was for a cordon that is over and counts again"
+        if verb is Verb.REBOOT and change(node, verb).keys() - {names.DRAIN_INTENT}
+        else ""
+    )

@@ -19,7 +19,7 @@ from sidecar.commands.printing import complain, show
 from sidecar.commands.removing import complain_of, in_doubt_if_interrupted, patched
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.wording import first_few
+from sidecar.drain.words import first_few
 from sidecar.errors import SidecarError
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH, VOLUMES, KubeApi, every
 from sidecar.kube.errors import ApiError, NotFound

@@ -57,7 +57,7 @@ class Command:
 
 
 _CLUSTER: Final = ("kubeconfig", "master")
-_POLICIES: Final = ("drain-default-policy", "drain-tenant-policies")
+_POLICIES: Final = ("drain-default-policy",)
 _SOCKET: Final = ("csi-address", "journal-dir")
 _DONE: Final = (("0", "done"), ("1", "something could not be read or written"), ("2", "the line cannot be read"))
 _ANSWERED: Final = (("0", "explained"), ("1", "what is needed could not be read"), ("2", "the line cannot be read"))

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Final
 
 from sidecar.commands.printing import terminal_width
-from sidecar.drain.publish.as_text import aligned
+from sidecar.drain.text import aligned
 from sidecar.observe.sanitize import visible
 
 _BETWEEN: Final = 2
@@ -23,7 +23,7 @@ def table(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = (), indent: i
 
 
 class Fitted:
-    """`drain.publish.as_text.Layout` for the terminal that reads, and a line for each where none does."""
+    """`drain.text.Layout` for the terminal that reads, and a line for each where none does."""
 
     def rows(self, rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[list[str]]:
         width = terminal_width()
@@ -48,7 +48,7 @@ def _broken(rows: Sequence[Sequence[str]], *, heads: Sequence[str], width: int) 
     """The lines of each row."""
     texts = [[visible(str(cell)) for cell in row] for row in rows]
     columns = [[*heads[place : place + 1], *column] for place, column in enumerate(zip(*texts, strict=True))]
-    widths = _widths([column if any(column[len(heads[:1]) :]) else [] for column in columns], width)
+    widths = _widths([column if any(column[len(heads[:1]) :]) else [] for column in columns], width, headed=bool(heads))
     cells = [[_lines(cell, most) for cell, most in zip(row, widths, strict=True)] for row in texts]
     return [[*zip_longest(*lines, fillvalue="")] for lines in cells]
 
@@ -69,13 +69,13 @@ def _parts(word: str, width: int) -> list[str]:
     return parts
 
 
-def _widths(columns: Sequence[Sequence[str]], width: int) -> list[int]:
+def _widths(columns: Sequence[Sequence[str]], width: int, *, headed: bool) -> list[int]:
     """Of each column. The widest one gives way first, down to its longest word, and then to the longest piece of a word. A column without
     cells takes no room."""
     chosen = [max(map(len, column), default=0) for column in columns]
     words = [[word for cell in column for word in cell.split()] for column in columns]
     for parts in (words, [[piece for word in column for piece in _PIECES.split(word)] for column in words]):
-        least = [max((*map(len, its), len(column[0]))) if column else 0 for its, column in zip(parts, columns, strict=True)]
+        least = [max((*map(len, its), len(column[0]) * headed)) if column else 0 for its, column in zip(parts, columns, strict=True)]
         while _total(chosen) > width:
             place = max(range(len(chosen)), key=lambda place: (chosen[place] > least[place], chosen[place]))
             if chosen[place] <= least[place]:

@@ -8,7 +8,6 @@ collector deletes. It goes at the client's own rate, and one that was interrupte
 
 import asyncio
 import logging
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +20,8 @@ from sidecar.commands.printing import complain, show
 from sidecar.commands.removing import complain_of, in_doubt_if_interrupted, patched
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.evacuation import slots
-from sidecar.drain.gate import rules
-from sidecar.drain.publish import on_node
-from sidecar.drain.wording import first_few
+from sidecar.drain.node_io import nothing_of_ours, version_of
+from sidecar.drain.words import first_few
 from sidecar.errors import SidecarError
 from sidecar.kube.api import (
     BUDGETS,
@@ -47,7 +44,7 @@ from sidecar.model.nodes import Node
 from sidecar.model.objects import Json, claim_provisioner
 from sidecar.observe.logs import setup_for_people
 
-_ON_VOLUMES: Final = (names.LIES_ON, names.LEAVING)
+_ON_VOLUMES: Final = (names.LIES_ON,)
 _ON_CLAIMS: Final = (names.REPROVISIONED_BY, names.LOST_WITH)
 
 
@@ -138,14 +135,13 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
 async def steps(kube: KubeApi, driver: str, *, held: list[str] | None = None) -> AsyncIterator[Step | Unread]:
     """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain. Volumes and claims
     come last, for they may be thousands. To `held` go the names of volumes whose deletion waits for our finalizer."""
-    gates, turns = rules.selector(driver), slots.selector(driver)
-    of_nodes = ((BUDGETS, gates), (DEPLOYMENTS, gates), (LEASES, gates), (LEASES, turns), (NODES, ""), (DRAIN_REPORTS, ""))
-    lists = (*of_nodes, (LEASES, ""), (VOLUMES, ""), (CLAIMS, ""))
-    for resource, selector in lists:
+    lists = [(resource, names.GUARDED_FOR) for resource in (BUDGETS, DEPLOYMENTS)]
+    lists += [(LEASES, label) for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR)]
+    lists += [(resource, "") for resource in (NODES, DRAIN_REPORTS, VOLUMES, CLAIMS)]
+    for resource, label in lists:
+        selector = f"{label}={driver}" if label else ""
         try:
             async for obj in every(kube, resource, label_selector=selector):
-                if resource == LEASES and not selector and not _is_named_for(driver, obj):
-                    continue
                 if held is not None and resource == VOLUMES and _is_held(obj, driver):
                     held.append(obj["metadata"]["name"])
                 for step in _of(resource, obj, driver):
@@ -174,12 +170,6 @@ def _of(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
 def _is_held(volume: Mapping[str, Any], driver: str) -> bool:
     meta, csi = volume["metadata"], (volume.get("spec") or {}).get("csi") or {}
     return csi.get("driver") == driver and "deletionTimestamp" in meta and names.VOLUME_FINALIZER in (meta.get("finalizers") or ())
-
-
-def _is_named_for(driver: str, lease: Mapping[str, Any]) -> bool:
-    """Of the leases about workloads and about gone nodes. A driver's name may be the end of another one's."""
-    name, of = str(lease["metadata"]["name"]), re.escape(driver.lower())
-    return name in (names.node_loss(driver), names.node_loss_watched(driver)) or re.fullmatch(rf"reprovision-[^.]+\.{of}", name) is not None
 
 
 def _of_storage(resource: Resource, obj: Mapping[str, Any], driver: str) -> list[Step]:
@@ -222,8 +212,11 @@ def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
 
 def _without_marks(obj: Mapping[str, Any], driver: str) -> Json | None:
     """The patch that removes them from the node in exactly this state: a later one is a Conflict, and is read again."""
-    node = Node.of(obj)
-    return on_node.patch(node, on_node.none(node, driver), resource_version=obj["metadata"]["resourceVersion"])
+    annotations, labels = nothing_of_ours(Node.of(obj), driver)
+    if not annotations and not labels:
+        return None
+    meta: Json = {"uid": obj["metadata"]["uid"], "resourceVersion": version_of(obj)}
+    return {"metadata": meta | {key: gone for key, gone in (("annotations", annotations), ("labels", labels)) if gone}}
 
 
 async def _take(kube: KubeApi, step: Step) -> bool:

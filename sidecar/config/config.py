@@ -50,25 +50,18 @@ class Config:
     capacity_stale_after: float  # 0: never
     node_drain_policy: str  # "Ignore", "NoSchedule" or "Evacuate"
     drain_report: bool
-    drain_publish_zero_capacity: bool
     drain_default_policy: str  # empty: nobody has chosen one
-    evacuation_cordon_delay: float
     evacuation_deadline: float  # 0: none
     evacuation_expiry: str  # "Report" or "Override"
     evacuation_evict: bool
-    eviction_qps: float
     node_delete_policy: str  # "Orphan", "Cleanup" or empty: nobody looks
     node_gone_after: float
     allow_reprovision: bool
-    reprovision_ready_timeout: float
     reprovision_pause: float
     max_concurrent_evacuations: int  # 0: no limit
-    drain_gate: bool
-    drain_gate_image: str
+    drain_gate_image: str  # empty: no gate
     drain_gate_assumes: str  # "retire" or "reboot"
     drain_autoscaler_annotations: bool
-    drain_untracked_blocks: bool
-    drain_tenant_policies: str  # a label selector; empty: all namespaces
     http_endpoint: str
     metrics_address: str
     debug_endpoint: str

@@ -78,8 +78,6 @@ def _idle_drain_flags(values: Mapping[str, Any]) -> Iterator[str]:
         policy = _assignment("node_drain_policy", values)
         yield f"--evacuation-evict: empties no node with {policy}, but those that say otherwise; use {NO_SCHEDULE} or {EVACUATE}"
     for field, flag, on in (
-        ("eviction_qps", "--evacuation-evict", values["evacuation_evict"]),
-        ("reprovision_ready_timeout", "--allow-reprovision", values["allow_reprovision"]),
         ("reprovision_pause", "--allow-reprovision", values["allow_reprovision"]),
         ("node_gone_after", f"--node-delete-policy={CLEANUP}", values["node_delete_policy"] == CLEANUP),
     ):
@@ -170,12 +168,10 @@ def _report_only_faults(config: Config) -> Iterator[str]:
 
 
 def _drain_faults(config: Config) -> Iterator[str]:
-    if config.drain_gate and not config.drain_report:
-        yield "--drain-gate needs --drain-report: without an assessment it is not known when the gate may open; add it"
+    if config.drain_gate_image and not config.drain_report:
+        yield "--drain-gate-image needs --drain-report: without an assessment it is not known when the gate may open; add it"
     if config.drain_autoscaler_annotations and not config.drain_report:
         yield "--drain-autoscaler-annotations needs --drain-report: without an assessment nobody knows which copies are the last; add it"
-    if config.drain_untracked_blocks and not config.drain_report:
-        yield "--drain-untracked-blocks needs --drain-report: without an assessment nothing is blocked; add it"
     if config.evacuation_evict and not config.drain_report:
         yield "--evacuation-evict needs --drain-report: without an assessment nothing is evacuated; add it"
     if config.allow_reprovision and not config.evacuation_evict:
@@ -187,15 +183,11 @@ def _drain_faults(config: Config) -> Iterator[str]:
         )
     if config.node_delete_policy and not config.drain_report:
         yield "--node-delete-policy needs --drain-report: without it no report on a node is written; add it"
-    if config.drain_tenant_policies and not config.drain_report:
-        yield "--drain-tenant-policies needs --drain-report: without an assessment no policy is asked for; add it"
-    if config.drain_gate and not config.drain_gate_image:
-        yield "--drain-gate-image is not set: --drain-gate needs it, because the gate is a pod; name an image such as pause"
     if config.namespace:
         return
     where = "set it in the pod's env from fieldRef metadata.namespace"
-    if config.drain_gate:
-        yield f"NAMESPACE is not set: --drain-gate needs it, because the gate's pods live in a namespace; {where}"
+    if config.drain_gate_image:
+        yield f"NAMESPACE is not set: --drain-gate-image needs it, because the gate's pods live in a namespace; {where}"
     if config.allow_reprovision:
         yield f"NAMESPACE is not set: --allow-reprovision needs it, because replicas take turns by leases, which live in one; {where}"
     if config.node_delete_policy and config.drain_report:

@@ -11,7 +11,6 @@ from typing import Any
 
 from sidecar.config.errors import UsageError
 from sidecar.config.words import quoted
-from sidecar.model.selectors import BadSelector, parse_selector
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,18 +228,6 @@ LEVEL = Kind("Level", read_level, str)
 DURATION = Kind("duration", read_duration, show_duration)
 TEXT = Kind("string", str, str)
 ADDRESS = Kind("string", read_address, str)
-
-
-def read_selector(text: str) -> str:
-    """The same text, if it is a label selector."""
-    try:
-        parse_selector(text)
-    except BadSelector as error:
-        raise UsageError([str(error)]) from error
-    return text
-
-
-SELECTOR = Kind("string", read_selector, str)
 
 
 def one_of(what: str, *words: str) -> Callable[[str], str]:

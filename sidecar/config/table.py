@@ -9,7 +9,7 @@ from typing import Any
 from sidecar.config.checks import Check, more_than_zero, not_negative, prefix_fault, socket_fault, uuid_length_fault
 from sidecar.config.errors import UsageError
 from sidecar.config.gates import GATES, STAGES, read_gates, show_gates
-from sidecar.config.kinds import ADDRESS, BOOL, DURATION, FLOAT, FLOAT32, INT, LEVEL, SELECTOR, TEXT, UINT, Kind, one_of, show_bool
+from sidecar.config.kinds import ADDRESS, BOOL, DURATION, FLOAT, FLOAT32, INT, LEVEL, TEXT, UINT, Kind, one_of, show_bool
 from sidecar.config.words import quoted
 
 RANDOM, RANKED = "random", "ranked"
@@ -19,7 +19,7 @@ REPORT, OVERRIDE = "Report", "Override"
 ORPHAN, CLEANUP = "Orphan", "Cleanup"
 RETIRE, REBOOT = "retire", "reboot"
 REPROVISION = "Reprovision"
-DEFAULT_POLICIES = ("Ignore", "Block", "AllowIdle", "Migrate")
+DEFAULT_POLICIES = ("Ignore", "Block", "AllowIdle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,44 +168,30 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "node-drain-policy", NODE_POLICY, IGNORE,
              "When this node is cordoned: Ignore, NoSchedule (take no new volumes) or Evacuate (that, and empty the node)."),
     _setting(DRAIN, "drain-report", BOOL, False, "Assess whether this node may be drained or retired, and report it."),
-    _setting(DRAIN, "drain-publish-zero-capacity", BOOL, False,
-             "While the node takes no new volumes, publish a capacity of 0. This also keeps off pods that tolerate the cordon."),
     _setting(DRAIN, "drain-default-policy", VOLUME_POLICY, "",
              f"Policy of volumes that no annotation names one for: {', '.join(DEFAULT_POLICIES)}; "
              "AllowIdle loosens a reboot only; by default AllowIdle if the node comes back, else Block."),
-    _setting(DRAIN, "evacuation-cordon-delay", DURATION, 60.0,
-             "With --node-drain-policy=Evacuate: how long a cordon that nobody explains lasts until the node is emptied, to be retired.",
-             check=not_negative),
     _setting(DRAIN, "evacuation-deadline", DURATION, 0.0, "How long an evacuation may take; 0: as long as it needs.", check=not_negative),
     _setting(DRAIN, "evacuation-expiry", EXPIRY, REPORT,
              "At the deadline: Report (an Event, and the node stays held) or Override (an Event, and the node is let go)."),
     _setting(DRAIN, "evacuation-evict", BOOL, False,
              "While the node is evacuated to be retired, evict pods whose volumes are ephemeral or may be lost, one at a time."),
-    _setting(DRAIN, "eviction-qps", FLOAT, 1.0, "Evictions per second, after a burst of five. With --evacuation-evict.",
-             check=more_than_zero("no pod would ever be evicted")),
     _setting(DRAIN, "node-delete-policy", LEFT_BEHIND, "",
              "What gone nodes have left: Orphan (told) or Cleanup (cleared away if the disks do not come back); by default nobody looks."),
-    _setting(DRAIN, "node-gone-after", DURATION, 60.0, "With Cleanup: how long a node is missed until anything is cleared away.",
+    _setting(DRAIN, "node-gone-after", DURATION, 3600.0, "With Cleanup: how long a node is missed until anything is cleared away.",
              check=not_negative),
     _setting(DRAIN, "allow-reprovision", BOOL, False,
              "Make replicas anew elsewhere whose policy is Reprovision: DELETES their data on this node. Needs --evacuation-evict."),
-    _setting(DRAIN, "reprovision-ready-timeout", DURATION, 1800.0,
-             "After how long a replica that was made anew and is not ready is told as such.",
-             check=more_than_zero("every replica would be told as late at once")),
     _setting(DRAIN, "reprovision-pause", DURATION, 1800.0,
              "How long all other replicas have to be Ready until one is made anew, where no in-sync condition is named.",
              check=not_negative),
     _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0: no limit."),
-    _setting(DRAIN, "drain-gate", BOOL, False, "Make whoever drains this node wait until it may be retired. Needs --drain-report."),
-    _setting(DRAIN, "drain-gate-image", TEXT, "", "Image of the gate's pod, which does nothing. Required by --drain-gate."),
+    _setting(DRAIN, "drain-gate-image", TEXT, "",
+             "Make whoever drains this node wait until it may be retired: image of a pod that does nothing. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-assumes", INTENT, RETIRE,
              "What the gate takes a drain for that nobody has announced: retire (the disks vanish) or reboot (they come back)."),
     _setting(DRAIN, "drain-autoscaler-annotations", BOOL, False,
              "Keep autoscalers from removing this node while it has the only copy of a volume. Needs --drain-report."),
-    _setting(DRAIN, "drain-untracked-blocks", BOOL, False,
-             "Volumes of the driver that have no PersistentVolume block retiring the node. Needs --drain-report."),
-    _setting(DRAIN, "drain-tenant-policies", SELECTOR, "",
-             "Label selector of the namespaces whose own word for Block, and that of their claims, is heeded; by default all."),
     _setting(OBSERVABILITY, "http-endpoint", ADDRESS, "",
              "host:port of /metrics, /healthz and /readyz; by default none."),
     _setting(OBSERVABILITY, "metrics-address", ADDRESS, "", "Deprecated name of --http-endpoint; only one of the two can be set."),
@@ -221,7 +207,7 @@ TABLE: tuple[Row, ...] = (
     _setting(PROGRAM, "help", BOOL, False, "Print this and end.", field="", shorthand="h"),
     _variable("NODE_NAME", "Name of this node (spec.nodeName). Required."),
     _variable("NAMESPACE",
-              "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate and --node-drain-policy."),
+              "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate-image and --node-drain-policy."),
     _variable("POD_NAME", "Name of this pod (metadata.name). Required by --enable-capacity with --capacity-ownerref-level of 0 or more."),
     _ignored("leader-election", BOOL, False,
              "every node works on its own volumes; with one lease for all nodes, a single node would work and all others wait"),
@@ -270,7 +256,7 @@ _BESIDE_PROVISIONING = frozenset(
         "enable-capacity",
     }
 )
-_MORE_OF_PROVISIONING = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst", "drain-publish-zero-capacity"})
+_MORE_OF_PROVISIONING = frozenset({"kube-api-capacity-qps", "kube-api-capacity-burst"})
 ONLY_PROVISIONING: tuple[Row, ...] = tuple(
     row
     for row in TABLE

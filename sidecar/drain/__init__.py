@@ -1,5 +1,1 @@
-"""Decides whether this node may be drained or retired, says what blocks it, and holds drains back until nothing does.
-
-Five rooms: facts, judgement, evacuation, gate, publish. README.md is the map. Evicting pods and moving data do not belong here: those who
-drain a node evict, and data is not moved yet.
-"""
+"""Drain decisions: may this node be drained or retired, what blocks that, and what this sidecar does to empty it (README.md)."""

@@ -1,127 +1,167 @@
-"""Reads and writes Leases, for everything of this room that keeps one; what to do with one: `leases`.
+"""A Lease that one process holds at a time, and that runs out by itself when its holder is gone: slots, workloads, the elected looker.
 
-Several nodes may write one lease at the same moment. The API server lets one of them through, by the resourceVersion or by the name;
-the others are told here that they were overtaken, which is no failure: they look again and see who has it.
+No other node's clock is trusted: another holder's Lease may be taken once this process has seen it unchanged for `DURATION`, whatever
+it says itself. Where two nodes write at the same moment the API server lets one of them through, by the name or by the resourceVersion; the
+other one is told so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.drain import leases
-from sidecar.drain.leases import Hold, Lease, LeaseView, Leave, NotWanted, Release, Renew, Take, Terms
+from sidecar.drain.course import Answer, Held, NotKnown, TakenBy
 from sidecar.kube.api import LEASES, KubeApi, find, records
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, NotFound
+from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from sidecar.model import names, timestamps
+from sidecar.model.objects import Json, Owner
 
-# How old what is known of stored objects may be: somebody may have deleted or changed them.
-TRUSTED: Final = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """It is as decided."""
-
-    lease: Lease | None
-    """As it is stored now; None: it is deleted."""
+DURATION: Final = 900
+"""Seconds: longer than nodes' clocks differ, and long enough for a few renewals to fail. A deleted node's Leases are deleted with it."""
+RENEWED_EVERY: Final = DURATION / 3
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
-    """Nothing was written: what is stored is not what was seen."""
+class Holder:
+    """Who holds the Leases of this process. Another machine under the node's name is another holder."""
 
-    name_taken: bool
-    """It was to be created, and there is one of its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Untouched:
-    """There was nothing to write, or this is a dry run."""
-
-
-Outcome = Written | Overtaken | Untouched
-
-
-class LeaseWriter:
-    """For one namespace. Whatever fails for another reason than being overtaken is raised as ApiError."""
-
-    def __init__(self, kube: KubeApi, *, namespace: str, dry_run: bool) -> None:
-        self._kube = kube
-        self._namespace = namespace
-        self._dry_run = dry_run
-
-    async def find(self, name: str) -> Lease | None:
-        stored = await find(self._kube, LEASES, name, namespace=self._namespace)
-        return Lease.of(stored) if stored else None
-
-    async def all(self, label_selector: str, *, cached: bool = False) -> list[Lease]:
-        listed = records(self._kube, LEASES, lambda obj: obj, namespace=self._namespace, label_selector=label_selector, cached=cached)
-        return [Lease.of(obj) async for obj in listed]
-
-    async def perform(self, decision: leases.Decision) -> Outcome:
-        if self._dry_run:
-            return Untouched()
-        try:
-            match decision:
-                case Take(_, body, replaces=False):
-                    return Written(Lease.of(await self._kube.create(LEASES, body, namespace=self._namespace)))
-                case Take(name, body) | Renew(name, body):
-                    return Written(Lease.of(await self._kube.replace(LEASES, body, name=name, namespace=self._namespace)))
-                case Release(name, uid, version):
-                    await self._kube.delete(LEASES, name, namespace=self._namespace, uid=uid, resource_version=version)
-                    return Written(None)
-                case Hold() | Leave() | NotWanted():
-                    return Untouched()
-        except (AlreadyExists, Conflict, NotFound) as error:
-            return Overtaken(name_taken=isinstance(error, AlreadyExists))
-
-
-class OwnLease:
-    """The one lease that this process keeps about its own node, for as long as something wants it."""
-
-    def __init__(self, writer: LeaseWriter, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
-        self._writer = writer
-        self._clock = clock
-        self._wall = wall
-        self._stored: Lease | None = None
-        self._read_at: float | None = None
-        """None: what is stored is not known, for the last request about it has failed."""
-        self._node_uid = ""
-        self.failure = ""
-        """Why it could not be kept; whoever needs it tells of it, and goes on."""
+    node: str
+    uid: str
+    driver: str
+    namespace: str
 
     @property
-    def may_be_there(self) -> bool:
-        """As far as it is known."""
-        return self._stored is not None or self._read_at is None
+    def identity(self) -> str:
+        return f"{self.uid}/{self.driver}"
 
-    async def keep(self, terms: Terms, *, wanted: bool, needed: bool) -> None:
-        """One look. It raises nothing, for what the lease stands for holds without it too.
 
-        Not `needed`: what it is for is switched off, so that it is only given back where an earlier process had it.
+class HeldLease:
+    """One Lease of one name. `label` is a key that says of whose driver it is."""
+
+    def __init__(
+        self,
+        kube: KubeApi,
+        name: str,
+        holder: Holder,
+        *,
+        label: str,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        record_key: str = "",
+    ) -> None:
+        """`record_key`: the annotation that has the record; empty: there is none."""
+        self.name = name
+        self.holder = holder
+        self._kube, self._holder, self._label, self._record_key = kube, holder, label, record_key
+        self._clock, self._wall = clock, wall
+        self._stored: Json | None = None
+        self._written_at: float | None = None
+        """When this process has written it last; None: it does not hold it, or does not know."""
+        self._seen: tuple[str, float] | None = None
+        """Of another holder's: its version, and since when this process has seen it in that version."""
+
+    @property
+    def is_held(self) -> bool:
+        """As far as this process knows."""
+        return self._written_at is not None
+
+    @property
+    def was_anothers(self) -> bool:
+        """It was another holder's when it was read last."""
+        return self._seen is not None
+
+    async def hold(self, *, record: str | None = None, now: bool = False) -> Answer:
+        """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is.
+
+        `now`: it is written whether that is due or not. If that succeeds, this process is the holder at that moment.
         """
-        self.failure = ""
+        is_fresh = self._written_at is not None and self._clock() - self._written_at < RENEWED_EVERY
+        if is_fresh and not now and record in (None, self._record(self._stored)):
+            return Held(self._record(self._stored))
         try:
-            await self._read(terms)
-            # Two steps: a lease that a neighbour holds is taken back before it is deleted.
-            for _ in range(2):
-                view = LeaseView(self._wall(), terms, wanted=wanted, stored=self._stored, own=True)
-                match await self._writer.perform(leases.decide(view)):
-                    case Written(lease):
-                        self._stored = lease
-                    case Overtaken():
-                        self._read_at = None
-                        return
-                    case Untouched():
-                        pass
+            if self._written_at is None:
+                self._stored = await find(self._kube, LEASES, self.name, namespace=self._holder.namespace)
+            if self._stored is not None and (other := self._is_anothers(self._stored)):
+                return other
+            return await self._write(record)
+        except (AlreadyExists, Conflict, NotFound):
+            self._written_at = None
+            return TakenBy("another node, which was faster")
         except ApiError as error:
-            self._read_at = None
-            if needed:
-                self.failure = str(error)
-            elif isinstance(error, Forbidden):
-                self._stored, self._read_at = None, self._clock()  # without the right to read one this node has never had one
+            self._written_at = None
+            return NotKnown(f"Lease {self.name}: {error}")
 
-    async def _read(self, terms: Terms) -> None:
-        now = self._clock()
-        if self._read_at is None or now - self._read_at >= TRUSTED or self._node_uid != terms.node_uid:
-            self._stored = await self._writer.find(terms.name)
-            self._read_at, self._node_uid = now, terms.node_uid
+    async def give_back(self) -> None:
+        """If it is ours. Raises ApiError."""
+        for attempt in range(2):
+            if self._written_at is None:
+                self._stored = await find(self._kube, LEASES, self.name, namespace=self._holder.namespace)
+            stored, self._written_at, self._stored = self._stored, None, None
+            if stored is None or holder_of(stored) != self._holder.identity:
+                return
+            meta = stored["metadata"]
+            try:
+                await self._kube.delete(
+                    LEASES, self.name, namespace=self._holder.namespace, uid=meta["uid"], resource_version=meta["resourceVersion"]
+                )
+                return
+            except NotFound:
+                return
+            except Conflict:
+                if attempt:
+                    raise  # somebody has changed it since: it is read again, and may be another holder's by now
+
+    def _is_anothers(self, stored: Json) -> TakenBy | None:
+        holder, version = holder_of(stored), stored["metadata"].get("resourceVersion", "")
+        if holder in ("", self._holder.identity):
+            return None
+        if self._seen is None or self._seen[0] != version:
+            self._seen = version, self._clock()
+        return None if self._clock() - self._seen[1] >= DURATION else TakenBy(node_of(stored) or holder)
+
+    async def _write(self, record: str | None) -> Held:
+        stored, version = self._stored, ((self._stored or {}).get("metadata") or {}).get("resourceVersion", "")
+        ours = stored is not None and holder_of(stored) == self._holder.identity
+        said = record if record is not None else self._record(stored) if ours else ""
+        body = self._body(said, version)
+        if stored is None:
+            self._stored = await self._kube.create(LEASES, body, namespace=self._holder.namespace)
+        else:
+            self._stored = await self._kube.replace(LEASES, body, name=self.name, namespace=self._holder.namespace)
+        self._written_at, self._seen = self._clock(), None
+        return Held(said)
+
+    def _record(self, stored: Json | None) -> str:
+        return record_of(stored, self._record_key) if stored is not None and self._record_key else ""
+
+    def _body(self, record: str, version: str) -> Json:
+        holder = self._holder
+        meta: Json = {"name": self.name, "namespace": holder.namespace, "labels": {self._label: holder.driver}}
+        meta |= {"ownerReferences": [Owner("v1", names.NODE, holder.node, holder.uid).as_json()]}
+        meta |= {"resourceVersion": version} if version else {}
+        meta |= {"annotations": {self._record_key: record}} if record else {}
+        spec = {
+            "holderIdentity": holder.identity,
+            "leaseDurationSeconds": DURATION,
+            "renewTime": timestamps.to_micro_text(self._wall()),
+        }
+        return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta, "spec": spec}
+
+
+async def held_by(kube: KubeApi, holder: Holder, *, label: str) -> Mapping[str, Json]:
+    """By name, the Leases with that label that this machine holds: what an earlier process of it has begun."""
+    listed = records(kube, LEASES, lambda obj: obj, namespace=holder.namespace, label_selector=f"{label}={holder.driver}")
+    return {obj["metadata"]["name"]: obj async for obj in listed if holder_of(obj) == holder.identity}
+
+
+def holder_of(stored: Json) -> str:
+    return str((stored.get("spec") or {}).get("holderIdentity") or "")
+
+
+def node_of(stored: Json) -> str:
+    """The Node in its owner reference."""
+    owners = stored["metadata"].get("ownerReferences") or ()
+    return next((str(ref.get("name") or "") for ref in owners if ref.get("kind") == names.NODE), "")
+
+
+def record_of(stored: Json, key: str) -> str:
+    return str((stored["metadata"].get("annotations") or {}).get(key) or "")

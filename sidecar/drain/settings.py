@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from sidecar.drain.evacuation.rules import Expiry
-from sidecar.drain.facts.node_marks import CORDON_DELAY, NodePolicy
-from sidecar.drain.vocabulary import Intent, Policy
-from sidecar.eviction.answers import QPS
-from sidecar.model.topology import Requirement
+from sidecar.drain.course import Expiry
+from sidecar.drain.marks import NodePolicy
+from sidecar.drain.words import Intent, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,42 +22,31 @@ class Settings:
     """False: the room decides only whether the node takes volumes."""
     provisions: bool = True
     """False: another program makes volumes, and gives this node some whatever its standing is."""
-    zero_when_closed: bool = True
-    """A node that takes no volumes publishes a capacity of zero."""
     default_policy: Policy | None = None
     """For volumes for which nobody has set one."""
-    cordon_delay: float = CORDON_DELAY
-    """Seconds that a cordon lasts until it starts an evacuation, where the policy is Evacuate and nobody says what it is for."""
     allowed: float = 0.0
     """Seconds that an evacuation may take; 0: any number."""
     expiry: Expiry = Expiry.REPORT
     limit: int = 1
-    """How many nodes may be evacuated at the same time; 0: any number."""
+    """How many nodes may be emptied at the same time; 0: any number."""
     gate: bool = False
     gate_image: str = ""
     gate_assumes: Intent = Intent.RETIRE
     """What a drainer that announces no intent is taken for."""
     protects: bool = False
     """Autoscalers are asked to leave a node alone while retiring it would lose data."""
-    untracked_blocks: bool = False
-    """Volumes of the driver without a PersistentVolume block, too."""
-    tenant_policies: tuple[Requirement, ...] = ()
-    """What a namespace's labels have to fit, so that its word for Block and that of its claims is heeded; empty: all are heeded."""
     evicts: bool = False
     """Pods that keep a node that is being retired from being empty are evicted, as far as nothing is lost that may not be."""
-    eviction_qps: float = QPS
     follows_loss: bool = False
     """Nodes that are gone are looked for, and what they have left is told."""
     clears: bool = False
     """With `follows_loss`: it is cleared away, as far as somebody has said that the disks do not come back."""
-    gone_after: float = 60.0
+    gone_after: float = 3600.0
     """Seconds that a node is missed until anything is cleared away."""
     reprovisions: bool = False
     """Replicas whose policy is Reprovision are made anew on other nodes, and their data here is deleted."""
-    ready_timeout: float = 1800.0
     reprovision_pause: float = 1800.0
     """Seconds that the other replicas of a workload have to be Ready before one is made anew."""
-    """Seconds after which a replica that was made anew ought to be Ready."""
     own_pods: frozenset[str] = frozenset()
     """Full names of this program's own pods."""
     dry_run: bool = False

@@ -15,14 +15,11 @@ BUDGET_PAUSE: Final = 5.0
 NEXT_PASS: Final = 20.0
 # For so long an eviction that got no answer may still be carried out.
 MAY_ARRIVE_WITHIN: Final = 90.0
-# What has changed is judged anew.
-LOOK_AGAIN: Final = 1.0
 # The reasons of causes, as the API server names them.
 _BUDGET: Final = "DisruptionBudget"
 _ENDING: Final = "NamespaceTerminating"
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
 _OTHER_UID: Final = "UID in the precondition"
-_OTHER_VERSION: Final = "ResourceVersion in the precondition"
 
 
 class Result(StrEnum):
@@ -33,8 +30,6 @@ class Result(StrEnum):
     """There is no such pod any more."""
     REPLACED = "replaced"
     """Another pod has its name by now. It was not touched."""
-    CHANGED = "changed"
-    """It is not as it was judged any more; it may have got a node. It was not touched."""
     BUDGET = "budget"
     """A disruption budget forbids it now, which is no error."""
     SERVER_BUSY = "server_busy"
@@ -68,7 +63,7 @@ class Answer:
 
 
 EVICTED: Final = Answer(Result.EVICTED)
-_PASSING: Final = (Result.BUDGET, Result.SERVER_BUSY, Result.NAMESPACE_ENDS, Result.CHANGED)
+_PASSING: Final = (Result.BUDGET, Result.SERVER_BUSY, Result.NAMESPACE_ENDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,6 @@ class Row:
 TABLE: Final = (
     Row(lambda error: isinstance(error, NotFound),                                     Result.GONE,           0.0),
     Row(lambda error: isinstance(error, Conflict) and _OTHER_UID in str(error),        Result.REPLACED,       0.0),
-    Row(lambda error: isinstance(error, Conflict) and _OTHER_VERSION in str(error),    Result.CHANGED,        LOOK_AGAIN),
     Row(lambda error: isinstance(error, TooManyRequests) and _BUDGET in error.causes,  Result.BUDGET,         BUDGET_PAUSE),
     Row(lambda error: isinstance(error, TooManyRequests),                              Result.SERVER_BUSY,    0.0),
     Row(lambda error: error.status == 500 and _TWO_BUDGETS in str(error),              Result.TWO_BUDGETS,    NEXT_PASS),

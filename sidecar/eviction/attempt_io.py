@@ -1,4 +1,4 @@
-"""Evicts one pod: one POST, with the pod's uid as precondition, and its version if it has no node, and with the pod's own grace period.
+"""Evicts one pod: one POST, with the pod's uid as precondition, and with the pod's own grace period.
 
 Nothing here deletes a pod.
 """
@@ -77,7 +77,6 @@ class Evictor:
 
 def body(pod: May) -> Json:
     """The eviction. Without `gracePeriodSeconds` the pod's own grace period holds."""
-    only = {"uid": pod.uid} | ({"resourceVersion": pod.version} if pod.version else {})
-    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": only}
+    options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
     meta = {"name": pod.name, "namespace": pod.namespace}
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}

@@ -14,8 +14,6 @@ class May:
     namespace: str
     name: str
     uid: str
-    version: str = ""
-    """The resourceVersion in which it was seen to have no node; one that has got a node since is another version. Empty: any."""
 
     @property
     def full_name(self) -> str:
@@ -38,16 +36,6 @@ def may_evict(pod: Pod, *, node: str, ours: Set[str] = frozenset()) -> Decision:
         return MayNot(f"it runs on {pod.node}, not on {node}" if pod.node else "it runs on no node")
     why = objection(pod, ours=ours)
     return MayNot(why) if why else May(pod.namespace, pod.name, pod.uid)
-
-
-def may_evict_waiting(pod: Pod, *, version: str, ours: Set[str] = frozenset()) -> Decision:
-    """A pod that waits for a node. A scheduler may give it one at any moment, so it goes only in the `version` in which it had none."""
-    if pod.node:
-        return MayNot(f"it has a node by now, {pod.node}")
-    if not version:
-        return MayNot("which version of it has no node is not known, so an eviction could hit it when it runs")
-    why = objection(pod, ours=ours)
-    return MayNot(why) if why else May(pod.namespace, pod.name, pod.uid, version)
 
 
 def objection(pod: Pod, *, ours: Set[str] = frozenset()) -> str:

@@ -37,6 +37,9 @@ class Here:
     options: Options
     identity: str
     """Written into each volume to tell which process created it. It is new at every start; only its driver and node stay the same."""
+    machine: str = ""
+    """This machine as `node/uid of its Node`, written on each volume where drain decisions are made: by its name alone a node may be
+    another machine once this one is gone. Empty: it is not known."""
 
     @property
     def with_topology(self) -> bool:

@@ -129,13 +129,7 @@ KURED_REBOOTS: Final = "weave.works/kured-reboot-in-progress"
 
 # what a driver's sidecar writes on a node, each by `of_driver`: the state is a label, the others are annotations
 EVACUATION_STATE: Final = "evacuation-state"
-EVACUATION_STARTED_AT: Final = "evacuation-started-at"
-CLOSED_AT: Final = "closed-at"
-MARKED_NODE: Final = "node-uid"
-SPENT_OVERRIDE: Final = "spent-override"
-REBOOT_INTENT: Final = "reboot-intent"
-KURED_REBOOT: Final = "kured-reboot"
-DRAIN_SUMMARY: Final = "drain-summary"
+DRAIN_RECORD: Final = "drain-record"
 AUTOSCALER_MARKER: Final = "autoscaler-annotations"
 
 # labels of a gate's objects (the node's uid, and the driver) and of the leases by which nodes take turns (the driver)
@@ -144,16 +138,13 @@ GUARDED_FOR: Final = f"{GROUP}/guarded-for"
 SLOT_FOR: Final = f"{GROUP}/evacuation-slot-for"
 # label of the lease by which one sidecar looks after what gone nodes have left, and of the reports on these nodes (the driver)
 NODE_LOSS_FOR: Final = f"{GROUP}/node-loss-for"
-UNWATCHED_UNTIL: Final = f"{GROUP}/unwatched-until"
-"""On the lease about that, and on reports on gone nodes: until when nobody had looked for gone nodes."""
 REPROVISION_FOR: Final = f"{GROUP}/reprovision-for"
 """Of the leases by which a workload's replicas are made anew (the driver)."""
 REPROVISION_RECORD: Final = f"{GROUP}/reprovision"
 """An annotation of such a lease: what is made anew, and how far that is."""
 
-# on volumes, `node/uid` each: the machine that has the volume's bytes, and that this machine has been announced to go for good
 LIES_ON: Final = f"{GROUP}/lies-on"
-LEAVING: Final = f"{GROUP}/leaving"
+"""On volumes, `node/uid`: the machine that has the volume's bytes."""
 # on claims: by which machine's evacuation the claim is made anew, or with which machine its data was lost, `node/uid` both
 REPROVISIONED_BY: Final = f"{GROUP}/reprovisioned-by"
 LOST_WITH: Final = f"{GROUP}/lost-with"
@@ -179,7 +170,6 @@ CLAIM_LABEL_WRONG: Final = "ClaimLabelWrong"
 LEAK_SUSPECTED: Final = "VolumeLeakSuspected"
 VOLUME_FAILED_DELETE: Final = "VolumeFailedDelete"
 EVACUATION_STARTED: Final = "EvacuationStarted"
-EVACUATION_START_REWRITTEN: Final = "EvacuationStartRewritten"
 EVACUATION_SUCCEEDED: Final = "EvacuationSucceeded"
 EVACUATION_DEADLINE_EXCEEDED: Final = "EvacuationDeadlineExceeded"
 EVACUATION_OVERRIDDEN: Final = "EvacuationOverridden"
@@ -198,7 +188,6 @@ NODE_RETIRE_BLOCKED: Final = "NodeRetireBlocked"
 NODE_RETIRE_UNKNOWN: Final = "NodeRetireUnknown"
 NODE_MARKS_WRONG: Final = "NodeMarksWrong"
 BLOCKS_NODE_DRAIN: Final = "BlocksNodeDrain"
-NO_LONGER_BLOCKS_NODE_DRAIN: Final = "NoLongerBlocksNodeDrain"
 
 # the report on a node, and the types of its conditions; on the Node itself these bear the driver's name (`condition`)
 REPORT_VERSION: Final = f"{GROUP}/v1alpha1"
@@ -332,14 +321,9 @@ def reprovision(workload_uid: str, driver: str) -> str:
     return f"reprovision-{workload_uid}.{driver.lower()}"
 
 
-def node_loss(driver: str) -> str:
-    """The name of the lease of the one sidecar that looks after what gone nodes have left."""
-    return f"node-loss.{driver.lower()}"
-
-
-def node_loss_watched(driver: str) -> str:
-    """The name of the lease that says until when somebody has looked for gone nodes. No Node owns it."""
-    return f"node-loss-watched.{driver.lower()}"
+def watch(driver: str) -> str:
+    """The name of the lease of the one sidecar that looks after silent sidecars and gone nodes."""
+    return f"watch.{driver.lower()}"
 
 
 def guard(node: str, node_uid: str, driver: str) -> str:

@@ -221,8 +221,7 @@ class Volume:
     """Whole bytes; 0 if there is none that can be read."""
     notes: Notes = ()
     lies_on: str = ""
-    """What is noted of the machine that has its bytes, and of that machine's leaving. Empty: nothing is."""
-    leaving: str = ""
+    """The machine that has its bytes, as is noted there. Empty: nothing is."""
     created: str = field(default="", compare=False)
 
     @property
@@ -258,7 +257,6 @@ class Volume:
             size=_bytes_or_none((spec.get("capacity") or {}).get("storage")) or 0,
             notes=notes_of(notes),
             lies_on=_bounded(str(notes.get(names.LIES_ON) or ""), _LONGEST_NAME),
-            leaving=_bounded(str(notes.get(names.LEAVING) or ""), _LONGEST_NAME),
             created=meta.get("creationTimestamp") or "",
         )
 

@@ -11,8 +11,6 @@ class Standing:
 
     closed: bool = False
     """The node takes no new volumes: it does not bid, and hands claims that are put on it from now on back to the scheduler, once each."""
-    publishes_zero: bool = False
-    """A capacity of 0 is published, so that the scheduler sends no pods with new claims."""
     why: str = ""
     since: str = ""
     """Identifies this closing: another value each time the node is closed, the same one after a restart."""

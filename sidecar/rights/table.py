@@ -71,7 +71,7 @@ _EVERYTHING: Final = "all: the program is not ready, or not for long"
 _DRAINS: Final = "drain decisions"
 _REPORTS: Final = "drain decisions: reports"
 _GATE: Final = "the gate of drain decisions"
-_SLOTS: Final = "drain decisions: slots for evacuations, and the gates of dead sidecars"
+_SLOTS: Final = "drain decisions: slots for evacuations, and looking after silent sidecars and gone nodes"
 _ANEW: Final = "--allow-reprovision: no replica is made anew"
 _LOSS: Final = "--node-delete-policy"
 _CAPACITY: Final = "publishing capacity"
@@ -83,7 +83,13 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(VOLUMES, "get", Sample.BASE, Sample.REPORT, off="deleting released volumes, and hearing at once of those that go"),
     *_rows(VOLUMES, "create", Sample.BASE, off="creating volumes"),
     *_rows(VOLUMES, "delete", Sample.BASE, off="deleting PersistentVolumes: those whose volume is deleted stay Released"),
-    *_rows(VOLUMES, "patch", Sample.BASE, off=f"{FINALIZER_OFF}; with --drain-report, noting which machine has a volume"),
+    *_rows(
+        VOLUMES,
+        "patch",
+        Sample.BASE,
+        Sample.DRAIN,
+        off=f"{FINALIZER_OFF}; with --drain-report, acknowledgements of volumes that a pod uses stay",
+    ),
     *_rows(VOLUMES, "update", Sample.NONE),  # does what `patch` does for the finalizer
     *_rows(CLAIMS, "list watch", Sample.BASE, Sample.REPORT, off=_EVERYTHING),
     *_rows(CLAIMS, "get", Sample.BASE, Sample.REPORT, off="looking after volumes whose claim is gone, or was taken by another node"),
@@ -96,10 +102,17 @@ TABLE: Final[tuple[Row, ...]] = (
         Sample.REPORT,
         off="looking after volumes whose class is new; and policies of classes in drain decisions",
     ),
-    *_rows(CSI_NODES, "list", Sample.BASE, off=f"--node-deployment-placement=ranked: claims are raced for; and {_GONE}"),
-    *_rows(CSI_NODES, "get", Sample.BASE, off=_GONE),
+    *_rows(
+        CSI_NODES,
+        "list",
+        Sample.BASE,
+        Sample.NODE_LOSS,
+        off=f"--node-deployment-placement=ranked: claims are raced for; {_GONE}; and {_LOSS}: nothing is looked for",
+    ),
+    *_rows(CSI_NODES, "get", Sample.BASE, Sample.NODE_LOSS, off=f"{_GONE}; and {_LOSS}: no node is known to be gone"),
     *_rows(CSI_NODES, "watch", Sample.BASE),
-    *_rows(ATTACHMENTS, "list watch", Sample.BASE, off="deleting volumes of drivers that attach"),
+    *_rows(ATTACHMENTS, "list", Sample.BASE, Sample.NODE_LOSS, off="deleting volumes of drivers that attach"),
+    *_rows(ATTACHMENTS, "watch", Sample.BASE, off="deleting volumes of drivers that attach"),
     *_rows(ATTACHMENTS, "get", Sample.BASE),
     *_rows(NODES, "get list", Sample.BASE, Sample.DRAIN, off=f"{_DRAINS}; and {_GONE}"),
     *_rows(NODES, "watch", Sample.BASE, Sample.DRAIN, off=_DRAINS),
@@ -112,7 +125,7 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(SNAPSHOTS, "list", Sample.BASE, off="the sweep of snapshots whose protection was left behind"),
     *_rows(SNAPSHOTS, "update", Sample.BASE, off="protecting a snapshot while it is restored"),
     *_rows(SNAPSHOTS, "watch", Sample.BASE),
-    *_rows(SNAPSHOT_CONTENTS, "get", Sample.BASE, Sample.DRAIN, off="restoring snapshots"),
+    *_rows(SNAPSHOT_CONTENTS, "get", Sample.BASE, off="restoring snapshots"),
     *_rows(SNAPSHOT_CONTENTS, "list", Sample.BASE, Sample.DRAIN, off="drain decisions: snapshots that lie on the node"),
     *_rows(SNAPSHOT_CONTENTS, "watch", Sample.DRAIN, off="drain decisions: snapshots that lie on the node"),
     *_rows(CAPACITIES, "list", Sample.BASE, Sample.REPORT, own_namespace=True, off=_CAPACITY),
@@ -123,17 +136,15 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(LEASES, "get list create update delete", Sample.BASE, Sample.REPORT, own_namespace=True, off=_SLOTS),
     *_rows(LEASES, "watch", Sample.BASE, own_namespace=True),
     *_rows(PODS, "list watch", Sample.DRAIN, off=_DRAINS),
-    *_rows(PODS, "get", Sample.DRAIN),
-    *_rows(BUDGETS, "list watch", Sample.DRAIN, off=_DRAINS),
-    *_rows(BUDGETS, "get", Sample.DRAIN, off=_GATE),
-    *_rows(NAMESPACES, "get", Sample.DRAIN, off="drain decisions: policies of namespaces"),
+    *_rows(NAMESPACES, "list", Sample.DRAIN, off="drain decisions: policies of namespaces"),
+    *_rows(NAMESPACES, "get", Sample.DRAIN, off=_ANEW),
     *_rows(DRAIN_REPORTS, "get create patch", Sample.DRAIN, off=_REPORTS),
-    *_rows(DRAIN_REPORTS, "list", Sample.DRAIN, off="drain decisions: the gates of dead sidecars"),
-    *_rows(DRAIN_REPORTS, "watch", Sample.DRAIN),
     *_rows(DRAIN_REPORTS, "patch", Sample.DRAIN, part="status", off=_REPORTS),
-    *_rows(BUDGETS, "create delete", Sample.GATE, own_namespace=True, off=_GATE),
+    *_rows(BUDGETS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(PODS, "create", Sample.EMPTYING, part="eviction", off="--evacuation-evict: nodes are not emptied"),
+    *_rows(BUDGETS, "list", Sample.EMPTYING, off="--evacuation-evict: no pod is evicted, and no replica made anew"),
+    *_rows(DRAIN_REPORTS, "list", Sample.NODE_LOSS, off=f"{_LOSS}: nothing is looked for"),
     *_rows(DRAIN_REPORTS, "delete", Sample.NODE_LOSS, off=f"{_LOSS}: reports on nodes that are gone stay when nothing is left to tell"),
     *_rows(CLAIMS, "patch delete", Sample.NODE_LOSS, Sample.REPROVISION, off=f"{_LOSS}=Cleanup: claims stay whose data was lost; {_ANEW}"),
     *_rows(STATEFUL_SETS, "list", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: nothing is cleared away"),

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.capacity.figure import Figure, figure_of, nothing
+from sidecar.capacity.figure import figure_of
 from sidecar.csi.api import CapacityAnswer
-from sidecar.model.standing import Standing
 
 GI = 2**30
 
@@ -39,11 +38,6 @@ def test_what_is_promised_is_not_free_and_no_volume_is_larger_than_what_is_left(
 def test_without_reservation_the_figure_is_the_drivers_alone() -> None:
     answer = CapacityAnswer(10 * GI, maximum=20 * GI, minimum=11 * GI)
     assert figure(answer, promised=3 * GI, reserve=False) == (10 * GI, 20 * GI)
-
-
-def test_a_node_that_takes_nothing_publishes_zero_and_no_maximum_that_would_count_instead() -> None:
-    found = nothing(Standing(publishes_zero=True, why="it is emptied"))
-    assert found == Figure(0, None, "the node takes no volumes: it is emptied")
 
 
 def test_every_oddity_has_a_name() -> None:

@@ -11,7 +11,6 @@ from sidecar.capacity.view import CapacityView
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import CapacityRecord, Owner
-from sidecar.model.standing import Standing
 from sidecar.model.topology import Segment
 from tests.harness import samples
 from tests.harness.capacity import LABELS, POD, PUBLISHER, SEGMENT, record
@@ -156,13 +155,6 @@ def test_a_put_returns_what_others_have_put_there() -> None:
     decision = decide(view(record(annotations={"a": "b"}, finalizers=("somebody/s",)), answer=CapacityAnswer(5)))
     assert isinstance(decision, Update)
     assert (decision.body["metadata"]["annotations"], decision.body["metadata"]["finalizers"]) == ({"a": "b"}, ["somebody/s"])
-
-
-def test_a_node_that_takes_nothing_publishes_zero_without_asking() -> None:
-    closed = Standing(publishes_zero=True, why="it is emptied")
-    decision = decide(view(record(), standing=closed))
-    assert isinstance(decision, Update) and decision.body["capacity"] == "0" and "it is emptied" in decision.why
-    assert isinstance(decide(view(record(capacity=0), standing=closed)), Rest)
 
 
 def test_C20_reserved_parameters_are_not_sent() -> None:

@@ -33,7 +33,7 @@ from tests.harness.policies import REPORT_TYPE
 
 # The sandbox of every pod: it is on each node, and does nothing.
 GUARD_IMAGE = "docker.io/library/pause:dev"
-STATE, CLOSED = (names.of_driver(DRIVER, name) for name in (names.EVACUATION_STATE, names.CLOSED_AT))
+STATE, RECORD = (names.of_driver(DRIVER, name) for name in (names.EVACUATION_STATE, names.DRAIN_RECORD))
 # As kubectl words the answer 429 to an eviction, which it then repeats every five seconds.
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget"
 
@@ -44,7 +44,7 @@ class Drained(Installation):
     def __init__(self, cluster: Cluster, objects: list[Json], *, flags: Sequence[str] = ()) -> None:
         super().__init__(cluster, "scenario", [*REPORT_TYPE, *objects])
         args = container(the_daemon_set(objects), SIDECAR)["args"]
-        wanted = ("--node-drain-policy=Evacuate", "--drain-gate", f"--drain-gate-image={GUARD_IMAGE}", *flags)
+        wanted = ("--node-drain-policy=Evacuate", f"--drain-gate-image={GUARD_IMAGE}", *flags)
         # As a patch of the overlay would put them: a flag that is there is replaced.
         given = {flag.partition("=")[0] for flag in wanted}
         args[:] = [arg for arg in args if arg.partition("=")[0] not in given] + list(wanted)
@@ -81,7 +81,7 @@ class Drained(Installation):
         return str(self.node(node)["metadata"]["labels"].get(STATE, ""))
 
     def closed(self, node: str) -> bool:
-        return CLOSED in self.node(node)["metadata"].get("annotations", {})
+        return "closedAt" in self.node(node)["metadata"].get("annotations", {}).get(RECORD, "")
 
     def condition(self, node: str) -> tuple[str, str] | None:
         """Of RetireReady: status and reason."""

@@ -22,7 +22,7 @@ class Machines(Drained):
 
     def who_looks(self) -> str:
         """The node of the sidecar that does."""
-        found = self.get("lease", names.node_loss(DRIVER), f"--namespace={NAMESPACE}")
+        found = self.get("lease", names.watch(DRIVER), f"--namespace={NAMESPACE}")
         return str(found["metadata"]["ownerReferences"][0]["name"]) if found else ""
 
     def volume_of(self, replica: str) -> Json:
@@ -69,7 +69,8 @@ def test_A13_what_was_announced_is_cleared_away_and_what_was_not_waits_for_its_m
     # Announced, and nothing moves yet, for the budget allows none.
     db.budget(0)
     scene.taint(lost)
-    until(lambda: scene.noted(pod, names.LEAVING) == machine_lost, "the volume says that its machine leaves")
+    until(lambda: scene.report(lost).get("leaving", {}).get("nodeUID") == gone_uid, "its report says that the machine leaves")
+    until(lambda: scene.noted(pod, names.LIES_ON) == machine_lost, "the volume says where it lies")
     until(lambda: scene.noted("alone-0", names.LIES_ON) == machine_kept, "the other one says where it lies")
     assert db.claims() == before
     assert scene.left_of(lost, gone_uid)

@@ -27,7 +27,7 @@ def with_something(scene: Scene) -> str:
     obj = volume("held", finalizers=(names.VOLUME_FINALIZER,), handle="h")
     obj["spec"]["csi"]["driver"] = DRIVER
     scene.act(lambda: scene.cluster.create(VOLUMES, obj))
-    scene.annotate("n2", {names.of_driver(DRIVER, names.DRAIN_SUMMARY): "{}"})
+    scene.annotate("n2", {names.of_driver(DRIVER, names.DRAIN_RECORD): "{}"})
     content = yaml.safe_load(scene.kubeconfig.read_text())
     server = str(content["clusters"][0]["cluster"]["server"])
     content["clusters"][0]["cluster"]["server"] = server.replace("://", f"://me:{PASSWORD}@")

@@ -3,20 +3,19 @@
 import pytest
 
 from sidecar.commands.explain import judged as judging
-from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.node import told
-from sidecar.commands.explain.question import NODE, Question, read_question
+from sidecar.commands.explain.question import NODE, Question, exit_code, read_question
 from sidecar.config.errors import UsageError
-from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.judgement.assessment import Assessment
-from sidecar.drain.vocabulary import Reason, Status
+from sidecar.drain.assess import Assessment
+from sidecar.drain.snapshot import Own
+from sidecar.drain.words import Reason, Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
-from tests.harness.drain.listed_cluster import DRIVER, OTHER, cluster, look, node
+from tests.harness.drain.listed_cluster import DRIVER, OTHER, Lists, cluster, look, node
 
 
-def judge(listed: ListedNode, driver: str) -> tuple[Assessment, ...]:
-    return tuple(one.assessment for one in judging.judge(listed, driver, default_policy=None))
+def judge(kube: Lists, driver: str) -> tuple[Assessment, ...]:
+    return tuple(one.assessment for one in judging.judge(look(kube), "n1", driver, Own()))
 
 
 def asked(*words: str) -> Question:
@@ -33,7 +32,7 @@ def test_without_a_name_every_driver_is_judged() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["status"] = ready()
     kube.objects["namespaces"][0]["metadata"]["annotations"] = {}
-    ours, other = judge(look(kube), "")
+    ours, other = judge(kube, "")
     assert (ours.driver, ours.retire.status) == (DRIVER, Status.FALSE)
     assert {blocker.reason for blocker in ours.blockers} >= {Reason.LAST_COPY, Reason.SNAPSHOT_ON_NODE, Reason.PROVISIONING_IN_FLIGHT}
     assert (other.driver, other.retire.status) == (OTHER, Status.FALSE)
@@ -46,17 +45,17 @@ def test_what_could_not_be_read_is_never_a_yes() -> None:
     kube.objects["persistentvolumes"] = []
     kube.objects["volumesnapshotcontents"] = []
     kube.objects["persistentvolumeclaims"] = []
-    (before,) = judge(look(kube), DRIVER)
+    (before,) = judge(kube, DRIVER)
     assert before.retire.status is Status.TRUE
     kube.broken["persistentvolumes"] = Forbidden("not allowed", status=403)
-    (after,) = judge(look(kube), DRIVER)
+    (after,) = judge(kube, DRIVER)
     assert (after.drain.status, after.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
 
 
 def test_a_driver_that_nobody_has_heard_of_is_not_said_to_be_ready() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["status"] = ready()
-    (judged,) = judge(look(kube), "local.exampel")
+    (judged,) = judge(kube, "local.exampel")
     assert (judged.drain.status, judged.retire.status) == (Status.UNKNOWN, Status.UNKNOWN)
     assert "local.exampel" in judged.retire.message and DRIVER in judged.retire.message
 
@@ -64,7 +63,7 @@ def test_a_driver_that_nobody_has_heard_of_is_not_said_to_be_ready() -> None:
 def test_a_node_without_drivers_says_so_and_is_ready() -> None:
     kube = cluster()
     kube.objects = {"nodes": [node("n1")]}
-    said = told(judging.judge(look(kube), "", default_policy=None), asked())
+    said = told(judging.judge(look(kube), "n1", "", Own()), asked())
     assert "no CSI driver" in said.text and exit_code(said.statuses) == 0
 
 
@@ -104,5 +103,5 @@ def test_what_is_wrong_with_a_line_is_said(words: list[str], said: str) -> None:
 def test_what_is_wrong_with_a_nodes_marks_is_told() -> None:
     kube = cluster()
     kube.objects["nodes"][0]["metadata"]["annotations"] = {names.DRAIN_INTENT: "retier"}
-    (judged,) = judge(look(kube), DRIVER)
+    (judged,) = judge(kube, DRIVER)
     assert any("'retier'" in note for note in judged.notes)

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 import yaml
 
-from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import Judged
 from sidecar.commands.explain.node import told as told_of_node
 from sidecar.commands.explain.nodes import judge_all, told
-from sidecar.commands.explain.question import Question, read_question
+from sidecar.commands.explain.question import Question, exit_code, read_question
 from sidecar.commands.explain.rows import about_own_word, as_json
-from sidecar.drain.publish.stored import Held
-from sidecar.drain.vocabulary import Intent, Status
+from sidecar.drain.gate import HeldPods
+from sidecar.drain.snapshot import Own
+from sidecar.drain.words import Intent, Status
 from sidecar.kube.errors import Forbidden
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, claim, cluster, look_at_all, meta, pod, ready
@@ -48,12 +48,12 @@ def small() -> Lists:
 def marked(kube: Lists) -> Lists:
     """The first node is being evacuated, and its own sidecar says so."""
     meta_ = kube.objects["nodes"][0]["metadata"]
-    meta_["labels"][names.of_driver(DRIVER, names.EVACUATION_STATE)] = "InProgress"
-    meta_["annotations"] = {names.of_driver(DRIVER, names.EVACUATION_STARTED_AT): "1970-01-01T00:00:02Z"}
+    noted = {"uid": "uid-n1", "state": "InProgress", "startedAt": "1970-01-01T00:00:02Z"}
+    meta_["annotations"] = {names.of_driver(DRIVER, names.DRAIN_RECORD): json.dumps(noted)}
     return kube
 
 
-def reported(kube: Lists, *, retire: str = "False", valid_until: str = "1970-01-01T00:05:00Z", uid: str = "uid-n1") -> Lists:
+def reported(kube: Lists, *, retire: str = "False", uid: str = "uid-n1") -> Lists:
     verdicts = {
         "drain": {"status": "True", "reason": "NothingBlocks", "lastTransitionTime": "1970-01-01T00:00:01Z"},
         "retire": {"status": retire, "reason": "VolumeInUse", "lastTransitionTime": "1970-01-01T00:00:03Z"},
@@ -62,7 +62,6 @@ def reported(kube: Lists, *, retire: str = "False", valid_until: str = "1970-01-
     status = {
         "nodeUID": uid,
         "observedAt": "1970-01-01T00:00:04Z",
-        "validUntil": valid_until,
         "verdicts": verdicts,
         "evacuation": evacuation,
     }
@@ -70,13 +69,13 @@ def reported(kube: Lists, *, retire: str = "False", valid_until: str = "1970-01-
     return kube
 
 
-def judged(kube: Lists, driver: str = "") -> tuple[Judged, ...]:
-    return judge_all(look_at_all(kube), driver, default_policy=None)
+def judged(kube: Lists, driver: str = "", now: float = 7.0) -> tuple[Judged, ...]:
+    return judge_all(look_at_all(kube, now), driver, Own())
 
 
-def shown(kube: Lists, *words: str) -> str:
+def shown(kube: Lists, *words: str, now: float = 7.0) -> str:
     question = asked(*words)
-    return told(judged(kube, question.driver), look_at_all(kube), question).text
+    return told(judged(kube, question.driver, now), look_at_all(kube, now), question).text
 
 
 def test_a_line_for_each_node_that_has_volumes_or_a_registration() -> None:
@@ -92,48 +91,47 @@ def test_what_its_own_sidecar_says_and_how_far_the_evacuation_is_stands_beside_i
         "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON       BYTES  EVACUATION         ITS SIDECAR SAYS                        "
         "FIRST BLOCKER                               UNTIL",
         "n1    local.example  True   False   1         VolumeInUse  1Gi    InProgress for 5s  drain True for 6s; retire False for 4s  "
-        "default/a: used by default/db-0             what its own sidecar says holds: until 1970-01-01T00:05:00Z; "
-        "evacuation InProgress: until 1970-01-01T00:10:02Z",
+        "default/a: used by default/db-0             evacuation: deadline: until 1970-01-01T00:10:02Z",
         "n2    local.example  True   True    0         NoVolumes                                                                      "
         "no volume of local.example is on this node",
     ]
 
 
-def test_what_has_run_out_is_called_stale_and_counts_as_unknown() -> None:
-    kube = reported(small(), retire="True", valid_until="1970-01-01T00:00:05Z")
-    assert "retire True for 4s; stale for 2s, so it counts as Unknown" in shown(kube)
-    (first, _) = judged(kube)
-    assert first.word is not None and {first.word.status(intent, 7.0) for intent in ("reboot", "retire")} == {Status.UNKNOWN}  # type: ignore[arg-type]
+def test_what_is_not_said_again_is_called_stale_and_counts_as_unknown() -> None:
+    kube = reported(small(), retire="True")
+    assert "stale" not in shown(kube, now=904.0)
+    assert "retire True for 15m; stale, last said 15m ago, so it counts as Unknown" in shown(kube, now=905.0)
+    (first, _) = judged(kube, now=905.0)
+    assert first.word is not None and {first.word.status(intent) for intent in Intent} == {Status.UNKNOWN}
 
 
-def test_for_one_node_what_its_sidecar_says_of_locks_is_told_as_long_as_it_counts() -> None:
-    """No other node sees them, and whoever reads this wants to know why nothing moves."""
-    kube, note = reported(small()), "lock of apps/db-0: budget: shut, PDBBlocked: the budget is apps/db"
-    kube.objects["nodedrainreports"][0]["status"]["notes"] = [note, "disruption budgets were not checked"]
-    (first, _) = judged(kube)
-    assert about_own_word(first, None)[-1] == f"its own sidecar says: {note}"
-    assert about_own_word(first, Intent.RETIRE)[-1] == f"its own sidecar says: {note}"
-    assert not any(note in line for line in about_own_word(first, Intent.REBOOT)), "nobody makes anything anew for a reboot"
-    assert as_json(first)["ownSidecar"]["replicas"] == [note]
-    kube.objects["nodedrainreports"][0]["status"]["validUntil"] = "1970-01-01T00:00:05Z"
-    (first, _) = judged(kube)
-    assert not any(note in line for line in about_own_word(first, None)) and "replicas" not in as_json(first)["ownSidecar"]
-
-
-def test_for_one_node_gate_announcement_and_who_holds_are_told_and_what_passes_by_itself() -> None:
-    kube, minute = reported(small()), "a pod used it until a moment ago: it counts as used until 1970-01-01T00:01:00Z"
+def test_for_one_node_it_is_told_who_holds_a_drain_how_far_its_evacuation_is_and_what_passes_by_itself() -> None:
+    """No other node sees that, and whoever reads it wants to know why nothing moves."""
+    kube, minute = (
+        reported(small()),
+        "a volume counts as used for a minute after its last pod, which may come back in that time: 53 s are left",
+    )
     kube.objects["nodes"][0]["spec"] = {"unschedulable": True}
     (first, _) = judged(kube)
     assert any("nobody announced" in line and "node reboot n1" in line for line in about_own_word(first, None)), "nor does the sidecar"
     kube.objects["nodedrainreports"][0]["status"] |= {
         "gate": {"enabled": True, "held": True, "why": ""},
-        **Held(("default/db-0",), "local.example holds the drain of node n1", "retire, assumed").as_json(),
-        "blockers": [{"namespace": "default", "name": "b", "message": minute}],
+        **HeldPods(("default/db-0",), "local.example holds the drain of node n1", "retire, assumed").as_json(),
+        "notes": [minute],
     }
+    kube.objects["nodedrainreports"][0]["status"]["evacuation"]["next"] = "PDBBlocked: the budget is apps/db"
     (first, _) = judged(kube)
-    said = ("the gate is shut", "local.example holds the drain of node n1", "must not be evicted: default/db-0", f"default/b: {minute}")
-    assert about_own_word(first, None)[1:5] == [f"its own sidecar says: {line}" for line in said]
+    lines = (
+        "the gate is shut",
+        "local.example holds the drain of node n1",
+        "must not be evicted: default/db-0",
+        "evacuation: PDBBlocked: the budget is apps/db",
+        minute,
+    )
+    assert about_own_word(first, None)[1:6] == [f"its own sidecar says: {line}" for line in lines]
     assert as_json(first)["ownSidecar"]["held"]["pods"] == ["default/db-0"]
+    (first, _) = judged(kube, now=905.0)
+    assert not any(minute in line for line in about_own_word(first, None)) and "held" not in as_json(first)["ownSidecar"]
 
 
 def test_a_word_on_a_former_node_of_that_name_is_none() -> None:
@@ -168,7 +166,7 @@ def test_programs_get_the_same(form: str, read: Any) -> None:
         "deadline": "1970-01-01T00:10:02Z",
     }
     assert first["ownSidecar"]["retire"] == {"status": "False", "reason": "VolumeInUse", "since": "1970-01-01T00:00:03Z"}
-    assert (first["ownSidecar"]["stale"], first["ownSidecar"]["validUntil"]) == (False, "1970-01-01T00:05:00Z")
+    assert (first["ownSidecar"]["stale"], first["ownSidecar"]["observedAt"]) == (False, "1970-01-01T00:00:04Z")
     assert second == {
         "node": "n2",
         "driver": DRIVER,
@@ -185,9 +183,9 @@ def test_a_driver_can_be_chosen_and_one_that_nobody_has_is_said_to_be_nowhere() 
 
 def test_what_could_not_be_listed_is_told() -> None:
     kube = small()
-    kube.broken["poddisruptionbudgets"] = Forbidden("not allowed", status=403)
+    kube.broken["volumeattachments"] = Forbidden("not allowed", status=403)
     text = shown(kube)
-    assert "Unknown" in text and "not known: poddisruptionbudgets.policy: not allowed" in text
+    assert "Unknown" in text and "not known: volumeattachments.storage.k8s.io: not allowed" in text
 
 
 def test_the_stricter_of_both_verdicts_is_shown_everywhere_with_its_reason_and_whose_it_is() -> None:
@@ -196,11 +194,10 @@ def test_the_stricter_of_both_verdicts_is_shown_everywhere_with_its_reason_and_w
     kube = reported(small(), retire="False")
     status = kube.objects["nodedrainreports"][0]["status"]
     status["verdicts"]["retire"]["message"] = "PersistentVolumeClaim default/a: VolumeInUse"
-    status["blockers"] = [{"blocks": ["reboot"], "message": "no"}, {"blocks": ["reboot", "retire"], "message": "not known yet"}]
     kube.objects["persistentvolumes"] = []
     kube.objects["persistentvolumeclaims"] = []
     kube.objects["pods"] = []
-    why = "its own sidecar says: PersistentVolumeClaim default/a: VolumeInUse (not known yet); from outside it is True"
+    why = "its own sidecar says: PersistentVolumeClaim default/a: VolumeInUse; from outside it is True"
     assert " ".join(shown(kube).splitlines()[1].split()).startswith("n1 local.example True False 0 VolumeInUse (its sidecar) drain")
     counts = {"status": "False", "reason": "VolumeInUse", "message": why, "by": "ownSidecar"}
     (first, _) = judged(kube)
@@ -209,9 +206,9 @@ def test_the_stricter_of_both_verdicts_is_shown_everywhere_with_its_reason_and_w
     in_words = told_of_node((first,), read_question(["node", "n1"]))  # type: ignore[arg-type]
     assert f"May it be retired?  False  VolumeInUse  {why}" in in_words.text
     assert exit_code(in_words.statuses) == exit_code(told(judged(kube), look_at_all(kube), asked("--exit-code")).statuses) == 3
-    stale = reported(kube, retire="True", valid_until="1970-01-01T00:00:05Z")
-    assert json.loads(shown(stale, "-o", "json"))["nodes"][0]["verdicts"]["retire"]["reason"] == "AgentUnavailable"
-    assert exit_code(told(judged(stale), look_at_all(stale), asked("--exit-code")).statuses) == 4
+    stale, late = reported(kube, retire="True"), 905.0
+    assert json.loads(shown(stale, "-o", "json", now=late))["nodes"][0]["verdicts"]["retire"]["reason"] == "AgentUnavailable"
+    assert exit_code(told(judged(stale, now=late), look_at_all(stale), asked("--exit-code")).statuses) == 4
 
 
 @pytest.mark.parametrize(
@@ -233,11 +230,11 @@ def test_a_creation_that_may_not_have_begun_counts_for_ten_minutes_and_that_is_t
     waits["metadata"]["creationTimestamp"] = "1970-01-01T00:00:03Z"
     kube.objects["persistentvolumeclaims"].append(waits)
     (_, second) = judged(kube)
-    assert [str(end) for end in second.ends] == ["default/waits: ProvisioningInFlight, if nothing has begun: until 1970-01-01T00:10:03Z"]
+    assert second.ends == (("default/waits: ProvisioningInFlight, if nothing has begun", 603.0),)
 
 
 def test_what_is_over_has_no_end() -> None:
-    kube = reported(marked(small()), valid_until="1970-01-01T00:00:05Z")
+    kube = reported(marked(small()))
     kube.objects["nodedrainreports"][0]["status"]["evacuation"]["deadline"] = "1970-01-01T00:00:06Z"
     assert [one.ends for one in judged(kube)] == [(), ()]
 

@@ -70,8 +70,6 @@ def test_the_flags_of_the_sidecars_on_which_the_judgement_depends_are_taken(scen
     words = ("volumes", "--drain-default-policy=Ignore", f"--driver={DRIVER}")
     assert explain(scene, *words) == 0
     assert "Block (Namespace default)" in capsys.readouterr().out
-    assert explain(scene, *words, "--drain-tenant-policies=heeded=yes") == 0
-    assert "Block (Namespace default)" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import yaml
 
 from sidecar.commands.explain.question import Question, read_question
 from sidecar.commands.explain.volumes import ORPHAN, ORPHAN_REMEDY, Row, rows, told
+from sidecar.drain.snapshot import Own
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER, Json, Lists, look_at_all, pod, ready, volume
 
@@ -22,12 +23,12 @@ def world() -> Lists:
     kube = ready()
     kube.objects["pods"] = [pod("db-0", "a", node="n1", phase="Running"), pod("waits", "b")]
     kube.objects["persistentvolumes"].append(volume("pv-lost", "gone", claim="lost"))
-    kube.objects["persistentvolumes"][1]["metadata"]["annotations"] = {names.DRAIN_POLICY: "Migrate"}
+    kube.objects["persistentvolumes"][1]["metadata"]["annotations"] = {names.DRAIN_POLICY: "Migrate"}  # no policy any more
     return kube
 
 
 def found(kube: Lists, *words: str) -> tuple[Row, ...]:
-    return rows(look_at_all(kube), asked(*words), default_policy=None)
+    return rows(look_at_all(kube), asked(*words), Own())
 
 
 def shown(kube: Lists, *words: str) -> str:
@@ -38,7 +39,7 @@ def test_each_volume_is_there_once_and_orphans_are_last() -> None:
     assert shown(world()).splitlines() == [
         "VOLUME    NODE        CLAIM      SIZE  CLASS     POLICY (REBOOT)             POLICY (RETIRE)             USED BY",
         "pv-1      n1          default/a  1Gi   InUse     Ignore (Namespace default)  Ignore (Namespace default)  default/db-0",
-        "pv-2      n2          default/b  1Gi   InUse     Migrate (PersistentVolume)  Migrate (PersistentVolume)  default/waits",
+        "pv-2      n2          default/b  1Gi   InUse     Block (PersistentVolume)    Block (PersistentVolume)    default/waits",
         "pv-both   n1, n2                 1Gi   Retained  AllowIdle (default)         Block (default)",
         "pv-other  n1                     1Gi   Retained  AllowIdle (default)         Block (default)",
         "pv-zone   n1, n2, n3  default/c  1Gi   Idle      Ignore (Namespace default)  Ignore (Namespace default)",
@@ -85,14 +86,11 @@ def test_programs_get_the_same(form: str, read: Any) -> None:
 
 def test_what_is_noted_of_machines_is_told_as_it_stands() -> None:
     kube = world()
-    noted = {names.LIES_ON: "n1/uid-n1", names.LEAVING: "n1/uid-n1"}
-    kube.objects["persistentvolumes"][0]["metadata"]["annotations"] = noted
+    kube.objects["persistentvolumes"][0]["metadata"]["annotations"] = {names.LIES_ON: "n1/uid-n1"}
     said = json.loads(shown(kube, "-o", "json"))["volumes"]
-    assert [(one["name"], one["liesOn"], one["leaving"]) for one in said if "liesOn" in one or "leaving" in one] == [
-        ("pv-1", "n1/uid-n1", "n1/uid-n1")
-    ]
+    assert [(one["name"], one["liesOn"]) for one in said if "liesOn" in one] == [("pv-1", "n1/uid-n1")]
     wide = shown(kube, "-o", "wide").splitlines()
-    assert "LIES ON" in wide[0] and "LEAVING" in wide[0] and wide[1].count("n1/uid-n1") == 2
+    assert "LIES ON" in wide[0] and "n1/uid-n1" in wide[1]
     assert "n1/uid-n1" not in shown(kube)
 
 

@@ -36,7 +36,7 @@ UNKNOWN = {
         "csi-node-sidecar: interrupted; whether PersistentVolume held-2 was changed is not known; run it again to go on\n"
     ),
     "uninstall, writing": (
-        f"csi-node-sidecar: interrupted; whether {names.of_driver(DRIVER, names.DRAIN_SUMMARY)} of node n2 was changed is not known; "
+        f"csi-node-sidecar: interrupted; whether {names.of_driver(DRIVER, names.DRAIN_RECORD)} of node n2 was changed is not known; "
         "run it again to go on\n"
     ),
 }
@@ -49,7 +49,7 @@ def started(scene: Scene, name: str, *more: str) -> subprocess.Popen[str]:
         obj["spec"]["csi"]["driver"] = DRIVER
         scene.act(lambda obj=obj: scene.cluster.create(VOLUMES, obj))  # type: ignore[misc]
     for node in ("n1", "n2", "n3"):
-        scene.annotate(node, {names.of_driver(DRIVER, names.DRAIN_SUMMARY): "{}"})
+        scene.annotate(node, {names.of_driver(DRIVER, names.DRAIN_RECORD): "{}"})
     words, fault = STALLED[name]
     scene.faults.set(fault)
     line = [sys.executable, "-m", "sidecar", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000", *more]

@@ -10,7 +10,7 @@ import pytest
 from sidecar.cli import main
 from sidecar.commands.node import run
 from sidecar.config.errors import UsageError
-from sidecar.drain.facts import node_marks
+from sidecar.drain import marks
 from sidecar.kube.api import MERGE_PATCH, NODES
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -18,7 +18,7 @@ from tests.harness.drain.listed_cluster import DRIVER, OTHER, node
 from tests.harness.drain.served import Fault, Scene, bare
 
 Json = dict[str, Any]
-MARK, OTHERS_MARK = (names.of_driver(driver, names.REBOOT_INTENT) for driver in (DRIVER, OTHER))
+NOTED, OTHERS = (names.of_driver(driver, names.DRAIN_RECORD) for driver in (DRIVER, OTHER))
 
 
 @pytest.mark.parametrize("verb", ["reboot", "retire"])
@@ -65,7 +65,7 @@ def test_a_reboot_done_as_it_is_printed_leaves_no_wrong_mark(scene: Scene, capsy
             scene.patch("n1", {"spec": {"unschedulable": words[1] == "drain"}})
         else:
             assert scene.run(*words[2:]) == 0
-        before = node_marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
+        before = marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
         assert before.problems == () and before.cordoned is (words[-1] != "n1" or words[1] != "uncordon")
     assert not before.cordoned and scene.notes("n1") == {}
 
@@ -146,18 +146,32 @@ def test_what_is_so_already_is_said_and_not_asked(
     assert "nothing is to be changed" in capsys.readouterr().out
 
 
+def noted(scene: Scene, *, cordoned: bool) -> marks.Marks:
+    """A reboot was announced and is over, and nobody has taken the word off: each driver's sidecar has noted that, ours as spent."""
+    scene.annotate("n1", {names.DRAIN_INTENT: "reboot"})
+    shut, before = {"unschedulable": True}, None
+    for spec in (shut, {"unschedulable": None}):
+        scene.patch("n1", {"spec": spec})
+        before = marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
+        texts = {NOTED: before.record.as_text(before.uid)} if spec != shut else {OTHERS: before.record.as_text(before.uid)}
+        scene.annotate("n1", texts)
+    scene.patch("n1", {"spec": shut if cordoned else {}})
+    return marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
+
+
 @pytest.mark.parametrize("cordoned", [False, True])
 def test_a_reboot_that_was_spent_counts_again_for_each_of_two_drivers(
     scene: Scene, cordoned: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scene.patch("n1", {"spec": {"unschedulable": cordoned or None}})
-    scene.annotate("n1", {names.DRAIN_INTENT: "reboot", MARK: "Spent", OTHERS_MARK: "InEffect"})
+    before = noted(scene, cordoned=cordoned)
+    assert before.announced is None and before.problems
     assert scene.run("reboot", "n1") == 0
-    left = {OTHERS_MARK: "InEffect"} if cordoned else {}
-    assert scene.notes("n1") == {names.DRAIN_INTENT: "reboot"} | left
+    for driver, known in ((DRIVER, before), (OTHER, None)):
+        after = marks.read(Node.of(scene.node("n1")), driver, now=0.0, before=known)
+        assert after.announced == "reboot" and after.problems == (), f"the sidecar of {driver}, which runs on or begins"
     out = capsys.readouterr().out
     assert "which was for a cordon that is over and counts again" in out
-    assert "counts for nothing any more" not in out, "what is shown is as it will be"
+    assert "counts for nothing until" not in out, "what is shown is as it will be"
 
 
 def test_a_node_that_does_not_exist_keeps_all_from_being_changed(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,9 +183,10 @@ def test_a_node_that_does_not_exist_keeps_all_from_being_changed(scene: Scene, c
 
 
 def test_a_node_that_changes_while_somebody_thinks_is_written_as_it_is_then(scene: Scene) -> None:
-    scene.meanwhile = lambda: scene.annotate("n1", {"beat": "1", MARK: "Spent"})
-    assert scene.run("reboot", "n1") == 0
-    assert scene.notes("n1") == {"beat": "1", names.DRAIN_INTENT: "reboot"}
+    scene.annotate("n3", {"mine": "1"})
+    scene.meanwhile = lambda: scene.annotate("n3", {"beat": "1"})
+    assert scene.run("reboot", "n3") == 0
+    assert scene.notes("n3") == {"beat": "1", "mine": "1", names.DRAIN_INTENT: "reboot"}
 
 
 def test_another_machine_under_the_name_is_not_touched(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,18 +1,19 @@
 """Tables fit the terminal, say all that they say elsewhere, and are as wide as they like where no terminal reads."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.commands import tables
+from sidecar.commands.explain.judged import judge
 from sidecar.commands.explain.rows import NARROW
 from sidecar.commands.tables import Fitted, table
-from sidecar.drain.publish.as_text import aligned, render
-from sidecar.drain.vocabulary import Intent, Reason
-from tests.harness.drain.judgements import blocker, everything
+from sidecar.drain.snapshot import Own
+from sidecar.drain.text import aligned, render
+from sidecar.model import names
+from tests.harness.drain.listed_cluster import Lists, claim, look, node, pod, volume
 
 HEADS = ("NODE", "SAYS", "NEVER", "WHY")
 ROWS = [
@@ -60,12 +61,18 @@ def test_nothing_is_lost_and_it_fits_if_the_pieces_of_words_do(rows: list[tuple[
 
 def test_the_tables_of_explain_fit_a_hundred_columns_with_names_as_they_are(terminal: pytest.MonkeyPatch) -> None:
     terminal.setattr(tables, "terminal_width", lambda: 100)
-    volume, node = "pvc-7d1f2a3b-9c8d-4e5f-a6b7-c8d9e0f1a2b3", "ip-10-0-1-23.eu-central-1.compute.internal"
-    changes = {"namespace": "shop-production", "volume": volume, "policy": "Reprovision", "policy_source": "PersistentVolumeClaim"}
-    long = blocker("data-postgres-main-0", reason=Reason.REPROVISION_PENDING, blocks=(Intent.REBOOT, Intent.RETIRE), **changes)
-    pods = (replace(everything().pods[0], namespace="shop-production", name="postgres-main-0", volumes=(volume,)),)
-    fitted = render(replace(everything(), node=node, blockers=(long,), pods=pods), layout=Fitted())
+    name, driver, claimed = "ip-10-0-1-23.eu-central-1.compute.internal", "local.csi-node-sidecar.io", "data-postgres-main-0"
+    made = volume("pvc-7d1f2a3b-9c8d-4e5f-a6b7-c8d9e0f1a2b3", name, driver=driver, claim=claimed)
+    user, bound = pod("postgres-main-0", claimed, node=name, phase="Running"), claim(claimed, volume_name=made["metadata"]["name"])
+    for obj in (user, bound):
+        obj["metadata"]["namespace"] = made["spec"]["claimRef"]["namespace"] = "shop-production"
+    bound["metadata"]["annotations"] = {names.DRAIN_POLICY: "Block"}
+    kube = Lists({"nodes": [node(name)], "pods": [user], "persistentvolumeclaims": [bound], "persistentvolumes": [made]})
+    # No controller owns the pod: the sentence about that is the longest in the column that has no head.
+    (judged,) = judge(look(kube, name), name, "", Own())
+    fitted = render(judged.assessment, layout=Fitted())
+    assert "WouldStrand" in fitted and "IF DRAINED" in fitted
     own = "drain True for 36s; retire False for 36s"
-    row = (node, "local.csi-node-sidecar.io", "Unknown", "Unknown", "12", "ProvisioningInFlight", "100Gi", "InProgress for 36s", own)
+    row = (name, driver, "Unknown", "Unknown", "12", "ProvisioningInFlight", "100Gi", "InProgress for 36s", own)
     for line in (*fitted.splitlines(), *table([row], heads=NARROW)):
         assert len(line) <= 100, line

@@ -102,13 +102,13 @@ def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
     play(story, args=ARGS, nodes=("n0",))
 
 
-SUMMARY = names.of_driver(DRIVER, names.DRAIN_SUMMARY)
+RECORD = names.of_driver(DRIVER, names.DRAIN_RECORD)
 
 
 def unmarked(meanwhile: Callable[[int], Json | None]) -> tuple[bool, Json]:
     """Whether a node's marks were taken away, and its annotations then. `meanwhile` says what somebody changes ahead of each try."""
     cluster, tries = new_cluster(), list[int]()
-    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": {SUMMARY: "{}", "mine": "1"}}})
+    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": {RECORD: "{}", "mine": "1"}}})
     you = InProcessApi(cluster)
 
     async def before(call: Call) -> None:
@@ -131,7 +131,7 @@ def test_a_node_that_changes_meanwhile_is_looked_at_again() -> None:
 
 def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     taken, annotations = unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 9 else None)
-    assert not taken and annotations == {SUMMARY: "{}", "mine": "1"}
+    assert not taken and annotations == {RECORD: "{}", "mine": "1"}
     assert "run it again" in capsys.readouterr().err
 
 
@@ -188,7 +188,7 @@ MACHINE = "n0/uid-n0"
 
 def test_notes_on_volumes_and_claims_are_taken_away_and_nothing_else_of_them() -> None:
     cluster = new_cluster()
-    noted = {names.LIES_ON: MACHINE, names.LEAVING: MACHINE}
+    noted = {names.LIES_ON: MACHINE}
     said = {names.DRAIN_POLICY: "Ignore", names.ALLOW_CLAIM_DELETION: "true", names.REPROVISION_PEERS: "1"}
     marked = {names.REPROVISIONED_BY: MACHINE, names.LOST_WITH: MACHINE}
     stored(cluster, VOLUMES, "ours", spec=of(DRIVER), **noted, **said)
@@ -240,19 +240,13 @@ def test_a_volume_that_is_made_anew_under_its_name_keeps_its_notes() -> None:
     assert run_virtual(main()) == {names.LIES_ON: MACHINE}
 
 
-def test_leases_about_workloads_and_gone_nodes_are_known_by_their_names() -> None:
-    cluster = new_cluster()
-    ours = (names.reprovision("uid-1", DRIVER), names.node_loss(DRIVER), names.node_loss_watched(DRIVER))
-    others = (
-        names.reprovision("uid-1", f"x.{DRIVER}"),
-        names.node_loss(f"x.{DRIVER}"),
-        names.node_loss_watched(f"x.{DRIVER}"),
-        f"reprovision-a.b.{DRIVER}",
-        DRIVER,
-        "reprovision-x",
-    )
-    for name in (*ours, *others):
-        stored(cluster, LEASES, name, namespace="kube-system")
+def test_leases_are_known_by_the_driver_in_their_labels() -> None:
+    cluster, keys = new_cluster(), (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR)
+    for number, key in enumerate(keys):
+        for driver in (DRIVER, f"x.{DRIVER}"):
+            meta = {"name": f"{number}.{driver}", "labels": {key: driver}}
+            cluster.create(LEASES, {"metadata": meta, "spec": {}}, namespace="kube-system")
+    stored(cluster, LEASES, names.watch(DRIVER), namespace="kube-system")
     you = InProcessApi(cluster)
 
     async def main() -> list[str]:
@@ -260,7 +254,7 @@ def test_leases_about_workloads_and_gone_nodes_are_known_by_their_names() -> Non
             assert isinstance(step, Step) and await _take(you, step)
         return sorted(lease["metadata"]["name"] for lease in (await you.list_page(LEASES)).items)
 
-    assert run_virtual(main()) == sorted(others)
+    assert run_virtual(main()) == [*(f"{number}.x.{DRIVER}" for number in range(len(keys))), names.watch(DRIVER)]
 
 
 def test_volumes_whose_deletion_waits_for_our_finalizer_are_told(

@@ -4,7 +4,7 @@ import pytest
 
 from sidecar.config.kinds import split_address
 from sidecar.config.table import DEFAULT_POLICIES, REPROVISION
-from sidecar.drain.vocabulary import Policy
+from sidecar.drain.words import Policy
 from tests.harness.config import POD, faults, mistakes, parsed
 
 UNWORKABLE = [
@@ -29,11 +29,9 @@ UNWORKABLE = [
     ("--csi-address=/a,b/csi.sock", "--csi-address=/a,b/csi.sock: gRPC reads a path with a comma as two addresses"),
     ("--evacuation-deadline=-1s", "--evacuation-deadline=-1s: must not be negative"),
     ("--drain-autoscaler-annotations", "--drain-autoscaler-annotations needs --drain-report"),
-    ("--drain-untracked-blocks", "--drain-untracked-blocks needs --drain-report"),
     ("--node-delete-policy=Orphan", "--node-delete-policy needs --drain-report"),
     ("--node-gone-after=-1s", "--node-gone-after=-1s: must not be negative"),
     ("--evacuation-evict", "--evacuation-evict needs --drain-report"),
-    ("--drain-tenant-policies=team=data", "--drain-tenant-policies needs --drain-report"),
     ("--node-drain-policy=Evacuate", "NAMESPACE is not set: --node-drain-policy=Evacuate needs it"),
     ("--node-drain-policy=NoSchedule", "NAMESPACE is not set: --node-drain-policy=NoSchedule needs it"),
     ("--http-endpoint=:1 --metrics-path=metrics", "--metrics-path=metrics: an HTTP path begins with '/'"),
@@ -47,13 +45,13 @@ def test_each_fault_alone(arguments, fault):
     assert found.startswith(fault)
 
 
-def test_a_gate_needs_what_tells_when_it_opens_and_what_it_is_made_of():
-    found = faults("--node-deployment", "--drain-gate", environ=POD)
-    assert [fault.partition(":")[0] for fault in found] == ["--drain-gate needs --drain-report", "--drain-gate-image is not set"]
-    gate = ("--drain-gate", "--drain-report", "--drain-gate-image=pause")
+def test_a_gate_needs_what_tells_when_it_opens_and_where_it_is_made():
+    (fault,) = faults("--node-deployment", "--drain-gate-image=pause", environ=POD)
+    assert fault.startswith("--drain-gate-image needs --drain-report")
+    gate = ("--drain-report", "--drain-gate-image=pause")
     (fault,) = faults("--node-deployment", *gate)
-    assert fault.startswith("NAMESPACE is not set: --drain-gate needs it")
-    assert parsed(*gate, environ=POD).config.drain_gate
+    assert fault.startswith("NAMESPACE is not set: --drain-gate-image needs it")
+    assert parsed(*gate, environ=POD).config.drain_gate_image == "pause"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +89,6 @@ def test_report_only_names_in_one_line_what_has_no_effect_beside_it():
     given = (
         *("--worker-threads=5", "--extra-create-metadata", "--strict-topology=true", "--default-fstype=xfs"),
         *("--node-deployment-placement=ranked", "--watch-scope=labelled", "--capacity-ownerref-level=0", "--kube-api-capacity-qps=2"),
-        "--drain-publish-zero-capacity",
     )
     (warning,) = parsed(*REPORT_ONLY, *given).warnings
     text, _, named = warning.rpartition(": ")
@@ -109,14 +106,10 @@ def test_the_metrics_may_be_served_anywhere(path):
 
 def test_a_drop_in_decides_nothing_about_drains():
     told = parsed().config
-    assert (told.node_drain_policy, told.drain_report, told.drain_gate, told.drain_autoscaler_annotations) == (
-        "Ignore",
-        False,
-        False,
-        False,
-    )
+    assert (told.node_drain_policy, told.drain_report, told.drain_gate_image) == ("Ignore", False, "")
+    assert not told.drain_autoscaler_annotations
     assert (told.drain_default_policy, told.evacuation_deadline, told.evacuation_expiry) == ("", 0.0, "Report")
-    assert (told.drain_publish_zero_capacity, told.max_concurrent_evacuations, told.drain_untracked_blocks) == (False, 1, False)
+    assert (told.max_concurrent_evacuations, told.node_delete_policy, told.node_gone_after) == (1, "", 3600.0)
 
 
 def test_without_a_limit_evacuations_need_no_namespace():
@@ -126,7 +119,6 @@ def test_without_a_limit_evacuations_need_no_namespace():
 def test_a_default_never_deletes():
     (fault,) = faults("--node-deployment", "--drain-default-policy=Reprovision")
     assert fault.startswith("--drain-default-policy=Reprovision: a default never deletes data")
-    assert parsed("--drain-default-policy=Migrate").config.drain_default_policy == "Migrate"
 
 
 def test_replicas_are_made_anew_only_where_pods_are_evicted_and_leases_can_be_kept():
@@ -136,15 +128,16 @@ def test_replicas_are_made_anew_only_where_pods_are_evicted_and_leases_can_be_ke
     (fault,) = faults(*anew, "--evacuation-evict", environ={"NODE_NAME": "n"})
     assert fault.startswith("NAMESPACE is not set: --allow-reprovision needs it")
     told = parsed(*anew, "--evacuation-evict", environ=POD).config
-    assert (told.allow_reprovision, told.reprovision_ready_timeout) == (True, 1800.0)
+    assert (told.allow_reprovision, told.reprovision_pause) == (True, 1800.0)
     assert (parsed().config.allow_reprovision, parsed().config.evacuation_evict) == (False, False)
 
 
 def test_the_policies_are_those_that_drain_decisions_know():
     assert {*DEFAULT_POLICIES, REPROVISION} == set(Policy)
     assert parsed("--drain-default-policy=").config.drain_default_policy == ""
-    (mistake,) = mistakes("--drain-default-policy=Never")
-    assert mistake.endswith("use Ignore, Block, AllowIdle, Migrate or nothing"), "nothing that is refused afterwards"
+    for word in ("Never", "Migrate"):
+        (mistake,) = mistakes(f"--drain-default-policy={word}")
+        assert mistake.endswith("use Ignore, Block, AllowIdle or nothing"), "nothing that is refused afterwards"
 
 
 def test_without_node_deployment_the_program_says_what_it_is_and_what_to_run_instead():
@@ -260,8 +253,7 @@ def test_a_node_that_is_never_evacuated_is_never_emptied_which_is_told():
 @pytest.mark.parametrize(
     ("flag", "needs", "more"),
     [
-        ("--eviction-qps=2", "--evacuation-evict", ()),
-        ("--reprovision-ready-timeout=1h0m0s", "--allow-reprovision", ("--evacuation-evict",)),
+        ("--reprovision-pause=1h0m0s", "--allow-reprovision", ("--evacuation-evict",)),
         ("--node-gone-after=5m0s", "--node-delete-policy=Cleanup", ("--node-delete-policy=Orphan",)),
     ],
 )

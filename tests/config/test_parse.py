@@ -64,11 +64,6 @@ def test_malformed_values_name_their_flag(argument):
     assert f'"{text}" is not' in mistake
 
 
-def test_what_is_no_selector_of_namespaces_is_told():
-    (mistake,) = mistakes("--drain-tenant-policies=team in data")
-    assert mistake.startswith("--drain-tenant-policies: 'team in data' is no requirement of a label selector")
-
-
 def test_all_mistakes_at_once_and_before_any_fault():
     found = mistakes(
         "--tiemout=5s", "--retry-interval-max=1", "--feature-gates=Topologie=true,Topology=si", "--timeout=0s", "-csi-address=/x"
@@ -96,9 +91,8 @@ def test_any_line_of_known_flags_reads_back(data):
         "node-deployment",
         "provisioning",
         "enable-capacity",
-        "drain-gate",
+        "drain-gate-image",
         "drain-autoscaler-annotations",
-        "drain-untracked-blocks",
         "evacuation-evict",
         "node-delete-policy",
         "allow-reprovision",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.eviction.answers import BUDGET_PAUSE, LOOK_AGAIN, NEXT_PASS, TABLE, Answer, Result
+from sidecar.eviction.answers import BUDGET_PAUSE, NEXT_PASS, TABLE, Answer, Result
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May
 from sidecar.kube.api import BUDGETS, NAMESPACES, NODES, PODS
@@ -38,14 +38,7 @@ class App:
     async def waiting(self, name: str = "p") -> May:
         """A pod without a node, as it is now."""
         made = await self.api.create(PODS, pod(name, labels={"app": "x"}), namespace=self.namespace)
-        return May(self.namespace, name, made["metadata"]["uid"], made["metadata"]["resourceVersion"])
-
-    async def bind(self, wanted: May) -> None:
-        """As a scheduler does."""
-        node = f"node-{self.namespace}"
-        await self.api.create(NODES, {"metadata": {"name": node}})
-        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": wanted.name}, "target": {"kind": "Node", "name": node}}
-        await self.api.create_subresource(PODS, wanted.name, "binding", body, namespace=self.namespace)
+        return May(self.namespace, name, made["metadata"]["uid"])
 
     async def budget(self, allowed: int | None, *, name: str = "app") -> None:
         """`allowed` None: nobody has counted yet."""
@@ -116,14 +109,6 @@ async def test_of_a_pod_that_waits_for_a_node_no_budget_is_asked(app: App) -> No
     assert answer.result is Result.EVICTED
     with pytest.raises(NotFound):
         await app.api.get(PODS, wanted.name, namespace=app.namespace)
-
-
-async def test_a_pod_that_has_got_a_node_in_the_same_moment_is_not_touched(app: App) -> None:
-    """Its uid is the same, and it is Pending as before: only the version shows it."""
-    await app.bind(wanted := await app.waiting())
-    answer = await app.evict(wanted)
-    assert (answer.result, answer.again, answer.is_over) == (Result.CHANGED, LOOK_AGAIN, False)
-    assert await app.is_untouched(wanted)
 
 
 async def test_a_spent_budget_and_its_cause(app: App) -> None:

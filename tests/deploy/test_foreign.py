@@ -146,7 +146,7 @@ def is_granted_to_the_account(objects: list[Json]) -> None:
 POLICY = "ValidatingAdmissionPolicy"
 IN_THE_CLUSTER = is_about_the_driver("ClusterRole", "ClusterRoleBinding", POLICY, f"{POLICY}Binding")
 JUDGES = gives("--node-drain-policy=NoSchedule", "--drain-report=true")
-GATE = ("--drain-gate=true", "--drain-gate-image=registry.example/pause:3.10")
+GATE = ("--drain-gate-image=registry.example/pause:3.10",)
 PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "drop-in": (swaps,),
     "drain": (JUDGES, IN_THE_CLUSTER),

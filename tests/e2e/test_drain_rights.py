@@ -6,7 +6,6 @@ import copy
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,19 +13,19 @@ import yaml
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
-from sidecar.drain import leases
-from sidecar.drain.gate import lease
-from sidecar.drain.leases import identity
-from sidecar.drain.machine_mark import Machine, text
-from sidecar.drain.publish import on_node, withdrawn
-from sidecar.drain.publish.on_node import conditions, conditions_patch, summary
-from sidecar.drain.publish.report import body, differs, held_patch, owner_patch, status_patch
-from sidecar.drain.publish.stored import NOTHING_HELD, Held
+from sidecar.drain.assess import Assessment, PodFate, Verdict
+from sidecar.drain.blockers import Blocker
+from sidecar.drain.gate import HeldPods
+from sidecar.drain.marks import read
+from sidecar.drain.node_io import PROTECTING, conditions, conditions_patch
+from sidecar.drain.report import Course, body, differs, head_patch, status_patch
+from sidecar.drain.things import ObjectName
+from sidecar.drain.watch.silent_io import SILENT
+from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names, timestamps
-from sidecar.model.nodes import Node
+from sidecar.model.nodes import Node, Pod
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
-from tests.harness.drain.judgements import blocked, everything, ready
 from tests.harness.persons import ACCOUNT, UNRESTRICTED, WITHOUT_POLICIES, Person, person_nowhere, person_on
 from tests.harness.policies import KUBECTL_WAITS, REPORT_TYPE, type_checked
 
@@ -36,7 +35,9 @@ BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
-OURS, STATE = (names.of_driver(DRIVER, name) for name in (names.CLOSED_AT, names.EVACUATION_STATE))
+OURS, STATE = (names.of_driver(DRIVER, name) for name in (names.DRAIN_RECORD, names.EVACUATION_STATE))
+READY = Verdict(Status.TRUE, Reason.NOTHING_HERE, "no volume is here")
+BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim shop/data-0: LastCopy")
 
 
 class Drained:
@@ -98,8 +99,29 @@ def label(key: str, value: str | None = "x") -> Json:
     return {"metadata": {"labels": {key: value}}}
 
 
-def report(node: str, uid: str = "0f0f") -> Json:
-    return body(replace(everything(), node=node, node_uid=uid, driver=DRIVER), previous=None, agent="1")
+def report(node: str, uid: str = "0f0f", *, retiring: bool = False, held: HeldPods | None = None) -> Json:
+    """With something in each field. `retiring`: the node is announced to go for good."""
+    of = ObjectName("PersistentVolumeClaim", "shop", "data-0", "uid-data-0")
+    blocker = Blocker(of, "pv-0", 5, VolumeClass.IDLE, Reason.LAST_COPY, Policy.BLOCK, "default", (Intent.RETIRE,), "as always")
+    pod = Pod.of({"metadata": {"namespace": "shop", "name": "db-0", "uid": "uid-db-0"}})
+    fate = PodFate(pod, Fate.RETURNS, Fate.STRANDED, ("pv-0",), "its volume stays here")
+    judged = Assessment(node, uid, DRIVER, 1_700_000_000.0, READY, BLOCKED, (blocker,), (), (fate,), ("a note",), complete=True)
+    said = {names.DRAIN_INTENT: "retire"} if retiring else {}
+    marks = read(Node.of({"metadata": {"name": node, "uid": uid, "annotations": said}}), DRIVER, now=1_700_000_000.0)
+    course = Course("InProgress", 1_699_999_000.0, 1_700_009_000.0, "evacuation-slot-0", "WouldComeBack: cordon it")
+    gate = {"enabled": True, "held": True, "why": "it holds"}
+    return body(judged, marks, agent="1", course=course, held=held or HeldPods(), gate=gate, previous=None)
+
+
+def verdicts(drained: Drained, node: str, drain: Verdict, retire: Verdict, *, driver: str = DRIVER, ago: float = 1e7) -> Json:
+    """Of that long ago, on condition of the Node as it is."""
+    stored = drained.node(node)
+    said = conditions(driver, drain, retire, before=stored["status"].get("conditions") or (), now=time.time() - ago)
+    return conditions_patch(said, uid=stored["metadata"]["uid"], version=stored["metadata"]["resourceVersion"])
+
+
+def put_status(stored: Json, status: Json) -> list[Json]:
+    return status_patch(status, version=stored["metadata"]["resourceVersion"])
 
 
 # --- on its own node --------------------------------------------------------------------------------------------------
@@ -109,12 +131,11 @@ def report(node: str, uid: str = "0f0f") -> Json:
     "change",
     [
         note(),
-        note(names.of_driver(DRIVER, names.DRAIN_SUMMARY), summary(everything())),
         label(STATE, "InProgress"),
         note(names.SCALE_DOWN_DISABLED, "true"),
         note(names.DO_NOT_DISRUPT, "true"),
     ],
-    ids=["annotation", "summary", "label", "autoscaler", "karpenter"],
+    ids=["record", "label", "autoscaler", "karpenter"],
 )
 def test_its_marks_are_written_and_removed(own: Person, drained: Drained, change: Json) -> None:
     before = drained.node()["metadata"]
@@ -130,17 +151,16 @@ def test_its_marks_are_written_and_removed(own: Person, drained: Drained, change
 def test_G4_conditions_are_put_beside_those_of_others(drained: Drained, driver: str) -> None:
     own = drained.sidecars["n1"] if driver == DRIVER else drained.admin
     theirs = until(lambda: drained.node()["status"].get("conditions"), "the node has conditions")
-    uid = drained.node()["metadata"]["uid"]
-    wanted_conditions = conditions(replace(blocked(), driver=driver), theirs)
-    patch = conditions_patch(wanted_conditions, node_uid=uid)
     for _ in range(2):
+        patch = verdicts(drained, "n1", READY, BLOCKED, driver=driver)
         assert own.patch(f"{NODES}/n1/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    wanted_conditions = patch["status"]["conditions"]
     found = {item["type"]: item for item in drained.node()["status"]["conditions"]}
     assert [found[item["type"]] for item in wanted_conditions] == wanted_conditions
     assert {item["type"] for item in theirs} <= found.keys()
     kind = names.condition(driver, names.DRAIN_READY)
     drained.plane.kubectl("wait", f"--for=condition={kind}", "node/n1", KUBECTL_WAITS)
-    another = conditions_patch(wanted_conditions, node_uid="another")
+    another = conditions_patch(wanted_conditions, uid="another", version=drained.node()["metadata"]["resourceVersion"])
     code, said = own.patch(f"{NODES}/n1/status", another, content_type=STRATEGIC_MERGE_PATCH)
     assert code in (409, 422) and "uid" in said.lower()
 
@@ -150,14 +170,36 @@ def test_the_report_is_stored_as_it_was_made(own: Person, drained: Drained) -> N
     uid = drained.node()["metadata"]["uid"]
     wanted_report = report("n1", uid)
     name = wanted_report["metadata"]["name"]
-    assert own.ask("POST", REPORTS, wanted_report)[0] == 201
-    assert own.patch(f"{REPORTS}/{name}/status", status_patch(wanted_report), content_type=JSON_PATCH) == (200, "")
+    code, made = own.ask("POST", REPORTS, wanted_report)
+    assert code == 201
+    patch = put_status(made, wanted_report["status"])
+    assert own.patch(f"{REPORTS}/{name}/status", patch, content_type=JSON_PATCH) == (200, "")
     stored = drained.plane.request("GET", f"{REPORTS}/{name}")
     assert not differs(stored, wanted_report)
     assert stored["status"] == wanted_report["status"]
+    assert head_patch(stored, wanted_report) is None
     (row,) = drained.plane.kubectl("get", "drainreports", "--no-headers").splitlines()
-    assert row.split()[:3] == [name, "False", "False"]
+    assert row.split()[:3] == [name, "True", "False"]
     drained.plane.kubectl("wait", "--for=condition=RetireReady=False", f"nodedrainreport/{name}", KUBECTL_WAITS)
+
+
+def test_the_report_of_a_node_that_goes_for_good_is_nobody_s_until_that_is_taken_back(own: Person, drained: Drained) -> None:
+    uid = drained.node()["metadata"]["uid"]
+    for retiring in (False, True, False):
+        wanted_report = report("n1", uid, retiring=retiring)
+        path = f"{REPORTS}/{wanted_report['metadata']['name']}"
+        if own.ask("GET", path)[0] == 404:
+            assert own.ask("POST", REPORTS, wanted_report)[0] == 201
+        head = head_patch(drained.plane.request("GET", path), wanted_report)
+        assert head is None or own.patch(path, head, content_type=MERGE_PATCH) == (200, "")
+        patch = put_status(drained.plane.request("GET", path), wanted_report["status"])
+        assert own.patch(f"{path}/status", patch, content_type=JSON_PATCH) == (200, "")
+        stored = drained.plane.request("GET", path)
+        assert stored["status"].get("leaving") == ({"nodeUID": uid, "volumes": []} if retiring else None)
+        assert (
+            [owner["uid"] for owner in stored["metadata"].get("ownerReferences") or ()],
+            names.NODE_LOSS_FOR in stored["metadata"].get("labels", {}),
+        ) == (([], True) if retiring else ([uid], False))
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------
@@ -172,8 +214,8 @@ FOREIGN: dict[str, tuple[Json, str]] = {
     "label removed": (label("kubernetes.io/os", None), "labels"),
     "foreign annotation": (note("example.com/x"), "annotations"),
     "what people write": (note(names.FORCE_DRAIN), "annotations"),
-    "mark of another driver": (note(names.of_driver(OTHER, names.DRAIN_SUMMARY)), "annotations"),
-    "mark of a driver whose name ends alike": (note(names.of_driver(f"x.{DRIVER}", names.CLOSED_AT)), "annotations"),
+    "mark of another driver": (note(names.of_driver(OTHER, names.DRAIN_RECORD)), "annotations"),
+    "mark of a driver whose name ends alike": (note(names.of_driver(f"x.{DRIVER}", names.DRAIN_RECORD)), "annotations"),
     "state of another driver": (label(names.of_driver(OTHER, names.EVACUATION_STATE)), "labels"),
     "label without a driver": (label(f"{names.GROUP}/x"), "labels"),
     "a name that looks like ours": (label("csi-node-sidecar.io.example.com/x"), "labels"),
@@ -219,8 +261,7 @@ def test_nothing_else_of_its_status_may_change(own: Person, drained: Drained, st
 
 
 def test_another_node_may_not_be_touched(own: Person, drained: Drained) -> None:
-    uid = drained.node("n2")["metadata"]["uid"]
-    patch = conditions_patch(conditions(ready(), []), node_uid=uid)
+    patch = verdicts(drained, "n2", READY, READY)
     for code, said in (
         own.patch(f"{NODES}/n2", note()),
         own.patch(f"{NODES}/n2", label(STATE)),
@@ -271,32 +312,28 @@ def test_another_node_s_report_may_not_be_written(own: Person, drained: Drained)
     assert drained.sidecars["n2"].ask("POST", REPORTS, theirs)[0] == 201
     path = f"{REPORTS}/{theirs['metadata']['name']}"
     for code, said in (
-        own.patch(f"{path}/status", status_patch(theirs), content_type=JSON_PATCH),
+        own.patch(f"{path}/status", put_status(drained.plane.request("GET", path), theirs["status"]), content_type=JSON_PATCH),
         own.patch(path, label("example.com/x")),
     ):
         assert code == 422 and "may not report on node n2" in said
 
 
 @pytest.mark.parametrize("ago", [0.0, 660.0], ids=["lives", "silent"])
-def test_a_neighbour_lets_pods_go_that_a_silent_sidecar_holds_and_changes_nothing_else(own: Person, drained: Drained, ago: float) -> None:
-    theirs = report("n2", drained.node("n2")["metadata"]["uid"])
-    seen = timestamps.to_text(time.time() - ago)
-    theirs["status"] |= {"observedAt": seen, **Held(("apps/db-0",), "n2 is drained", "retire, assumed").as_json()}
+def test_a_peer_lets_pods_go_that_a_silent_sidecar_holds_and_changes_nothing_else(own: Person, drained: Drained, ago: float) -> None:
+    theirs = report("n2", drained.node("n2")["metadata"]["uid"], held=HeldPods(("apps/db-0",), "n2 is drained", "retire, assumed"))
+    said = theirs["status"] | {"observedAt": timestamps.to_text(time.time() - ago)}
     path = f"{REPORTS}/{theirs['metadata']['name']}"
-    assert drained.sidecars["n2"].ask("POST", REPORTS, theirs)[0] == 201
-    assert drained.sidecars["n2"].patch(f"{path}/status", status_patch(theirs), content_type=JSON_PATCH) == (200, "")
-    version = drained.plane.request("GET", path)["metadata"]["resourceVersion"]
-    changed = [*held_patch(NOTHING_HELD, resource_version=version), {"op": "add", "path": "/status/agentVersion", "value": "x"}]
-    for patch, may in (
-        (changed, False),
-        (held_patch(Held(("apps/db-1",), "forged"), resource_version=version), False),
-        (changed[:-1], ago > 0),
+    code, made = drained.sidecars["n2"].ask("POST", REPORTS, theirs)
+    assert code == 201
+    assert drained.sidecars["n2"].patch(f"{path}/status", put_status(made, said), content_type=JSON_PATCH) == (200, "")
+    stored, nothing = drained.plane.request("GET", path), HeldPods().as_json()
+    for status, may in (
+        (said | nothing | {"agentVersion": "x"}, False),
+        (said | HeldPods(("apps/db-1",), "forged").as_json(), False),
+        (said | nothing, ago > 0),
     ):
-        code, said = own.patch(f"{path}/status", patch, content_type=JSON_PATCH)
-        assert (code, said) == (200, "") if may else code == 422 and "may not report on node n2" in said
-    if ago:
-        left = drained.plane.request("GET", path)["status"]
-        assert left == theirs["status"] | NOTHING_HELD.as_json()
+        code, told = own.patch(f"{path}/status", put_status(stored, status), content_type=JSON_PATCH)
+        assert (code, told) == (200, "") if may else code == 422 and "may not report on node n2" in told
 
 
 @pytest.mark.parametrize("driver", [OTHER, f"x.{DRIVER}"], ids=["another", "of whose report the name is that of node n1.x"])
@@ -323,46 +360,43 @@ def test_a_report_is_named_after_its_node_and_stays_its(own: Person, drained: Dr
     assert code == 422 and ("stays that of" in said or "may not report on node n2" in said)
     stranger = copy.deepcopy(made)
     stranger["metadata"] |= {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "default", "uid": "x"}]}
-    assert "the owner of a report is its node" in own.patch(f"{REPORTS}/{made['metadata']['name']}", owner_patch(stranger))[1]
+    strange = {"metadata": {"ownerReferences": stranger["metadata"]["ownerReferences"]}}
+    assert "the owner of a report is its node" in own.patch(f"{REPORTS}/{made['metadata']['name']}", strange)[1]
 
 
 # --- on the node of a silent sidecar ------------------------------------------------------------------------------------
 
-MARKER, SUMMARY = (names.of_driver(DRIVER, name) for name in (names.AUTOSCALER_MARKER, names.DRAIN_SUMMARY))
-OTHERS_MARKER, OTHERS_SUMMARY = (names.of_driver(OTHER, name) for name in (names.AUTOSCALER_MARKER, names.DRAIN_SUMMARY))
-PROTECTED = {names.SCALE_DOWN_DISABLED: "true", names.DO_NOT_DISRUPT: "true", MARKER: json.dumps([*on_node.PROTECTING])}
-SILENCE = withdrawn.summary({SUMMARY: summary(everything())}, DRIVER, withdrawn.SILENT).annotations[SUMMARY]
+PROTECTED = {
+    names.SCALE_DOWN_DISABLED: "true",
+    names.DO_NOT_DISRUPT: "true",
+    names.of_driver(DRIVER, names.AUTOSCALER_MARKER): json.dumps([*PROTECTING]),
+}
 
 
 @pytest.fixture
 def silent(drained: Drained) -> Iterator[Drained]:
     """n2 with all that its own sidecar has written."""
     its, path = drained.sidecars["n2"], f"{NODES}/n2"
-    marks = {"metadata": {"annotations": {SUMMARY: summary(everything()), **PROTECTED, OURS: "x"}}}
-    said = conditions_patch(conditions(replace(ready(), driver=DRIVER), []), node_uid=drained.node("n2")["metadata"]["uid"])
+    marks = {"metadata": {"annotations": {**PROTECTED, OURS: "x"}}}
     assert its.patch(path, marks) == (200, "")
-    assert its.patch(f"{path}/status", said, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    _renewed(drained, "n2", ago=1e7)
     yield drained
     drained.plane.request(
         "PATCH", path, {"metadata": {"annotations": dict.fromkeys(marks["metadata"]["annotations"])}}, content_type=MERGE_PATCH
     )
 
 
-def test_a_neighbour_says_that_the_verdicts_of_a_silent_sidecar_do_not_count(own: Person, silent: Drained) -> None:
-    changed = _withdraw(own, silent)
-    stored = silent.node("n2")
-    found = {item["type"]: (item["status"], item["reason"]) for item in stored["status"]["conditions"]}
-    assert {found[item["type"]] for item in changed} == {("Unknown", "AgentUnavailable")} and len(changed) == 2
-    node = Node.of(stored)
-    marks = on_node.patch(node, withdrawn.summary(node.annotations, DRIVER, withdrawn.SILENT))
-    assert own.patch(f"{NODES}/n2", marks) == (200, "")
+def test_a_peer_says_that_the_verdicts_of_a_silent_sidecar_do_not_count(own: Person, silent: Drained) -> None:
+    patch = verdicts(silent, "n2", SILENT, SILENT, ago=0.0)
+    assert own.patch(f"{NODES}/n2/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
+    found = {item["type"]: (item["status"], item["reason"]) for item in silent.node("n2")["status"]["conditions"]}
+    ours = [found[names.condition(DRIVER, kind)] for kind in (names.DRAIN_READY, names.RETIRE_READY)]
+    assert ours == [("Unknown", "AgentUnavailable")] * 2
 
 
 def _renewed(drained: Drained, node: str, *, ago: float) -> None:
     """By its own sidecar, on that node's clock."""
-    stored = drained.node(node)
-    said = conditions(replace(ready(), driver=DRIVER, at=time.time() - ago), stored["status"]["conditions"])
-    patch = conditions_patch(said, node_uid=stored["metadata"]["uid"])
+    patch = verdicts(drained, node, READY, READY, ago=ago)
     assert drained.sidecars[node].patch(f"{NODES}/{node}/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
 
 
@@ -372,19 +406,13 @@ ONLY_WHEN = "only when nobody has renewed its verdicts for 10 minutes"
 @pytest.mark.parametrize("ago", [0.0, 570.0, -3600.0], ids=["just now", "two heartbeats ago", "by a clock that is ahead"])
 def test_no_neighbour_speaks_for_a_sidecar_that_lives(own: Person, silent: Drained, ago: float) -> None:
     _renewed(silent, "n2", ago=ago)
-    unprotected, path = dict.fromkeys(PROTECTED), f"{NODES}/n2"
-    for where, change in (
-        ("/status", _said()),
-        ("/status", _said(names.DRAIN_READY, lastHeartbeatTime="2001-01-01T00:00:00Z")),
-        ("/status", _said(lastHeartbeatTime="2099-01-01T00:00:00Z")),
-        ("", _notes({SUMMARY: SILENCE})),
-        ("", _notes(unprotected)),
-        ("/status", _notes(unprotected)),
+    for change in (
+        _said(),
+        _said(names.DRAIN_READY, lastHeartbeatTime="2001-01-01T00:00:00Z"),
+        _said(lastHeartbeatTime="2099-01-01T00:00:00Z"),
     ):
-        code, said = own.patch(f"{path}{where}", change, content_type=STRATEGIC_MERGE_PATCH if where else MERGE_PATCH)
+        code, said = own.patch(f"{NODES}/n2/status", change, content_type=STRATEGIC_MERGE_PATCH)
         assert code == 422 and ONLY_WHEN in said, change
-    half = {"status": _said(lastHeartbeatTime="2099-01-01T00:00:00Z")["status"], **_notes({SUMMARY: SILENCE})}
-    assert own.patch(f"{path}/status", half, content_type=STRATEGIC_MERGE_PATCH)[0] == 422
 
 
 @pytest.mark.parametrize("many", [1, 9, 10, 11, 20])
@@ -401,41 +429,11 @@ def test_no_date_that_a_request_brings_along_makes_a_sidecar_silent(own: Person,
             assert code == 422 and ONLY_WHEN in said
 
 
-def test_of_a_silent_sidecar_the_verdicts_are_withdrawn_first(own: Person, silent: Drained) -> None:
-    """Only for them the API server's own dates say that nobody has renewed them."""
+def test_a_verdict_whose_heartbeat_stays_is_not_withdrawn(own: Person, silent: Drained) -> None:
+    """Then the API server's own dates do not say when it was written."""
     _renewed(silent, "n2", ago=660)
-    for change in (_notes({SUMMARY: SILENCE}), _notes(dict.fromkeys(PROTECTED))):
-        code, said = own.patch(f"{NODES}/n2", change)
-        assert code == 422 and "of the verdicts first" in said
     code, said = own.patch(f"{NODES}/n2/status", _said(), content_type=STRATEGIC_MERGE_PATCH)
-    assert code == 422 and ONLY_WHEN in said, "its heartbeat stayed, so that nobody knows when it was written"
-    _withdraw(own, silent)
-    assert own.patch(f"{NODES}/n2", _notes({SUMMARY: SILENCE})) == (200, "")
-    silent.sidecars["n2"].patch(f"{NODES}/n2", _notes({SUMMARY: summary(everything())}))
-    _renewed(silent, "n2", ago=0)
-    code, said = own.patch(f"{NODES}/n2", _notes({SUMMARY: SILENCE}))
-    assert code == 422 and ONLY_WHEN in said, "it is back"
-
-
-def _withdraw(own: Person, silent: Drained) -> list[Json]:
-    """As a neighbour does; what it wrote."""
-    stored = silent.node("n2")
-    changed = withdrawn.silenced(stored["status"]["conditions"], DRIVER, at=time.time())
-    patch = conditions_patch(changed, node_uid=stored["metadata"]["uid"])
-    assert own.patch(f"{NODES}/n2/status", patch, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
-    return changed
-
-
-def test_a_neighbour_takes_the_autoscalers_annotations_of_a_driver_away(own: Person, silent: Drained) -> None:
-    _withdraw(own, silent)
-    stored = silent.node("n2")
-    node = Node.of(stored)
-    marks = on_node.patch(
-        node, on_node.protection(node, DRIVER, needed=False), resource_version=silent.node("n2")["metadata"]["resourceVersion"]
-    )
-    assert marks is not None and own.patch(f"{NODES}/n2", marks) == (200, "")
-    left = silent.node("n2")["metadata"]["annotations"]
-    assert not PROTECTED.keys() & left.keys() and left[OURS] == "x"
+    assert code == 422 and ONLY_WHEN in said
 
 
 def _said(kind: str = names.RETIRE_READY, driver: str = DRIVER, **changes: str) -> Json:
@@ -466,15 +464,12 @@ TOO_MUCH: dict[str, tuple[str, Json]] = {
         "/status",
         {"status": {"conditions": [{"$patch": "delete", "type": names.condition(DRIVER, names.RETIRE_READY)}]}},
     ),
-    "a summary with more in it": ("", _notes({SUMMARY: summary(ready())})),
-    "no summary": ("", _notes({SUMMARY: None})),
-    "a summary of a driver that has none": ("", _notes({names.of_driver("new.example.com", names.DRAIN_SUMMARY): SILENCE})),
     "another mark": ("", _notes({OURS: None})),
     "a mark changed": ("", _notes({OURS: "y"})),
     "a label": ("", label(STATE, "Success")),
+    "protection": ("", _notes(dict.fromkeys(PROTECTED))),
     "protection without its marker": ("", _notes({names.DO_NOT_DISRUPT: None})),
     "protection changed": ("", _notes({names.DO_NOT_DISRUPT: "false"})),
-    "another marker": ("", _notes({MARKER: "[]"})),
     "what people wrote": ("", _notes({names.FORCE_DRAIN: "because"})),
     # Whoever applies the node next would take away what it is said to own and does not name, such as a label.
     "fields that somebody applies": ("", {"metadata": {"managedFields": [APPLIED]}}),
@@ -489,42 +484,30 @@ def test_and_nothing_else_of_another_node(own: Person, silent: Drained, where: s
     assert code == 422 and "may not change node n2" in said
     after = silent.node("n2")
     assert after["metadata"]["annotations"] == before["metadata"]["annotations"]
-    assert silent.nobody.patch(f"{NODES}/n2", _notes({SUMMARY: SILENCE}))[0] == 422
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [{MARKER: "[]"}, {names.DO_NOT_DISRUPT: "yes"}, {OTHERS_MARKER: json.dumps([names.DO_NOT_DISRUPT])}],
-    ids=["people set it", "people changed it", "another driver needs it"],
-)
-def test_an_autoscaler_s_annotation_that_is_not_that_driver_s_alone_stays(own: Person, silent: Drained, changed: dict[str, str]) -> None:
-    silent.plane.request("PATCH", f"{NODES}/n2", _notes({**changed}), content_type=MERGE_PATCH)
-    code, said = own.patch(f"{NODES}/n2", _notes({names.DO_NOT_DISRUPT: None, MARKER: None}))
-    assert code == 422 and "may not change node n2" in said
-    silent.plane.request("PATCH", f"{NODES}/n2", _notes(dict.fromkeys(changed)), content_type=MERGE_PATCH)
+    assert silent.nobody.patch(f"{NODES}/n2/status", _said(), content_type=STRATEGIC_MERGE_PATCH)[0] == 422
 
 
 def test_no_neighbour_withdraws_what_another_driver_says(own: Person, silent: Drained) -> None:
     kind = names.condition(OTHER, names.RETIRE_READY)
     verdict = {"conditions": [{**_said()["status"]["conditions"][0], "type": kind, "status": "False", "reason": "VolumeInUse"}]}
-    assert silent.admin.patch(f"{NODES}/n2", _notes({OTHERS_SUMMARY: summary(everything())})) == (200, "")
     assert silent.admin.patch(f"{NODES}/n2/status", {"status": verdict}, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
-    for code, said in (
-        own.patch(f"{NODES}/n2", _notes({OTHERS_SUMMARY: SILENCE})),
-        own.patch(f"{NODES}/n2/status", _said(driver=OTHER), content_type=STRATEGIC_MERGE_PATCH),
-    ):
-        assert code == 422 and "may not change node n2" in said
+    code, said = own.patch(f"{NODES}/n2/status", _said(driver=OTHER), content_type=STRATEGIC_MERGE_PATCH)
+    assert code == 422 and "may not change node n2" in said
     gone = {"status": {"conditions": [{"type": kind, "$patch": "delete"}]}}
-    assert silent.admin.patch(f"{NODES}/n2", _notes({OTHERS_SUMMARY: None})) == (200, "")
     assert silent.admin.patch(f"{NODES}/n2/status", gone, content_type=STRATEGIC_MERGE_PATCH) == (200, "")
 
 
+# --- leases -----------------------------------------------------------------------------------------------------------
+
+
 def sign(drained: Drained, of: str, *, holder: str, **changes: Any) -> Json:
-    node = Node.of(drained.node(of))
-    held_by = identity(drained.node(holder)["metadata"]["uid"], DRIVER)
-    made = leases.body(lease.terms(node.name, node.uid, DRIVER, namespace=NAMESPACE, holder=held_by), now=1_700_000_000.0)
-    made["metadata"] |= changes
-    return made
+    """A slot that goes with this node: n1 makes one, n2 another."""
+    uid, by = (drained.node(name)["metadata"]["uid"] for name in (of, holder))
+    owner = {"apiVersion": "v1", "kind": "Node", "name": of, "uid": uid}
+    name = names.evacuation_slot(int(of != "n1"), DRIVER)
+    meta = {"name": name, "namespace": NAMESPACE, "labels": {names.SLOT_FOR: DRIVER}, "ownerReferences": [owner], **changes}
+    spec = {"holderIdentity": f"{by}/{DRIVER}", "leaseDurationSeconds": 900, "renewTime": "2023-11-14T22:13:20.000000Z"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
 
 
 def test_a_sidecar_signs_for_itself_alone(own: Person, drained: Drained) -> None:
@@ -573,7 +556,7 @@ def test_a_neighbour_takes_no_lease_that_is_renewed(own: Person, drained: Draine
 
 def dated(many: int) -> list[Json]:
     """Entries with dates to come, that own something which is there."""
-    owned: Json = {"f:metadata": {"f:labels": {f"f:{names.GUARDED_FOR}": {}}}}
+    owned: Json = {"f:metadata": {"f:labels": {f"f:{names.SLOT_FOR}": {}}}}
     entry = {"operation": "Update", "apiVersion": "coordination.k8s.io/v1", "fieldsType": "FieldsV1", "fieldsV1": owned}
     return [{**entry, "manager": f"m{number}", "time": f"2099-01-{number + 1:02}T00:00:00Z"} for number in range(many)]
 
@@ -607,13 +590,6 @@ def test_no_lease_is_dated_so_that_nobody_can_take_it(own: Person, drained: Drai
     assert code == 422 and "by the API server, and by nobody else" in answer["message"]
 
 
-def test_a_node_takes_its_own_lease_back_at_any_time(own: Person, drained: Drained) -> None:
-    theirs = sign(drained, "n1", holder="n2")
-    stored = drained.plane.request("POST", LEASES, theirs)
-    back = sign(drained, "n1", holder="n1", resourceVersion=stored["metadata"]["resourceVersion"])
-    assert own.ask("PUT", f"{LEASES}/{theirs['metadata']['name']}", back)[0] == 200
-
-
 def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drained: Drained) -> None:
     theirs = sign(drained, "n2", holder="n2")
     theirs["spec"]["leaseDurationSeconds"] = SOON
@@ -625,7 +601,7 @@ def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drain
     assert code == 422 and "stays with the node it was made for" in answer["message"]
     hidden = {
         **taken,
-        "metadata": {**taken["metadata"], "labels": {**taken["metadata"]["labels"], names.GUARDED_FOR: "another.example.com"}},
+        "metadata": {**taken["metadata"], "labels": {names.SLOT_FOR: "another.example.com"}},
     }
     code, answer = own.ask("PUT", where, hidden)
     assert code == 422 and "say what it is about" in answer["message"]
@@ -637,11 +613,11 @@ def test_a_neighbour_takes_a_lease_as_it_is_and_gives_it_back(own: Person, drain
 def test_no_lease_of_another_driver_is_made_or_taken(own: Person, drained: Drained) -> None:
     """Not even about its own node: several drivers may live in one namespace."""
     mine = sign(drained, "n1", holder="n1")
-    anothers = {**mine, "metadata": {**mine["metadata"], "labels": {**mine["metadata"]["labels"], names.GUARDED_FOR: OTHER}}}
+    anothers = {**mine, "metadata": {**mine["metadata"], "labels": {names.SLOT_FOR: OTHER}}}
     code, answer = own.ask("POST", LEASES, anothers)
     assert code == 422 and "say what it is about" in answer["message"]
     uid = drained.node()["metadata"]["uid"]
-    signed = {**anothers, "spec": {**anothers["spec"], "holderIdentity": identity(uid, OTHER)}}
+    signed = {**anothers, "spec": {**anothers["spec"], "holderIdentity": f"{uid}/{OTHER}"}}
     stored = drained.plane.request("POST", LEASES, signed)
     meta = {**mine["metadata"], "resourceVersion": stored["metadata"]["resourceVersion"]}
     code, answer = own.ask("PUT", f"{LEASES}/{mine['metadata']['name']}", {**mine, "metadata": meta})
@@ -667,9 +643,7 @@ def test_a_turn_to_be_evacuated_is_taken_over_with_its_owner(own: Person, draine
 
 
 def _slot(drained: Drained, node: str) -> Json:
-    uid = drained.node(node)["metadata"]["uid"]
-    slot, labels = names.evacuation_slot(0, DRIVER), {names.SLOT_FOR: DRIVER}
-    return leases.body(leases.Terms(slot, NAMESPACE, labels, node, uid, identity(uid, DRIVER)), now=1_700_000_000.0)
+    return sign(drained, node, holder=node, name=names.evacuation_slot(0, DRIVER))
 
 
 def test_other_leases_of_the_account_are_not_looked_at(own: Person) -> None:
@@ -693,7 +667,7 @@ def test_the_policies_are_understood_to_the_letter(drained: Drained) -> None:
 
 def test_a_driver_s_topology_label_is_no_mark_though_its_name_ends_like_one(own: Person) -> None:
     """A node that had it would reach the volumes of another one, which would take them for shared."""
-    for key in (f"topology.{DRIVER}/node", f"{DRIVER}/node", names.of_driver(DRIVER, names.DRAIN_SUMMARY)):
+    for key in (f"topology.{DRIVER}/node", f"{DRIVER}/node", OURS):
         code, said = own.patch(f"{NODES}/n1", label(key, "n2"))
         assert code == 422 and "labels" in said
     for key in (f"topology.{DRIVER}/node", names.of_driver(DRIVER, "invented")):
@@ -701,17 +675,17 @@ def test_a_driver_s_topology_label_is_no_mark_though_its_name_ends_like_one(own:
         assert code == 422 and "annotations" in said
 
 
-def test_no_lease_is_made_under_another_gate_s_name(own: Person, drained: Drained) -> None:
-    """That gate would not be built."""
-    theirs, mine = sign(drained, "n2", holder="n2"), sign(drained, "n1", holder="n1")
-    for changes in ({"name": theirs["metadata"]["name"]}, {"labels": theirs["metadata"]["labels"]}):
-        code, answer = own.ask("POST", LEASES, {**mine, "metadata": {**mine["metadata"], **changes}})
-        assert code == 422 and "lease" in answer["message"]
-    unlabelled = {**mine, "metadata": {**mine["metadata"], "name": theirs["metadata"]["name"], "labels": {}}}
-    assert own.ask("POST", LEASES, unlabelled)[0] == 422
+def test_a_lease_has_the_name_of_what_its_label_says(own: Person, drained: Drained) -> None:
+    """Or nobody would find it, and it would be in the way of the real one."""
+    mine = sign(drained, "n1", holder="n1")
+    for name, label_ in ((names.watch(DRIVER), names.NODE_LOSS_FOR), (names.reprovision("uid", DRIVER), names.REPROVISION_FOR)):
+        for meta in ({"name": name}, {"labels": {label_: DRIVER}}, {"name": name, "labels": {}}, {"name": name, "labels": {label_: OTHER}}):
+            code, answer = own.ask("POST", LEASES, {**mine, "metadata": {**mine["metadata"], **meta}})
+            assert code == 422 and "say what it is about" in answer["message"], meta
+        assert own.ask("POST", LEASES, {**mine, "metadata": {**mine["metadata"], "name": name, "labels": {label_: DRIVER}}})[0] == 201
 
 
-WORDS = {names.ACKNOWLEDGED: "ann", names.DRAIN_POLICY: "Ignore", names.DRAIN_POLICY_RETIRE: "AllowIdle"}
+OF_PEOPLE = {names.ACKNOWLEDGED: "ann", names.DRAIN_POLICY: "Ignore", names.DRAIN_POLICY_RETIRE: "AllowIdle"}
 
 
 NOBODY = {"apiVersion": "v1", "kind": "Pod", "name": "nobody", "uid": "nobody"}
@@ -737,7 +711,9 @@ def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Draine
     told = {"namespace": "default", "name": "told"}
     volume = {"metadata": {"name": "pv-told"}, "spec": {"capacity": size, "accessModes": modes, "claimRef": told, **source}}
     claim = {"metadata": {"name": "told"}, "spec": {"accessModes": modes, "resources": {"requests": size}}}
-    for forged in ({"metadata": {"name": "pv-told", "annotations": {key: word}}, "spec": volume["spec"]} for key, word in WORDS.items()):
+    for forged in (
+        {"metadata": {"name": "pv-told", "annotations": {key: word}}, "spec": volume["spec"]} for key, word in OF_PEOPLE.items()
+    ):
         code, answer = own.ask("POST", volumes, forged)
         assert code == 422 and "for people to say" in answer["message"]
     drained.plane.request("POST", claims, claim)
@@ -745,7 +721,7 @@ def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Draine
     try:
         # The controller manager binds them; to a PUT of what was there before, the API server itself would say no.
         stored = until(lambda: bound(drained, f"{claims}/told"), "the claim is bound")
-        for key, word in WORDS.items():
+        for key, word in OF_PEOPLE.items():
             code, said = own.patch(f"{volumes}/pv-told", note(key, word))
             assert code == 422 and "for people to say" in said
             change = {**stored["metadata"], "annotations": {**stored["metadata"]["annotations"], key: word}}
@@ -763,34 +739,58 @@ def test_what_people_say_of_volumes_no_sidecar_says(own: Person, drained: Draine
         code, said = own.patch(f"{volumes}/pv-told", note(names.DRAIN_POLICY, None))
         assert code == 422 and "for people to say" in said
         assert own.patch(f"{volumes}/pv-told", note("example.com/x")) == (200, "")
+        drained.plane.request("PATCH", f"{volumes}/pv-told", note(names.ACKNOWLEDGED, "ann"), content_type=MERGE_PATCH)
+        assert own.patch(f"{volumes}/pv-told", note(names.ACKNOWLEDGED, "bob"))[0] == 422
+        assert own.patch(f"{volumes}/pv-told", note(names.ACKNOWLEDGED, None)) == (200, ""), "a pod uses it"
     finally:
         drained.plane.request("DELETE", f"{claims}/told")
         drained.plane.request("DELETE", f"{volumes}/pv-told")
 
 
-def test_no_sidecar_notes_another_machine_on_a_volume(own: Person, drained: Drained) -> None:
-    """By these notes a peer may clear up after a node that is gone."""
+def test_which_machine_has_a_volume_is_written_with_it_by_that_machine(own: Person, drained: Drained) -> None:
+    """By it a peer may clear up after a node that is gone."""
     volumes, other = "/api/v1/persistentvolumes", drained.sidecars["n2"]
-    me, them = (text(Machine(name, drained.node(name)["metadata"]["uid"])) for name in ("n1", "n2"))
+    me, them = (f"{name}/{drained.node(name)['metadata']['uid']}" for name in ("n1", "n2"))
     source = {"csi": {"driver": DRIVER, "volumeHandle": "h"}}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], **source}
-    forged = {"metadata": {"name": "pv-noted", "annotations": {names.LIES_ON: them}}, "spec": spec}
-    code, answer = own.ask("POST", volumes, forged)
+    made = {"metadata": {"name": "pv-noted", "annotations": {names.LIES_ON: me}}, "spec": spec}
+    code, answer = other.ask("POST", volumes, made)
     assert code == 422 and "of its own machine alone" in answer["message"]
-    assert own.ask("POST", volumes, {**forged, "metadata": {"name": "pv-noted"}})[0] == 201
+    code, answer = drained.nobody.ask("POST", volumes, made)
+    assert code == 422 and "bound to no pod" in answer["message"]
+    assert own.ask("POST", volumes, made)[0] == 201
     path = f"{volumes}/pv-noted"
     try:
-        for wrong in ({names.LIES_ON: them}, {names.LIES_ON: "n1/earlier"}, {names.LEAVING: them}, {names.LEAVING: me}):
-            code, said = own.patch(path, {"metadata": {"annotations": wrong}})
-            assert code == 422 and "of its own machine alone" in said, wrong
-        code, said = drained.nobody.patch(path, {"metadata": {"annotations": {names.LIES_ON: me}}})
-        assert code == 422 and "bound to no pod" in said
-        assert own.patch(path, {"metadata": {"annotations": {names.LIES_ON: me, names.LEAVING: me}}}) == (200, "")
-        for stolen in ({names.LIES_ON: None}, {names.LEAVING: None}):
-            assert other.patch(path, {"metadata": {"annotations": stolen}})[0] == 422, stolen
-        assert own.patch(path, {"metadata": {"annotations": {names.LEAVING: None}}}) == (200, "")
-        assert other.patch(path, {"metadata": {"annotations": {names.LIES_ON: them}}}) == (200, ""), "the driver's word is not for a policy"
-        assert own.patch(path, {"metadata": {"annotations": {names.LIES_ON: None}}})[0] == 422
-        assert other.patch(path, {"metadata": {"annotations": {names.LIES_ON: None}}}) == (200, "")
+        for wrong in (them, "n1/earlier", None):
+            for by in (own, other):
+                code, said = by.patch(path, note(names.LIES_ON, wrong))
+                assert code == 422 and "when it makes that volume" in said, wrong
     finally:
         drained.plane.request("DELETE", path)
+
+
+# --- what tenants may say ---------------------------------------------------------------------------------------------
+
+
+def test_the_policy_for_tenants_keeps_their_claims_from_holding_nodes_up(drained: Drained) -> None:
+    claims, key = "/api/v1/namespaces/default/persistentvolumeclaims", names.DRAIN_POLICY_REBOOT
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
+    drained.plane.request("POST", claims, {"metadata": {"name": "before", "annotations": {key: "Block"}}, "spec": spec})
+    manifest = (DEPLOY / "components" / "drain" / "tenant-policies.yaml").read_text()
+    drained.plane.kubectl("label", "namespace", "default", f"{names.GROUP}/tenant=true")
+    drained.plane.apply(manifest)
+    try:
+        made = {"metadata": {"name": "after", "annotations": {key: "Block"}}, "spec": spec}
+        refused = until(
+            lambda: said if (said := drained.admin.ask("POST", f"{claims}?dryRun=All", made))[0] == 422 else None, "it is in force"
+        )
+        assert "for whoever runs the cluster to say" in refused[1]["message"]
+        for word, code in (("Migrate", 422), ("AllowIdle", 201), ("Ignore", 201)):
+            made["metadata"]["annotations"] = {key: word}
+            assert drained.admin.ask("POST", f"{claims}?dryRun=All", made)[0] == code, word
+        assert drained.admin.patch(f"{claims}/before", note("example.com/x")) == (200, ""), "what was there stays"
+        assert drained.admin.patch(f"{claims}/before", note(names.DRAIN_POLICY, "Block"))[0] == 422
+    finally:
+        drained.plane.kubectl("delete", "-f", "-", input=manifest)
+        drained.plane.kubectl("label", "namespace", "default", f"{names.GROUP}/tenant-")
+        drained.plane.request("DELETE", f"{claims}/before")

@@ -1,4 +1,4 @@
-"""Emptying a node on a real control plane, beside what `tests/smoke/test_emptying.py` shows: a Pending pod, and a right that is missing."""
+"""Emptying a node on a real control plane, beside what `tests/smoke/test_emptying.py` shows: a right that is missing."""
 
 from __future__ import annotations
 
@@ -9,47 +9,13 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import all_of
 from sidecar.kube.api import PODS as POD
 from sidecar.kube.api import STATEFUL_SETS as SETS
 from sidecar.model import names
 from sidecar.rights.rights import Right
-from tests.harness.cluster import BUDGETS, CLAIMS, DEPLOYMENTS, EVENTS, STATEFUL_SETS, after_looks, late, now
-from tests.harness.drains import Ground, budget, component, ephemeral
+from tests.harness.cluster import DEPLOYMENTS, EVENTS, STATEFUL_SETS, after_looks, late
+from tests.harness.drains import Ground, component, ephemeral
 from tests.harness.lacking import naming, without
-
-EVICTED = "csi_node_sidecar_evictions_total"
-
-
-def volumes_are_on(ground: Ground) -> set[str]:
-    bound = (claim for claim in ground.items(CLAIMS) if claim["status"].get("phase") == "Bound")
-    return {claim["metadata"]["annotations"][names.SELECTED_NODE] for claim in bound}
-
-
-def test_a_pod_that_waits_for_a_node_with_a_volume_of_this_one_is_evicted_and_gets_one_elsewhere(ground: Ground) -> None:
-    """Nobody schedules it, and its volume is made at once: so it waits as one does whose node was closed before it was bound."""
-    drivers = [ground.driver(node) for node in ("n1", "n2")]
-    sidecars = [ground.judge(driver, "--evacuation-evict") for driver in drivers]
-    with all_of(drivers), all_of(sidecars):
-        for driver, sidecar in zip(drivers, sidecars, strict=True):
-            ground.node(driver.node, driver)
-            sidecar.until_ready()
-        ground.cordon("n2")
-        until(lambda: "The node takes no volumes" in sidecars[1].output(), "the cordon has lasted long enough to count")
-        waiting = ephemeral("waits", now(drivers[0]), 1)
-        waiting["spec"]["template"]["spec"]["schedulerName"] = "nobody"
-        ground.create(DEPLOYMENTS, waiting)
-        ground.create(BUDGETS, budget("waits", {"app": "waits"}, minAvailable=1))
-        until(lambda: ground.get(BUDGETS, "waits").get("status", {}).get("expectedPods") == 1, "the budget is counted")
-        until(lambda: volumes_are_on(ground) == {"n1"}, "its volume is on n1")
-
-        ground.cordon("n2", False)
-        ground.taint("n1")
-        until(lambda: volumes_are_on(ground) == {"n2"}, "the next pod has its volume on n2")
-        ground.await_state(drivers[0], "Success")
-        until(lambda: len(ground.told(names.POD_EVICTED, EVENTS)) == 1, "it is told once")
-        assert sidecars[0].metric(EVICTED, result="evicted") == 1, "no budget is asked for a Pending pod"
-
 
 WITHOUT = {Right("create", POD, "eviction"): ("Deployment", DEPLOYMENTS), Right("get", SETS): ("StatefulSet", STATEFUL_SETS)}
 """Without it no pod of that kind of workload is evicted."""

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
-from sidecar.drain import leases
-from sidecar.drain.gate import lease
-from sidecar.drain.gate.guard import GateObjects, Post, objects
+from sidecar.drain.gate import GateView, budget_of, deployment_of
+from sidecar.drain.words import Intent, Status
+from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, the, written
@@ -26,7 +26,6 @@ from tests.harness.policies import Abuse, Secured, allowed, create, delete, in_f
 
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
-LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 Change = Callable[[Json], object]
 
 
@@ -52,9 +51,29 @@ def cluster(plane: ControlPlane) -> Iterator[Secured]:
         yield made
 
 
+@dataclass(frozen=True, slots=True)
+class GateObjects:
+    budget: Json
+    deployment: Json
+
+
 def gate(cluster: Secured, node: str = "n1", taints: tuple[Taint, ...] = ()) -> GateObjects:
-    stored = Node.of(cluster.plane.request("GET", f"{NODES}/{node}"))
-    return objects(Post(replace(stored, taints=taints), DRIVER, NAMESPACE, image()))
+    view = GateView(
+        node=replace(Node.of(cluster.plane.request("GET", f"{NODES}/{node}")), taints=taints),
+        driver=DRIVER,
+        namespace=NAMESPACE,
+        image=image(),
+        assumed=Intent.RETIRE,
+        enabled=True,
+        draining=False,
+        verdict=Status.FALSE,
+        holds_volumes=True,
+        overridden=False,
+        budget=None,
+        deployment=None,
+        guarded=False,
+    )
+    return GateObjects(budget_of(view), deployment_of(view))
 
 
 def at(*path: str | int, to: Any = None) -> Change:
@@ -219,26 +238,22 @@ def test_how_many_there_are_a_quota_bounds_and_no_policy(cluster: Secured, path:
         cluster.plane.request("DELETE", f"{path}/{real['metadata']['name']}")
 
 
-def signed(cluster: Secured, of: str, holder: str) -> Json:
-    about, by = (Node.of(cluster.plane.request("GET", f"{NODES}/{name}")) for name in (of, holder))
-    held = lease.terms(about.name, about.uid, DRIVER, namespace=NAMESPACE, holder=leases.identity(by.uid, DRIVER))
-    return leases.body(held, now=1_700_000_000.0)
-
-
-def test_E3_a_neighbour_opens_the_gate_of_another_node_when_it_has_its_lease(cluster: Secured) -> None:
-    theirs, name = gate(cluster, "n2"), names.guard("n2", gate_uid(cluster, "n2"), DRIVER)
-    for path, obj in ((BUDGETS, theirs.budget), (DEPLOYMENTS, theirs.deployment), (LEASES, signed(cluster, "n2", "n2"))):
+def test_E3_a_peer_opens_the_gate_of_another_node_on_a_person_s_word_alone(cluster: Secured) -> None:
+    theirs, node = gate(cluster, "n2"), f"{NODES}/n2"
+    name = theirs.budget["metadata"]["name"]
+    for path, obj in ((BUDGETS, theirs.budget), (DEPLOYMENTS, theirs.deployment)):
         cluster.make(path, obj)
     for path in (BUDGETS, DEPLOYMENTS):
-        abuse = Abuse(delete(f"{path}/{name}"), "only when it holds the lease of that gate")
-        until(lambda abuse=abuse: abuse.request.by(cluster.n1)[0] == 422, "the lease is seen")  # type: ignore[misc]
+        abuse = Abuse(delete(f"{path}/{name}"), "only when somebody has annotated that")
         abuse.check(cluster, cluster.n1)
         allowed(abuse.request, cluster.n2)
-    stored = cluster.plane.request("GET", f"{LEASES}/{name}")
-    cluster.plane.request("PUT", f"{LEASES}/{name}", {**stored, "spec": signed(cluster, "n2", "n1")["spec"]})
-    for path in (BUDGETS, DEPLOYMENTS):
-        request = delete(f"{path}/{name}")
-        until(lambda request=request: request.by(cluster.n1)[0] == 200, "the new holder is seen")  # type: ignore[misc]
+    cluster.plane.request("PATCH", node, {"metadata": {"annotations": {names.FORCE_DRAIN: "because"}}}, content_type=MERGE_PATCH)
+    try:
+        for path in (BUDGETS, DEPLOYMENTS):
+            request = delete(f"{path}/{name}")
+            until(lambda request=request: request.by(cluster.n1)[0] == 200, "the word is seen")  # type: ignore[misc]
+    finally:
+        cluster.plane.request("PATCH", node, {"metadata": {"annotations": {names.FORCE_DRAIN: None}}}, content_type=MERGE_PATCH)
 
 
 def test_a_token_of_an_earlier_node_is_told_what_to_do(cluster: Secured) -> None:
@@ -250,7 +265,7 @@ def test_a_token_of_an_earlier_node_is_told_what_to_do(cluster: Secured) -> None
         plane.request("DELETE", path)
         plane.add_node("n3")
         new = gate(cluster, "n3")
-        for where, obj in ((BUDGETS, new.budget), (DEPLOYMENTS, new.deployment), (LEASES, signed(cluster, "n3", "n3"))):
+        for where, obj in ((BUDGETS, new.budget), (DEPLOYMENTS, new.deployment)):
             code, said, _ = create(where, obj).by(earlier)
             assert code == 422
             assert "is for an earlier Node n3" in said and "delete the pod of the sidecar" in said, said

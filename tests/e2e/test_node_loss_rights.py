@@ -117,67 +117,77 @@ def test_a_released_volume_of_a_machine_that_is_gone_may_go(cluster: Secured) ->
     allowed(delete(f"{VOLUMES}/pv-lost"), cluster.n1)
 
 
-@pytest.mark.parametrize("lies_on", ["", "n2/{n2}", "n2/former", "n9/{n2}"])
+@pytest.mark.parametrize("lies_on", ["n2/{n2}", "n2/former", "n9/{n2}"])
 def test_a_volume_of_a_node_that_is_there_stays(cluster: Secured, lies_on: str) -> None:
     name = f"pv-{len(lies_on)}-{lies_on[:2] or 'none'}"
-    released(cluster, name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node="n2")
+    released(cluster, name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node="n9")
     code, said, _ = delete(f"{VOLUMES}/{name}").by(cluster.n1)
     assert code == 422, (code, said)
 
 
-def by_name(node: str) -> Json:
-    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+def term(*fields: Json, **labels: Any) -> Json:
+    """As (key, operator, values) by label, or by field."""
+    found = [{"key": f"example.com/{key}", **item} for key, item in labels.items()]
+    return {name: items for name, items in (("matchExpressions", found), ("matchFields", list(fields))) if items}
 
 
-def by_hosts(*nodes: str) -> Json:
-    return {"matchExpressions": [{"key": "example.com/host", "operator": "In", "values": list(nodes)}]}
+def one_of(*values: str) -> Json:
+    return {"operator": "In", "values": list(values)}
 
 
-@pytest.mark.parametrize(
-    ("maker", "terms"),
-    [
-        pytest.param("n2", [by_name("n2")], id="by the field of its name"),
-        pytest.param("n2", [by_hosts("n2", "n3")], id="by two names"),
-        pytest.param("n2", [], id="without affinity"),
-        pytest.param("a-n1", [by_hosts("a-n1")], id="its name ends in that of the requester"),
-    ],
-)
-def test_a_volume_of_a_node_that_is_there_stays_however_it_says_where_it_is(cluster: Secured, maker: str, terms: list[Json]) -> None:
-    name = f"pv-of-{maker}-{len(str(terms))}"
-    identity = {names.PROVISIONER_IDENTITY: f"1-2-{DRIVER}-{maker}"}
-    there = {"csi": {"driver": DRIVER, "volumeHandle": name, "volumeAttributes": identity}}
-    there |= {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}} if terms else None}
-    where = maker if maker == "n2" else "n2"  # that of a node which is there
-    released(cluster, name, lies_on=f"{where}/{uid_of(cluster, 'n2')}", node=maker, **there)
-    code, said, broken = delete(f"{VOLUMES}/{name}").by(cluster.n1)
-    assert code == 422 and any("gives no volume of node n2 up" in each for each in [said, *broken]), (code, said, broken)
+N2 = {"key": "metadata.name", **one_of("n2")}
+NOT_N9 = {"key": "metadata.name", "operator": "NotIn", "values": ["n9"]}
+# n2 has the labels example.com/host=n2 and example.com/pool=fast.
+REACHED: dict[str, tuple[str, list[Json]]] = {
+    "by the field of its name": ("n9", [term(N2)]),
+    "by any other name than the one that is gone": ("n9", [term(NOT_N9)]),
+    "by two names": ("n9", [term(host=one_of("n2", "n9"))]),
+    "by one of two terms": ("n9", [term(host=one_of("n9")), term(host=one_of("n2"))]),
+    "by all expressions of a term": ("n9", [term(host=one_of("n2"), pool=one_of("fast"))]),
+    "by a label that it has": ("n9", [term(pool={"operator": "Exists"})]),
+    "by a label that it has not": ("n9", [term(gone={"operator": "DoesNotExist"})]),
+    "by a value that it has not": ("n9", [term(host={"operator": "NotIn", "values": ["n9"]})]),
+    "by a number": ("n9", [term(size={"operator": "Gt", "values": ["5"]})]),
+    "by its maker": ("n2", [term(host=one_of("n9"))]),
+    "by nothing that anybody says": ("n9", []),
+}
+
+
+@pytest.fixture(scope="module")
+def labelled(cluster: Secured) -> Secured:
+    labels = {"example.com/host": "n2", "example.com/pool": "fast"}
+    cluster.plane.request("PATCH", "/api/v1/nodes/n2", {"metadata": {"labels": labels}}, content_type=MERGE_PATCH)
+    return cluster
+
+
+@pytest.mark.parametrize(("maker", "terms"), REACHED.values(), ids=REACHED.keys())
+@pytest.mark.parametrize("lies_on", ["n9/uid-9", ""], ids=["noted", "of an earlier version"])
+def test_a_volume_stays_that_a_node_there_reaches_or_has_made(labelled: Secured, maker: str, terms: list[Json], lies_on: str) -> None:
+    name = f"pv-reached-{list(REACHED.values()).index((maker, terms))}-{lies_on[:2] or 'none'}"
+    affinity = {"required": {"nodeSelectorTerms": terms}} if terms else None
+    released(labelled, name, lies_on=lies_on, node=maker, nodeAffinity=affinity)
+    code, said, broken = delete(f"{VOLUMES}/{name}").by(labelled.n1)
+    assert code == 422 and any("gives" in each and "volume" in each for each in [said, *broken]), (code, said, broken)
+
+
+NOT_REACHED: dict[str, list[Json]] = {
+    "another name": [term({"key": "metadata.name", **one_of("n9")})],
+    "one expression of two": [term(host=one_of("n2"), pool=one_of("slow"))],
+    "a label that nobody has": [term(gone={"operator": "Exists"})],
+    "an empty term": [{}, term(host=one_of("n9"))],
+}
+
+
+@pytest.mark.parametrize("terms", NOT_REACHED.values(), ids=NOT_REACHED.keys())
+def test_a_volume_may_go_that_no_node_there_reaches(labelled: Secured, terms: list[Json]) -> None:
+    name = f"pv-lost-{list(NOT_REACHED.values()).index(terms)}"
+    released(labelled, name, lies_on="", node="n9", nodeAffinity={"required": {"nodeSelectorTerms": terms}})
+    allowed(delete(f"{VOLUMES}/{name}"), labelled.n1)
 
 
 def test_a_volume_of_a_machine_that_is_gone_stays_until_it_is_released(cluster: Secured) -> None:
     cluster.make(VOLUMES, volume("pv-free", lies_on="n9/uid-9", node="n9"))
     Abuse(delete(f"{VOLUMES}/pv-free"), "only when they are released").check(cluster, cluster.n1)
-
-
-@pytest.mark.parametrize(
-    ("maker", "lies_on", "may_go"),
-    [
-        ("n9", "n9/uid-9", True),
-        ("n8", "n9/uid-9", False),
-        ("n9-x", "n9/uid-9", False),
-        ("n2", "n2/former", False),
-        ("n9", "n9/{n2}", False),
-    ],
-)
-def test_one_without_node_affinity_may_go_if_its_maker_is_the_node_that_is_gone(
-    cluster: Secured, maker: str, lies_on: str, may_go: bool
-) -> None:
-    name = f"pv-{maker}-{'there' if '{' in lies_on else lies_on[3:6]}"
-    released(cluster, name, lies_on=lies_on.format(n2=uid_of(cluster, "n2")), node=maker, nodeAffinity=None)
-    if may_go:
-        allowed(delete(f"{VOLUMES}/{name}"), cluster.n1)
-    else:
-        code, said, _ = delete(f"{VOLUMES}/{name}").by(cluster.n1)
-        assert code == 422 and "gives" in said, (code, said)
 
 
 def test_our_finalizer_alone_is_taken_off_and_only_while_it_is_being_deleted(cluster: Secured) -> None:
@@ -215,17 +225,27 @@ def test_a_peer_reports_on_a_node_that_is_gone_and_says_no_verdict(cluster: Secu
     path = f"{REPORTS}/{names.drain_report('n8', DRIVER)}"
     gone = {"gone": {"evidence": "None"}}
     allowed(patch(f"{path}/status", [{"op": "add", "path": "/status", "value": gone}], content_type=JSON_PATCH), cluster.n1)
-    lie = gone | {"verdicts": {"drain": {"status": "True"}}}
-    code, said, _ = patch(f"{path}/status", [{"op": "add", "path": "/status", "value": lie}], content_type=JSON_PATCH).by(cluster.n1)
-    assert code == 422 and "may not report on node n8" in said
+    for lie, says in (
+        (gone | {"verdicts": {"drain": {"status": "True"}}}, "may not report on node n8"),
+        (gone | {"leaving": {"nodeUID": "uid-8", "volumes": ["uid"]}}, "is for its own sidecar to say"),
+    ):
+        code, said, _ = patch(f"{path}/status", [{"op": "add", "path": "/status", "value": lie}], content_type=JSON_PATCH).by(cluster.n1)
+        assert code == 422 and says in said, (code, said)
     code, said, _ = delete(path).by(cluster.n1)
     assert code == 422 and "may not report on node n8" in said, "it says of nothing that it is gone"
 
 
 def test_the_report_of_a_former_node_becomes_the_one_on_its_loss(cluster: Secured) -> None:
     """What a person had acknowledged of another machine is taken off before that."""
-    cluster.plane.request("POST", REPORTS, report("n7", labels={}, annotations={names.ACKNOWLEDGED: "me"}))
+    stored = cluster.plane.request("POST", REPORTS, report("n7", labels={}, annotations={names.ACKNOWLEDGED: "me"}))
     path = f"{REPORTS}/{names.drain_report('n7', DRIVER)}"
+    leaving = {"leaving": {"nodeUID": "uid-7", "volumes": ["uid"]}}
+    cluster.plane.request("PUT", f"{path}/status", {**stored, "status": leaving})
+    for said, code in ((leaving, 200), ({}, 200), ({"leaving": {**leaving["leaving"], "volumes": ["uid", "more"]}}, 422)):
+        value = {"gone": {"evidence": "Announced"}, **said}
+        assert (
+            patch(f"{path}/status", [{"op": "add", "path": "/status", "value": value}], content_type=JSON_PATCH).by(cluster.n1)[0] == code
+        )
     head = {"ownerReferences": None, "labels": {names.NODE_LOSS_FOR: DRIVER}, "annotations": {names.ACKNOWLEDGED: None}}
     allowed(patch(path, {"metadata": head}), cluster.n1)
 
@@ -256,11 +276,11 @@ def test_the_lease_is_that_of_its_holders_node(cluster: Secured) -> None:
     def lease(node: str, **meta: Any) -> Json:
         uid = uid_of(cluster, node)
         owner = {"apiVersion": "v1", "kind": names.NODE, "name": node, "uid": uid}
-        head = {"name": names.node_loss(DRIVER), "labels": {names.NODE_LOSS_FOR: DRIVER}, "ownerReferences": [owner]} | meta
+        head = {"name": names.watch(DRIVER), "labels": {names.NODE_LOSS_FOR: DRIVER}, "ownerReferences": [owner]} | meta
         spec = {"holderIdentity": f"{uid}/{DRIVER}", "leaseDurationSeconds": 900, "renewTime": "2026-01-01T00:00:00.000000Z"}
         return {"apiVersion": "coordination.k8s.io/v1", "kind": names.LEASE, "metadata": head, "spec": spec}
 
     allowed(create(LEASES, lease("n1")), cluster.n1)
-    for wrong in (lease("n2"), lease("n1", labels={}), lease("n1", name="node-loss.other"), lease("n1", ownerReferences=[])):
+    for wrong in (lease("n2"), lease("n1", labels={}), lease("n1", name="watch.other"), lease("n1", ownerReferences=[])):
         code, said, _ = create(LEASES, wrong).by(cluster.n1)
         assert code == 422, (code, said)

@@ -13,7 +13,6 @@ import pytest
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
-from sidecar.drain.machine_mark import Machine, text
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
 from sidecar.ownership.selected_node_body import closing
@@ -172,83 +171,28 @@ def test_of_a_volume_of_its_own_no_sidecar_changes(cluster: Secured, name: str, 
     Abuse(patch(f"{VOLUMES}/{name}", change), says).check(cluster, cluster.n1)
 
 
-# --- which machine has a volume ---------------------------------------------------------------------------------------
+# --- notes on volumes -------------------------------------------------------------------------------------------------
 
 
-def machine(cluster: Secured, node: str) -> str:
-    uid = cluster.plane.request("GET", f"/api/v1/nodes/{node}")["metadata"]["uid"]
-    return text(Machine(node, uid))
+def test_which_machine_has_a_volume_is_written_with_it_and_not_again(cluster: Secured) -> None:
+    for note_, by in (("n1/uid-1", cluster.n1), ("n1/earlier", cluster.n1)):
+        allowed(create(VOLUMES, volume("new", meta={"annotations": {names.LIES_ON: note_}})), by)
+    forged = create(VOLUMES, volume("new", meta={"annotations": {names.LIES_ON: "n2/uid-2"}}))
+    Abuse(forged, "nor that another machine has it").check(cluster, cluster.n1)
+    for key in (names.LIES_ON, f"{names.GROUP}/leaving"):
+        Abuse(patch(f"{VOLUMES}/mine", noted(**{key: "n1/uid-1"})), "neither labels nor annotations").check(cluster, cluster.n1)
 
 
-Notes = Callable[[str, str], Json]
-"""From what this machine and the other one are called."""
-NOTING: dict[str, tuple[str, Notes, Notes]] = {
-    "that the other machine has it": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: other}),
-    "that an earlier machine has it": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: "n1/earlier"}),
-    "that this node has it, and no machine": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: "n1/"}),
-    "that the other machine leaves": ("mine", lambda me, other: {names.LIES_ON: me}, lambda me, other: {names.LEAVING: other}),
-    "that it leaves with what it does not have": ("mine", lambda me, other: {names.LIES_ON: other}, lambda me, other: {names.LEAVING: me}),
-    "not what the other machine has noted": ("mine", lambda me, other: {names.LIES_ON: other}, lambda me, other: {names.LIES_ON: None}),
-    "not that the other machine leaves": (
-        "mine",
-        lambda me, other: {names.LIES_ON: other, names.LEAVING: other},
-        lambda me, other: {names.LEAVING: None},
-    ),
-    "that it has what several nodes reach": ("reached", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
-}
-
-
-@pytest.fixture
-def annotated(cluster: Secured) -> Iterator[Callable[[str, Json], None]]:
-    """What stands on volumes before somebody asks; it is gone afterwards."""
-    touched = set[str]()
-
-    def annotate(name: str, notes: Json) -> None:
-        touched.add(name)
-        cluster.plane.request("PATCH", f"{VOLUMES}/{name}", noted(**notes), content_type=MERGE_PATCH)
-
-    yield annotate
-    for name in set(touched):
-        annotate(name, {names.LIES_ON: None, names.LEAVING: None})
-
-
-@pytest.mark.parametrize(("name", "before", "after"), NOTING.values(), ids=NOTING.keys())
-def test_no_sidecar_notes(cluster: Secured, annotated: Callable[[str, Json], None], name: str, before: Notes, after: Notes) -> None:
-    me, other = machine(cluster, "n1"), machine(cluster, "n2")
-    annotated(name, before(me, other))
-    change = patch(f"{VOLUMES}/{name}", noted(**after(me, other)))
-    Abuse(change, "notes its own machine on PersistentVolumes").check(cluster, cluster.n1)
-
-
-NOTED: dict[str, tuple[str, Notes, Notes]] = {
-    "where it lies": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
-    "of one that only says who made it": ("unplaced", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
-    "of one that only says where it is": ("brought", lambda me, other: {}, lambda me, other: {names.LIES_ON: me}),
-    "both at once": ("mine", lambda me, other: {}, lambda me, other: {names.LIES_ON: me, names.LEAVING: me}),
-    "that it leaves": ("mine", lambda me, other: {names.LIES_ON: me}, lambda me, other: {names.LEAVING: me}),
-    "that it stays": ("mine", lambda me, other: {names.LIES_ON: me, names.LEAVING: me}, lambda me, other: {names.LEAVING: None}),
-    "in place of an earlier machine": (
-        "mine",
-        lambda me, other: {names.LIES_ON: "n1/earlier", names.LEAVING: "n1/earlier"},
-        lambda me, other: {names.LIES_ON: me, names.LEAVING: None},
-    ),
-    "in place of a node that is gone": (
-        "mine",
-        lambda me, other: {names.LIES_ON: "n9/gone", names.LEAVING: "n9/gone"},
-        lambda me, other: {names.LIES_ON: me, names.LEAVING: None},
-    ),
-    "beside garbage": ("mine", lambda me, other: {names.LIES_ON: me, names.LEAVING: "x"}, lambda me, other: {names.LEAVING: None}),
-}
-
-
-@pytest.mark.parametrize(("name", "before", "after"), NOTED.values(), ids=NOTED.keys())
-def test_a_sidecar_notes_its_own_machine(
-    cluster: Secured, annotated: Callable[[str, Json], None], name: str, before: Notes, after: Notes
-) -> None:
-    me, other = machine(cluster, "n1"), machine(cluster, "n2")
-    annotated(name, before(me, other))
-    allowed(patch(f"{VOLUMES}/{name}", noted(**after(me, other))), cluster.n1)
-    assert patch(f"{VOLUMES}/{name}", noted(**after(me, other))).by(cluster.n2)[0] == 422
+def test_an_acknowledgement_is_taken_off_by_the_node_that_has_the_volume_and_written_by_none(cluster: Secured) -> None:
+    path, off = f"{VOLUMES}/mine", noted(**{names.ACKNOWLEDGED: None})
+    Abuse(patch(path, noted(**{names.ACKNOWLEDGED: "me"})), "neither labels nor annotations").check(cluster, cluster.n1)
+    cluster.plane.request("PATCH", path, noted(**{names.ACKNOWLEDGED: "ann"}), content_type=MERGE_PATCH)
+    try:
+        allowed(patch(path, off), cluster.n1)
+        Abuse(patch(path, off), "on that node only").check(cluster, cluster.n2)
+        Abuse(patch(path, noted(**{names.ACKNOWLEDGED: "bob"})), "neither labels nor annotations").check(cluster, cluster.n1)
+    finally:
+        cluster.plane.request("PATCH", path, off, content_type=MERGE_PATCH)
 
 
 @pytest.mark.parametrize("name", ["kept", "unplaced", "brought"])

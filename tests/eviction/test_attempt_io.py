@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from sidecar.eviction.answers import BUDGET_PAUSE, LOOK_AGAIN, NEXT_PASS, TABLE, Answer, Result, answer_to
+from sidecar.eviction.answers import BUDGET_PAUSE, NEXT_PASS, TABLE, Answer, Result, answer_to
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable, from_status
@@ -117,13 +117,6 @@ def test_asking_for_the_wait_costs_nothing() -> None:
     assert [evictor.wait() for _ in range(20)] == [0] * 20
 
 
-def test_of_a_pod_that_waits_for_a_node_the_version_is_named_too() -> None:
-    server = Server()
-    evict(scene(server), May("apps", "db-0", "uid-db-0", "7"))
-    [(_, (_, _, _, sent), _)] = server.calls
-    assert sent["deleteOptions"]["preconditions"] == {"uid": "uid-db-0", "resourceVersion": "7"}
-
-
 # --- What an answer means. That servers give these answers: tests/contract/test_eviction.py ---
 
 
@@ -136,16 +129,11 @@ def said(status: int, message: str = "no", *, reason: str = "", cause: str = "",
 TWO = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 UID = "the UID in the precondition (a) does not match the UID in record (b). The object might have been deleted and then recreated"
 
-VERSION = (
-    "the ResourceVersion in the precondition (1) does not match the ResourceVersion in record (2). The object might have been modified"
-)
-
 
 def test_an_answer() -> None:
     for answer, result, again in [
         (said(404), Result.GONE, 0.0),  # gone
         (said(409, UID), Result.REPLACED, 0.0),  # another-uid
-        (said(409, VERSION), Result.CHANGED, LOOK_AGAIN),  # another-version
         (said(409, "the object has been modified"), Result.FAILED, NEXT_PASS),  # modified
         (said(429, cause="DisruptionBudget"), Result.BUDGET, BUDGET_PAUSE),  # budget
         (said(429, cause="DisruptionBudget", retry_after=10), Result.BUDGET, BUDGET_PAUSE),  # budget-uncounted

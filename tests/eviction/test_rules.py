@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sidecar.eviction.rules import May, MayNot, may_evict, may_evict_waiting
+from sidecar.eviction.rules import May, MayNot, may_evict
 from sidecar.model import names
 from sidecar.model.objects import Owner
 from tests.harness.drain.samples import NAMESPACE, NODE, owner, pod, stamp
@@ -44,26 +44,3 @@ def test_a_kind_of_others_that_is_called_daemon_set_protects_nobody() -> None:
 
 def test_without_a_name_of_our_own_node_nobody_is_evicted() -> None:
     assert isinstance(may_evict(pod(node=""), node=""), MayNot)
-
-
-# --- pods that wait for a node --------------------------------------------------------------------------------------------
-
-
-def test_a_pod_without_a_node_may_be_evicted_in_the_version_in_which_it_had_none() -> None:
-    wanted = pod("db-0", node="")
-    assert may_evict_waiting(wanted, version="7") == May(NAMESPACE, "db-0", wanted.uid, "7")
-
-
-def test_which_pod_without_a_node_is_left_alone() -> None:
-    for changes, version, said in [
-        ({"node": NODE}, "7", f"has a node by now, {NODE}"),  # it has one by now
-        ({"node": "n2"}, "7", "has a node by now, n2"),  # another one
-        ({}, "", "which version"),  # its version is not known
-        ({"uid": ""}, "7", "uid"),  # no-uid
-        ({"owner": owner("DaemonSet", "agent")}, "7", "DaemonSet"),  # daemon-set
-        ({"namespace": "system"}, "7", "our own"),  # ourselves
-        ({"deleting_since": stamp()}, "7", "deleted already"),  # being-deleted
-    ]:
-        decision = may_evict_waiting(replace(pod("db-0", node=""), **changes), version=version, ours={"system/db-0"})
-        assert isinstance(decision, MayNot)
-        assert said in decision.why

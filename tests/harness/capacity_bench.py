@@ -28,7 +28,7 @@ from tests.harness.virtual import Story, staged
 NAME, NODE, NAMESPACE = "cases.csi-node-sidecar.io", "foo", "default"
 KEY, ZONE = f"topology.{NAME}/node", f"topology.{NAME}/zone"
 EPOCH = 1_767_225_600.0
-MIB, GIB = 2**20, 2**30
+GIB = 2**30
 LABELS = {names.CAPACITY_DRIVER_LABEL: NAME, names.CAPACITY_MANAGER_LABEL: names.capacity_manager(NODE)}
 POLL = 60.0
 

@@ -101,8 +101,8 @@ class Scene:
         for resource, body in zip((POLICIES, BINDINGS), written(), strict=True):
             await (self.people.create(resource, body) if on else self.people.delete(resource, names.CLAIM_POLICY))
 
-    async def make(self, name: str, *, class_name: str = "ours", namespace: str = "default") -> None:
-        spec = {"storageClassName": class_name, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    async def make(self, name: str, *, namespace: str = "default") -> None:
+        spec = {"storageClassName": "ours", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
         await self.people.create(CLAIMS, body, namespace=namespace)
 

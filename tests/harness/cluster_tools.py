@@ -30,7 +30,7 @@ def refusal(act: Callable[[], object]) -> tuple[int, str, str]:
     return caught.value.code, str(caught.value.status.get("reason", "")), str(caught.value)
 
 
-def owned(obj: Json, *owners: Json, blocking: bool = False) -> Json:
+def owned(obj: Json, *owners: Json) -> Json:
     references = [
         {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
         for owner in owners

@@ -36,19 +36,19 @@ PARTS = ("drain", "gate", "emptying", "reprovision", "node-loss")
 EVENTS_OF_NODES = "/api/v1/namespaces/default/events"
 STRATEGIC = "application/strategic-merge-patch+json"
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
-GATE = ("--drain-gate", "--drain-gate-image=pause")
+GATE = ("--drain-gate-image=pause",)
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
 SWIFT = 0.2
 """The pace of a program whose minutes need not be waited for."""
 
 
-def component(*parts: str, account: str = DRAINER) -> str:
-    """What these components grant for the whole cluster, and their type, for this account."""
+def component(*parts: str) -> str:
+    """What these components grant for the whole cluster, and their type, for the account of drains."""
     files = [COMPONENTS / part / "rbac.yaml" for part in parts] + [COMPONENTS / "drain" / "crd.yaml"] * ("drain" in parts)
     objects = [item for file in files for item in yaml.safe_load_all(file.read_text()) if item["kind"] not in ("Role", "RoleBinding")]
     for item in objects:
         for subject in item.get("subjects", ()):
-            subject |= {"name": account, "namespace": HOME}
+            subject |= {"name": DRAINER, "namespace": HOME}
     return yaml.safe_dump_all(objects)
 
 
@@ -99,9 +99,9 @@ class Ground(Cluster):
         """The annotations of a Node."""
         return self.notes(NODES, node)
 
-    def condition(self, node: str, driver: OurDriver, kind: str = names.RETIRE_READY) -> tuple[str, str]:
-        """Status and reason."""
-        wanted = names.condition(driver.driver, kind)
+    def condition(self, node: str, driver: OurDriver) -> tuple[str, str]:
+        """Status and reason of whether it may be retired."""
+        wanted = names.condition(driver.driver, names.RETIRE_READY)
         found = [item for item in self.get(NODES, node)["status"].get("conditions", ()) if item["type"] == wanted]
         return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 

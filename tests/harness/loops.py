@@ -1,4 +1,4 @@
-"""Tests that are coroutines: in real time, on real sockets, or in virtual time."""
+"""Tests that are coroutines: in real time, on real sockets."""
 
 import asyncio
 import gc
@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
-
-from hack.sim.clock import run_virtual
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -47,15 +45,5 @@ def real(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     @wraps(test)
     def played(*args: P.args, **kwargs: P.kwargs) -> None:
         run(test(*args, **kwargs))
-
-    return played
-
-
-def virtual(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Hours take a moment, and time is exact; sockets and threads are refused."""
-
-    @wraps(test)
-    def played(*args: P.args, **kwargs: P.kwargs) -> None:
-        run_virtual(test(*args, **kwargs))
 
     return played

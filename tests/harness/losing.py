@@ -15,11 +15,11 @@ def gone(ground: Ground, node: str = "n1") -> Json:
     return dict(ground.get(REPORTS, name).get("status", {}).get("gone") or {}) if ground.exists(REPORTS, name) else {}
 
 
-def notes_of(ground: Ground) -> list[str | None]:
-    """Of the only volume: where it lies, and whether that machine leaves."""
-    (volume,) = ground.items(VOLUMES)
-    notes = volume["metadata"].get("annotations") or {}
-    return [notes.get(names.LIES_ON), notes.get(names.LEAVING)]
+def leaving(ground: Ground, node: str = "n1") -> bool:
+    """Its own sidecar has left its report to whoever finds it once the node is gone."""
+    name = names.drain_report(node, ground.driver_name)
+    report = ground.get(REPORTS, name) if ground.exists(REPORTS, name) else {"metadata": {"ownerReferences": ["not yet"]}}
+    return not report["metadata"].get("ownerReferences") and bool(report["status"].get("leaving", {}).get("volumes"))
 
 
 def lose(ground: Ground, driver: OurDriver, *args: str, announced: bool) -> None:
@@ -29,10 +29,11 @@ def lose(ground: Ground, driver: OurDriver, *args: str, announced: bool) -> None
         sidecar.until_ready()
         ground.create(STATEFUL_SETS, stateful_set("db", driver, 1))
         until(lambda: ground.phase(PODS, "db-0") == "Running", "db-0 runs")
+        (volume,) = ground.items(VOLUMES)
         machine = f"n1/{ground.get(NODES, 'n1')['metadata']['uid']}"
+        assert volume["metadata"]["annotations"][names.LIES_ON] == machine
         if announced:
             ground.taint("n1")
-        noted = [machine, machine if announced else None]
-        until(lambda: notes_of(ground) == noted, "the volume says where it lies, and whether that leaves")
+            until(lambda: leaving(ground), "the report says that the node goes for good, with its volumes")
     ground.forget_node("n1")
     ground.request("DELETE", f"{PODS}/db-0?gracePeriodSeconds=0")

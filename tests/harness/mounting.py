@@ -27,10 +27,6 @@ def namespaces_or_skip() -> None:
     pytest.skip(why)
 
 
-def own_namespace(*command: str) -> list[str]:
-    return [*_OWN_NAMESPACE, *command]
-
-
 @dataclass(frozen=True)
 class Namespace:
     """A machine, as far as mounts go: its end is the end of all of them."""

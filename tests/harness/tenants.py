@@ -24,12 +24,10 @@ from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NAMESPACES
 from sidecar.kube.transport import Limiter
 from sidecar.model import names
 
-Json = dict[str, Any]
 T = TypeVar("T")
 NODE: Final = "n1"
 LOUD: Final = "loud"
 QUIET: Final = "quiet"
-_ARGS: Final = ("--enable-capacity=false", "--node-deployment-base-delay=0.1s", "--node-deployment-max-delay=0.2s")
 _NO_TIME: Final = Latency(0.0, 0.0)
 
 

@@ -10,7 +10,7 @@ Story = Callable[..., Coroutine[Any, Any, None]]
 
 
 def virtual(test: Story) -> Callable[..., None]:
-    """A test that is a coroutine."""
+    """Hours take a moment, and time is exact; sockets and threads are refused."""
 
     @functools.wraps(test)
     def run(*args: Any, **fixtures: Any) -> None:

@@ -109,7 +109,7 @@ def test_check_finds_its_cluster(pod: Pod) -> None:
 def test_the_program_lists_its_cluster_and_finds_its_driver(pod: Pod, tmp_path: Path) -> None:
     started = programs.Sidecar(tmp_path, node="n1", address="/run/csi/n1.sock", kubeconfig="", environ=pod.environment)
     flags = [word for word in started.command[started.command.index("sidecar") + 1 :] if not word.startswith("--kubeconfig")]
-    more = ("--enable-capacity", "--capacity-ownerref-level=-1", "--drain-report", "--drain-gate", "--drain-gate-image=pause")
+    more = ("--enable-capacity", "--capacity-ownerref-level=-1", "--drain-report", "--drain-gate-image=pause")
     started.command = pod.command(PROGRAM, *flags, *more)
     with started:
         until(lambda: '"Caches are complete"' in started.output(), "it has listed everything", seconds=60)

@@ -107,7 +107,7 @@ def test_without_each_right(ground: Ground, story: Story, part: int) -> None:
             words = {
                 table.REPORT: bool(told),
                 table.CONDITIONS: bool(conditions),
-                table.MARKS: names.of_driver(driver.driver, names.DRAIN_SUMMARY) in node["metadata"].get("annotations", {}),
+                table.MARKS: names.of_driver(driver.driver, names.DRAIN_RECORD) in node["metadata"].get("annotations", {}),
                 table.BLOCKED: "False" in verdicts,
                 table.GATE: all(parts),
                 table.LEASE_OF_GATE: holder.endswith(f"/{driver.driver}"),

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.drain.node_loss.evidence import Evidence
-from sidecar.drain.node_loss.report import UNPROVEN
+from sidecar.drain.watch.evidence import Evidence
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import OK, Degraded, Health
 from sidecar.engine.loop import Loop, Observer
@@ -270,6 +269,6 @@ def test_who_looks_after_gone_nodes_tells_how_many_volumes_they_had_by_evidence(
     assert value(metrics, "csi_node_sidecar_looks_after_gone_nodes", driver_name="local.example") == 0
     assert value(metrics, "csi_node_sidecar_lost_volumes", evidence="None") is None
     lost[0] = {"None": 3}
-    told = {word: value(metrics, "csi_node_sidecar_lost_volumes", evidence=word) for word in (*Evidence, UNPROVEN)}
+    told = {word: value(metrics, "csi_node_sidecar_lost_volumes", evidence=word) for word in Evidence}
     assert told == {"Announced": 0, "Acknowledged": 0, "None": 3, "Unproven": 0}
     assert value(metrics, "csi_node_sidecar_looks_after_gone_nodes", driver_name="local.example") == 1

@@ -22,7 +22,7 @@ VOLUMES, NODES = "/api/v1/persistentvolumes", "/api/v1/nodes"
 REPORTS = f"/apis/{names.REPORT_VERSION}/nodedrainreports"
 CAPACITIES = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
 OURS = {names.STORAGE_PROVISIONER: DRIVER}
-CLOSED_AT, STATE = (names.of_driver(DRIVER, name) for name in (names.CLOSED_AT, names.EVACUATION_STATE))
+RECORD, STATE = (names.of_driver(DRIVER, name) for name in (names.DRAIN_RECORD, names.EVACUATION_STATE))
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def secure(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
         made.make(PODS, {"metadata": {"name": "tenant"}, "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}})
         for request in (create(VOLUMES, volume("new")), delete(f"{VOLUMES}/mine"), put(f"{CLAIMS}/free", note(names.SELECTED_NODE, "n1"))):
             in_force(request, made.nobody, "bound to no pod")
-        for request in (create(EVENTS, event()), create(CAPACITIES, space()), patch(f"{NODES}/n1", noted(**{CLOSED_AT: "x"}))):
+        for request in (create(EVENTS, event()), create(CAPACITIES, space()), patch(f"{NODES}/n1", noted(**{RECORD: "x"}))):
             in_force(request, made.nobody, "bound to no pod")
         for request in (create(f"{PODS}/tenant/eviction", eviction(preconditions={"uid": "x"})), delete(f"{CLAIMS}/bound")):
             in_force(request, made.nobody, "bound to no pod")
@@ -73,7 +73,7 @@ REFUSED: dict[str, tuple[Request, str]] = {
     "a volume of another node": (create(VOLUMES, volume("new", "n2")), "on that node only"),
     "a volume for pods of another node": (create(VOLUMES, volume("new", **placed("n2"))), "for pods of that node only"),
     "a volume of another driver": (create(VOLUMES, volume("new", driver=FOREIGN)), f"of driver {DRIVER} only"),
-    "another node's volume deleted": (delete(f"{VOLUMES}/theirs"), "on that node only"),
+    "another node's volume deleted": (delete(f"{VOLUMES}/theirs"), "gives no volume up that node n2"),
     "its own volume kept": (patch(f"{VOLUMES}/mine", {"spec": {"persistentVolumeReclaimPolicy": "Retain"}}), "nothing in the spec"),
     "its own volume owned": (patch(f"{VOLUMES}/mine", {"metadata": {"ownerReferences": [OWNER]}}), "no owner"),
     "another node's claim taken": (put(f"{CLAIMS}/theirs", note(names.SELECTED_NODE, "n1")), "theirs goes from n2 to n1"),
@@ -82,7 +82,7 @@ REFUSED: dict[str, tuple[Request, str]] = {
     "an event of another node": (create(EVENTS, event(reportingInstance="n2")), "from that node only"),
     "another node's capacity": (patch(f"{CAPACITIES}/theirs", {"capacity": "0"}), "on that node only"),
     # drain
-    "another node's mark": (patch(f"{NODES}/n2", noted(**{CLOSED_AT: "x"})), "may not change node n2"),
+    "another node's mark": (patch(f"{NODES}/n2", noted(**{RECORD: "x"})), "may not change node n2"),
     "another node's state": (patch(f"{NODES}/n2", {"metadata": {"labels": {STATE: "Success"}}}), "may not change node n2"),
     "a label of the scheduler": (patch(f"{NODES}/n1", {"metadata": {"labels": {"kubernetes.io/hostname": "n2"}}}), "labels"),
     "the words of people": (patch(f"{NODES}/n1", noted(**{names.FORCE_DRAIN: "because"})), "annotations"),
@@ -121,7 +121,7 @@ PASSES: dict[str, Request] = {
     "a claim taken": put(f"{CLAIMS}/free", note(names.SELECTED_NODE, "n1")),
     "an event": create(EVENTS, event()),
     "capacity": create(CAPACITIES, space()),
-    "its own mark": patch(f"{NODES}/n1", noted(**{CLOSED_AT: "x"})),
+    "its own mark": patch(f"{NODES}/n1", noted(**{RECORD: "x"})),
 }
 
 
@@ -134,26 +134,21 @@ def test_what_the_program_writes_passes(secure: Secured, request_: Request) -> N
 def test_a_held_pod_goes_at_the_word_of_its_own_sidecar_alone(secure: Secured) -> None:
     """Whatever else is reported: of another driver, without a list, without a status."""
     held = {"held": ["default/tenant"], "heldBecause": "the drain of n1 is held"}
-    for node, driver, status in (("n2", DRIVER, None), ("n3", DRIVER, {"nodeUID": "x"}), ("n1", FOREIGN, held)):
-        secure.make(REPORTS, drain_report(node, driver, status))
+    for node, driver, said in (("n2", DRIVER, None), ("n3", DRIVER, {"nodeUID": "x"}), ("n1", FOREIGN, held)):
+        secure.make(REPORTS, drain_report(node, driver, said))
     evict = create(
         f"{PODS}/tenant/eviction", eviction(preconditions={"uid": secure.plane.request("GET", f"{PODS}/tenant")["metadata"]["uid"]})
     )
     allowed(evict, secure.unrestricted)
     secure.make(REPORTS, drain_report("n1", DRIVER, held))
-    refused = until(lambda: said if (said := evict.by(secure.unrestricted))[0] == 403 else None, "it is refused")
+    refused = until(lambda: answer if (answer := evict.by(secure.unrestricted))[0] == 403 else None, "it is refused")
     assert "default/tenant must not be evicted: the drain of n1 is held" in refused[1]
     allowed(evict, secure.n1)
     secure.plane.request("DELETE", REPORTS)
     secure.made = [path for path in secure.made if not path.startswith(REPORTS)]
 
 
-def drain_report(node: str, driver: str, status: Json | None) -> Json:
+def drain_report(node: str, driver: str, said: Json | None) -> Json:
     meta, spec = {"name": names.drain_report(node, driver)}, {"nodeName": node, "driver": driver}
-    return {
-        "apiVersion": names.REPORT_VERSION,
-        "kind": names.REPORT_KIND,
-        "metadata": meta,
-        "spec": spec,
-        **({"status": status} if status else {}),
-    }
+    report: Json = {"apiVersion": names.REPORT_VERSION, "kind": names.REPORT_KIND, "metadata": meta, "spec": spec}
+    return report | ({"status": said} if said else {})

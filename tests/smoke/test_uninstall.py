@@ -19,7 +19,7 @@ def test_g7_an_uninstall_leaves_nothing_of_ours(ground: Ground) -> None:
             until(ground.gate_stands, "the gate stands")
             ground.taint("n1")
             ground.await_state(driver, "InProgress")
-        assert {trace.partition(":")[0] for trace in traces(ground)} == {"node", "budget", "deployment", "lease", "report"}
+        assert {trace.partition(":")[0] for trace in traces(ground)} == {"node", "budget", "deployment", "report"}
         uninstall = ("uninstall", f"--driver={driver.driver}")
         done = command(ground.plane.kubeconfig, *uninstall)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr

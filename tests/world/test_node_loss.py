@@ -68,7 +68,7 @@ def test_otherwise_nothing_is_touched(plan: Plan) -> None:
     assert world.effects.touches == 0
 
 
-def test_a_machine_that_is_back_in_the_middle_has_no_marks_at_rest() -> None:
+def test_a_machine_that_is_back_in_the_middle_has_its_data() -> None:
     report, world = played(lost(back=IN_BETWEEN))
     assert report.ok, report
     assert world.effects.touches > 0, "it came too early"

@@ -220,7 +220,7 @@ async def _uncordon(world: "World", name: str) -> None:
 
 def _holder(world: "World") -> str:
     """Whose sidecar looks after gone nodes."""
-    lease = world.cluster.store.find(LEASES, names.node_loss(DRIVER), NAMESPACE)
+    lease = world.cluster.store.find(LEASES, names.watch(DRIVER), NAMESPACE)
     owners = (lease or {}).get("metadata", {}).get("ownerReferences") or ()
     return next((owner["name"] for owner in owners if owner["name"] in world.nodes), "")
 
@@ -238,7 +238,7 @@ async def _acknowledge_loss(world: "World", name: str) -> None:
         gone = ((report or {}).get("status") or {}).get("gone") or {}
         if report and lost and gone and gone.get("evidence") != "Unproven" and report["status"].get("nodeUID") == lost.uid:
             lost.given_up = True
-            patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: "a person"}, "uid": report["metadata"]["uid"]}}
+            patch = {"metadata": {"annotations": {names.ACKNOWLEDGED: lost.uid}, "uid": report["metadata"]["uid"]}}
             with suppress(NotFound, Conflict):
                 await world.api.patch(DRAIN_REPORTS, report["metadata"]["name"], patch, content_type=MERGE_PATCH)
                 world.transcript.tell("world", f"the loss of {name} is acknowledged")

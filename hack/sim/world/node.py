@@ -9,7 +9,7 @@ from hack.sim.clock import EPOCH
 from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
-from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube, NodeLastServed
+from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
 from hack.sim.world.life import Killed, Life
 from hack.sim.world.network import Network
 from hack.sim.world.plan import Plan
@@ -23,7 +23,6 @@ from sidecar.kube.events.recorder import EventRecorder, ObjectRef
 from sidecar.model import names
 from sidecar.model.quantity import parse_bytes
 from sidecar.observe.metrics import Metrics
-from sidecar.start import before_the_driver
 from sidecar.wiring import Sidecar
 
 DRIVER: Final = "world.csi-node-sidecar.io"
@@ -183,11 +182,9 @@ class Node:
             world.api, world.network, life, node=self.name, tell=world.transcript.voice(self.name), request_log=world.request_log
         )
         config, tools = self._config(), self._instruments(life)
-        async with before_the_driver(config, kube, tools, lambda: NodeLastServed(self.folder, life)) as meet:
-            await self.link.ready()
-            await meet(DRIVER)
-            self.tools, self.sidecar = tools, self._assemble(life, kube, config, tools)
-            await self.sidecar.run()
+        await self.link.ready()
+        self.tools, self.sidecar = tools, self._assemble(life, kube, config, tools)
+        await self.sidecar.run()
 
     async def _drain(self, life: Life) -> None:
         """Stops as on SIGTERM: calls in flight may end. The process may be killed meanwhile."""

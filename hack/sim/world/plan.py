@@ -17,7 +17,7 @@ TROUBLED: Final = 90.0
 """For so many seconds things go wrong in worlds of claims."""
 SETTLE: Final = 700.0
 """More than twice the longest back-off."""
-GATED: Final = ("--drain-report", "--drain-gate", "--drain-gate-image=pause")
+GATED: Final = ("--drain-report", "--drain-gate-image=pause")
 
 LATE: Final = "late"
 LATE_TOO: Final = "late-too"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RETIRE: Final = "retire"
 REBOOT: Final = "reboot"
-_STRICTNESS: Final = ("Ignore", "AllowIdle", "Reprovision", "Migrate", "Block")
+_STRICTNESS: Final = ("Ignore", "AllowIdle", "Reprovision", "Block")
 _DEFAULT: Final = {RETIRE: "Block", REBOOT: "AllowIdle"}
 _OVER: Final = ("Succeeded", "Failed")
 
@@ -84,20 +84,27 @@ class Truth:
         """By handle: when a pod last began to run with it."""
         self.first_used: dict[str, float] = {}
         """By name of a PersistentVolume: when a pod first ran with it."""
-        self._running: dict[str, None] = {}
+        self._unused: dict[str, float] = {}
+        """By handle: when a pod that ran with it ended."""
+        self._running: dict[str, list[str]] = {}
+        """By uid of a pod: the handles that it runs with."""
         self._acks: dict[str, tuple[str, float]] = {}
 
     def look(self) -> Scene:
         """To be called after every change: it notes what happens to the data."""
         scene = Scene.of(self._world.cluster)
         running = {pod["metadata"]["uid"]: pod for pod in scene.pods if (pod.get("status") or {}).get("phase") == "Running"}
+        now = self._world.clock()
+        for handle in (handle for uid, handles in self._running.items() if uid not in running for handle in handles):
+            self._unused[handle] = now
+        self._running = {uid: self._running.get(uid, []) for uid in running}
         for uid, pod in running.items():
             for volume in filter(None, map(scene.bound_to, claims_of(pod))):
                 handle = volume["spec"]["csi"]["volumeHandle"]
-                if uid not in self._running:
-                    self._used[handle] = self._world.clock()
-                    self.first_used.setdefault(volume["metadata"]["name"], self._world.clock())
-        self._running = dict.fromkeys(running)
+                if handle not in self._running[uid]:
+                    self._running[uid].append(handle)
+                    self._used[handle] = now
+                    self.first_used.setdefault(volume["metadata"]["name"], now)
         for item in scene.volumes:
             self._note_ack(item["metadata"])
         return scene
@@ -139,9 +146,12 @@ class Truth:
         if word.policy == "AllowIdle" and word.by_name and claim:
             return True
         known, handle = self._acks.get(volume["metadata"]["uid"]), spec["csi"]["volumeHandle"]
-        # A use that began after the acknowledgement voids it, if anybody could know of that.
-        used = self._used.get(handle, 0.0)
-        return known is not None and (known[1] >= used or not self._world.verdicts.saw_acknowledged(node, known[1], used))
+        if known is None:
+            return False
+        # A use after the acknowledgement voids it, if the sidecar saw that use.
+        used, runs = self._used.get(handle, 0.0), any(handle in handles for handles in self._running.values())
+        until = self._world.clock() if runs else self._unused.get(handle, 0.0)
+        return until < known[1] or not self._world.verdicts.saw(node, max(used, known[1]), until)
 
     def _note_ack(self, meta: Json) -> None:
         text = (meta.get("annotations") or {}).get(names.ACKNOWLEDGED, "").strip()

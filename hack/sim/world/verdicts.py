@@ -71,8 +71,6 @@ class Verdicts:
         self._told: set[tuple[str, str]] = set()
         self._seen = (-1, -1)
         self.eyes: dict[str, Eyes] = {}
-        self._processes: dict[str, Eyes] = {}
-        """The same for processes whose driver may be dead."""
 
     def heard(self, call: Call) -> None:
         """Something was changed, and nobody has acted on it yet."""
@@ -90,19 +88,16 @@ class Verdicts:
         self._look()
         for name, node in world.nodes.items():
             self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=world.sees(name))
-            runs = node.alive and world.network.up(name)
-            self._processes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=runs)
             self._check_standing(name)
 
     def dangers(self, node: str, intent: str, *, older_than: float = 0.0) -> list[str]:
         now = self._world.clock()
         return [what for what, at in self._dangers.get((node, intent), {}).items() if now - at > older_than]
 
-    def saw_acknowledged(self, node: str, since: float, used: float) -> bool:
-        """Whether its sidecar had the time to note an acknowledgement before the new use. The use itself it need not have seen: what it
-        cannot tell of a time in which it was away it must not take for granted."""
+    def saw(self, node: str, begun: float, ended: float) -> bool:
+        """Whether its sidecar had the time to see what was the case in between."""
         eyes = self.eyes.get(node)
-        return eyes is not None and eyes.had_a_chance(since, used, seconds=self._lag)
+        return eyes is not None and eyes.had_a_chance(begun, ended, seconds=self._lag)
 
     def ended(self, node: str) -> None:
         """A drainer has done its work and is about to switch the node off for good."""
@@ -144,8 +139,8 @@ class Verdicts:
                     self._found(SAID_YES, f"{node} is {type_}, and {_loses(intent)} {', '.join(wrong)}")
 
     def _check_standing(self, node: str) -> None:
-        """A True stands for longer than it may: of a sidecar that sees; of a process that cannot judge, for its driver is dead; and of
-        nobody, where a neighbour had the time to say so."""
+        """A True stands for longer than it may: of a sidecar that sees; and of one that is dead, or whose driver is, where a neighbour had
+        the time to say so."""
         now = self._world.clock()
         for type_, intent in _VERDICTS:
             condition = self._condition(node, type_)
@@ -154,7 +149,7 @@ class Verdicts:
             said = timestamps.to_seconds(condition.get("lastHeartbeatTime", "")) or 0.0
             others = (eyes for name, eyes in self.eyes.items() if name != node and name in self._world.nodes)
             outlived = self._world.wall() - said > OUTLIVED and any(eyes.sees_for(now, seconds=OUTLIVED) for eyes in others)
-            stands = self._processes[node].sees_for(now, seconds=self._stand)
+            stands = self.eyes[node].sees_for(now, seconds=self._stand)
             limit = self._stand if stands else OUTLIVED if outlived and intent == RETIRE else float("inf")
             if wrong := self.dangers(node, intent, older_than=limit):
                 self._found(SAID_YES, f"{node} is still {type_}, and {_loses(intent)} {', '.join(wrong)}")

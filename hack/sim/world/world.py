@@ -136,6 +136,8 @@ class World:
         for name, how in plan.placements:
             self.nodes[name].flags = placement(how)
         self.lost: dict[str, Lost] = {}
+        self.ever_lost: set[str] = set()
+        """As `node/uid`, also those that are back."""
         self.silent: set[str] = set()
         """Nodes whose kubelets do nothing."""
         self.drains: dict[str, Drain] = {}
@@ -289,6 +291,7 @@ class World:
         known = until == self.clock() and eyes.had_a_chance(since, until, seconds=_TO_NOTE + self.slack)
         self.silent.add(name)
         self.lost[name] = Lost(self.nodes.pop(name), uid, given_up, known)
+        self.ever_lost.add(f"{name}/{uid}")
         self.transcript.tell("world", f"{name} is lost, {'given up' if given_up else 'and nobody has given it up'}")
 
         async def forget() -> None:

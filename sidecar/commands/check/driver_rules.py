@@ -9,7 +9,7 @@ from sidecar.commands.check.flag_rules import config_of, report_only
 from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
 from sidecar.commands.check.who import drivers_of, our_sidecars
 from sidecar.csi.api import CONTROLLER_SERVICE, CREATE_DELETE_VOLUME, GET_CAPACITY, TOPOLOGY, DriverInfo
-from sidecar.drain.wording import first_few
+from sidecar.drain.words import first_few
 from sidecar.model import names
 
 _LEAVE_IT: Final = "leave provisioning to whoever has it, with --provisioning=false"

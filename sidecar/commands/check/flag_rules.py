@@ -84,17 +84,15 @@ _GROUPS: Final = (
     ),
     Group(
         (
-            "drain-publish-zero-capacity",
             "drain-default-policy",
-            "evacuation-cordon-delay",
             "evacuation-deadline",
             "max-concurrent-evacuations",
         ),
         lambda config: not settings.drains(config),
         "--drain-report or --node-drain-policy",
     ),
-    Group(("reprovision-ready-timeout", "reprovision-pause"), lambda config: not config.allow_reprovision, "--allow-reprovision"),
-    Group(("drain-gate-image", "drain-gate-assumes"), lambda config: not config.drain_gate, "--drain-gate"),
+    Group(("reprovision-pause",), lambda config: not config.allow_reprovision, "--allow-reprovision"),
+    Group(("drain-gate-assumes",), lambda config: not config.drain_gate_image, "--drain-gate-image"),
 )
 
 

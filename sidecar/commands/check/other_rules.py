@@ -8,7 +8,7 @@ from sidecar.commands.check.findings import Findings, NotAsked, Provisioner
 from sidecar.commands.check.flag_rules import config_of, report_only
 from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
 from sidecar.commands.check.who import of_driver, our_sidecars, unnamed_of
-from sidecar.drain.wording import first_few
+from sidecar.drain.words import first_few
 from sidecar.model import names
 
 CHECK: Final = "provisioners"

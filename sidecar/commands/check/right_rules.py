@@ -14,12 +14,10 @@ from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.kube.api import (
     ATTACHMENTS,
     ATTRIBUTES_CLASSES,
-    BUDGETS,
     CAPACITIES,
     CLAIMS,
     CLASSES,
     CSI_NODES,
-    DRAIN_REPORTS,
     LEASES,
     NODES,
     PODS,
@@ -40,8 +38,6 @@ _NEEDED_ALWAYS: Final = frozenset(
         *(Right(verb, CLASSES) for verb in ("list", "watch", "get")),
     }
 )
-# To read gates, and to judge the nodes of dead sidecars; components/drain grants them.
-_OF_GATES: Final = frozenset({Right("get", BUDGETS), Right("list", DRAIN_REPORTS)})
 _OF_NODES_THAT_ARE_GONE: Final = frozenset({Right("get", NODES), Right("list", NODES)})
 
 
@@ -80,11 +76,11 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     """Whether these flags, this driver and these classes use it. What is not known is taken to be off, but for what the base role has."""
     right = row.right
     match right.resource:
-        case _ if Sample.GATE in row.samples or right in _OF_GATES:
-            return config is not None and config.drain_gate
+        case _ if Sample.GATE in row.samples:
+            return config is not None and config.drain_gate_image != ""
         case _ if Sample.EMPTYING in row.samples:
             return config is not None and config.evacuation_evict
-        case _ if not row.samples.isdisjoint({Sample.NODE_LOSS, Sample.REPROVISION}):
+        case _ if Sample.BASE not in row.samples and not row.samples.isdisjoint({Sample.NODE_LOSS, Sample.REPROVISION}):
             looks, makes_anew = Sample.NODE_LOSS in row.samples, Sample.REPROVISION in row.samples
             return config is not None and ((looks and bool(config.node_delete_policy)) or (makes_anew and config.allow_reprovision))
         case _ if row.samples == {Sample.DRAIN}:
@@ -96,7 +92,7 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
         case _ if right.resource == REPLICA_SETS:
             return config is not None and config.enable_capacity and config.capacity_ownerref_level > 1
         case _ if right.resource == LEASES:
-            return config is not None and (config.node_drain_policy != IGNORE or config.drain_gate or config.node_delete_policy != "")
+            return config is not None and bool(config.node_drain_policy != IGNORE or config.drain_gate_image or config.node_delete_policy)
         case _ if right == Right("list", CSI_NODES):
             return config is not None and (
                 config.enable_capacity or config.node_deployment_placement == RANKED or config.node_delete_policy != ""
@@ -126,5 +122,6 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
-    of_more = not row.samples.isdisjoint({Sample.GATE, Sample.EMPTYING, Sample.NODE_LOSS, Sample.REPROVISION}) or row.right in _OF_GATES
+    more = {Sample.GATE, Sample.EMPTYING, Sample.NODE_LOSS, Sample.REPROVISION}
+    of_more = Sample.BASE not in row.samples and not row.samples.isdisjoint(more)
     return asked_for or of_more or of_drains

@@ -10,9 +10,8 @@ from typing import Final
 
 from sidecar.commands import help
 from sidecar.commands.explain import claim, node, nodes, volumes
-from sidecar.commands.explain.answer import exit_code
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
-from sidecar.commands.explain.question import CLAIM, NODE, NODES, VOLUMES, read_question
+from sidecar.commands.explain.question import CLAIM, NODE, NODES, VOLUMES, exit_code, read_question
 from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import configured
 from sidecar.errors import SidecarError

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 from sidecar.commands.check import reading
 from sidecar.commands.check.findings import Provisioner
-from sidecar.commands.explain.answer import Answer
-from sidecar.commands.explain.question import Question
+from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.forms import structured
 from sidecar.commands.printing import program
 from sidecar.commands.tables import table
@@ -21,11 +20,9 @@ from sidecar.config.syntax import scan
 from sidecar.config.table import IGNORE, KINDS, LABELLED, SHORTHANDS
 from sidecar.config.words import closest
 from sidecar.doors import Instruments, Opened, open_doors
-from sidecar.drain.facts.locations import maker_of
-from sidecar.drain.facts.volume_map import VolumeMap
-from sidecar.drain.publish.as_text import age, size
-from sidecar.drain.vocabulary import Status
-from sidecar.drain.wording import first_few
+from sidecar.drain.text import age, size
+from sidecar.drain.where import maker_of
+from sidecar.drain.words import Status, first_few
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_NODES, DAEMON_SETS, EVENTS, NODES, PODS, VOLUMES, Resource, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.proxy import is_loopback
@@ -302,7 +299,8 @@ class _Look:
             )
         (volume,) = self.volumes
         nodes = self.nodes or []
-        on = VolumeMap(nodes, [volume]).reached_by(volume) or tuple({maker_of(volume)} & {node.name for node in nodes})
+        reached = [node.name for node in nodes if any(term.matches(node.name, node.labels) for term in volume.affinity or ())]
+        on = reached or [node.name for node in nodes if node.name == maker_of(volume)]
         place = f"on {first_few(on)}" if on else "on no node that is there" if self.nodes is not None else "on a node that is not known"
         self.rows["volume"] = f"{volume.name} of {volume.driver}, {place}"
         if (self.obj.get("status") or {}).get("phase") != "Bound":

@@ -1,16 +1,17 @@
-"""Reads the line of `explain`, on which flags of `run` may stand too."""
+"""Reads the line of `explain`, on which flags of `run` may stand too; and what an answer is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.commands.forms import JSON, STRUCTURED, TABLE, WIDE, YAML
+from sidecar.commands.forms import STRUCTURED, WIDE
 from sidecar.commands.line import CommandParser, Line
 from sidecar.commands.printing import program
 from sidecar.commands.reach import Reach
 from sidecar.commands.table import flags_of, usage
 from sidecar.config.errors import UsageError
 from sidecar.config.words import quoted
+from sidecar.drain.words import Status
 
 CLAIM, NODE, NODES, VOLUMES = "pvc", "node", "nodes", "volumes"
 _KINDS: Final = {
@@ -47,6 +48,27 @@ class Question:
     def is_structured(self) -> bool:
         """The answer is for programs."""
         return self.form in STRUCTURED
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    text: str
+    statuses: tuple[Status, ...] = ()
+    """For --exit-code."""
+
+
+_CODES: Final = {Status.TRUE: 0, Status.UNKNOWN: 4, Status.FALSE: 3}
+"""From the best to the worst. 1 and 2 are for what could not be read: the cluster, the command line."""
+
+
+def strictness(status: Status) -> int:
+    """The higher, the stricter."""
+    return tuple(_CODES).index(status)
+
+
+def exit_code(statuses: Iterable[Status]) -> int:
+    """Of the worst. Nothing at all is ready."""
+    return _CODES[max(statuses, key=strictness, default=Status.TRUE)]
 
 
 def read_question(words: Sequence[str]) -> Question | None:
@@ -108,6 +130,3 @@ def _name(kind: str, word: str, namespace: str) -> tuple[str, str]:
 def _wrong(what: str) -> UsageError:
     kinds = f"{', '.join((CLAIM, NODE, NODES))} or {VOLUMES}"
     return UsageError([f"{what}; explain is asked about {kinds}, and `{program()} explain --help` shows how"])
-
-
-__all__ = ["CLAIM", "JSON", "NODE", "NODES", "TABLE", "VOLUMES", "WIDE", "YAML", "Question", "read_question"]

@@ -78,7 +78,9 @@ def build(
         "kind": names.VOLUME,
         "metadata": {
             "name": request.name,
-            "annotations": {names.PROVISIONED_BY: class_.provisioner} | _secret_notes(refs),
+            "annotations": {names.PROVISIONED_BY: class_.provisioner}
+            | _secret_notes(refs)
+            | ({names.LIES_ON: here.machine} if here.machine else {}),
             "labels": {names.VOLUME_NODE: node_label(here, None if affinity is None else terms_of(affinity["required"]))},
         }
         | ({"finalizers": [names.VOLUME_FINALIZER]} if finalizer else {}),

@@ -18,7 +18,6 @@ from sidecar.csi.api import CreateRequest
 from sidecar.observe import logs
 from sidecar.provisioning.creations import journal as journals
 from sidecar.provisioning.creations.creation_record import CreationRecord
-from sidecar.drain.publish.last_served_io import FileLastServed
 
 work, what = Path(sys.argv[1]), sys.argv[2]
 write = os.write
@@ -26,10 +25,6 @@ journals._PATIENCE = 0.3
 
 def half(handle, data):
     write(handle, data[: len(data) // 2])
-    print("hangs", flush=True)
-    threading.Event().wait()
-
-def never(self):
     print("hangs", flush=True)
     threading.Event().wait()
 
@@ -44,11 +39,6 @@ async def live(self, doors):
         assert await journal.begin(record("half"))
         await self._stop.wait()
         await journal.close()
-    elif what == "folder":
-        FileLastServed._read = never
-        reading = asyncio.create_task(FileLastServed(work / "csi.sock").read())
-        await self._stop.wait()
-        reading.cancel()
     else:
         await asyncio.to_thread(print, "works", flush=True)
         await self._stop.wait()
@@ -84,10 +74,6 @@ def test_it_ends_by_itself_says_what_it_did_not_wait_for_and_half_a_line_is_not_
     _, whole, half = path.read_bytes().split(b"\n")  # the first line is when it was alive
     assert b"pvc-whole" in whole and half
     assert content.begun.keys() == {"whole"}
-
-
-def test_so_it_does_where_a_folder_cannot_be_read(tmp_path: Path) -> None:
-    assert len([line for line in stopped(tmp_path, "folder") if "a disk has not answered" in line]) == 1
 
 
 def test_a_process_whose_disk_answers_ends_without_a_word(tmp_path: Path) -> None:

@@ -91,10 +91,10 @@ WRONG: dict[str, tuple[Findings, str, Level, str]] = {
     "it binds at once": (replace(WELL, classes=(IMMEDIATE,)), "classes", DOUBTFUL, "binds at once"),
     "half a Secret": (replace(WELL, classes=(HALF,)), "classes", BAD, "no claim of it can be provisioned"),
     "for other nodes": (outside(classes=(ZONE,)), "classes", BAD, "allow no node that has the driver"),
-    "flags that contradict each other": (with_flags("--drain-untracked-blocks"), "flags", BAD, "does not start"),
+    "flags that contradict each other": (with_flags("--drain-autoscaler-annotations"), "flags", BAD, "does not start"),
     "a flag that cannot be read": (with_flags("--worker-threads=many"), "flags", BAD, "--worker-threads"),
     "a flag of another program": (with_flags("--automaxprocs"), "flags", DOUBTFUL, "accepted and ignored"),
-    "a flag without effect": (with_flags("--drain-gate-image=pause"), "flags", DOUBTFUL, "because --drain-gate is not on"),
+    "a flag without effect": (with_flags("--drain-gate-assumes=reboot"), "flags", DOUBTFUL, "because --drain-gate-image is not on"),
     "delays of nobody": (
         with_flags(NO_BIDS, "--node-deployment-max-delay=1m"),
         "flags",

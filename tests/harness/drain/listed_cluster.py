@@ -1,13 +1,10 @@
 """A cluster as lists answer it: what a look from outside finds."""
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.drain.facts.cluster_listing import ClusterListing
-from sidecar.drain.facts.listed_cluster import ListedCluster
-from sidecar.drain.facts.listed_node import ListedNode
-from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.listing_io import Cluster
 from sidecar.kube.api import Page, Resource
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
@@ -130,16 +127,9 @@ def ready() -> Lists:
     return kube
 
 
-def look(kube: Lists, name: str = "n1") -> ListedNode:
-    return asyncio.run(ClusterListing(kube, name, now=7.0).look())  # type: ignore[arg-type]
+def look(kube: Lists, name: str = "n1") -> Cluster:
+    return asyncio.run(Cluster(kube, now=7.0).look(name))  # type: ignore[arg-type]
 
 
-def look_at_all(kube: Lists) -> ListedCluster:
-    return asyncio.run(ClusterListing(kube, now=7.0).look_at_all())  # type: ignore[arg-type]
-
-
-def in_order(snapshot: Snapshot) -> Snapshot:
-    """The order of what is in a snapshot means nothing."""
-    tuples = ("volumes", "pods", "claimants", "foreign", "contents", "unplaced", "unplaced_contents", "in_flight", "budgets", "ignorance")
-    found = {name: getattr(snapshot, name) for name in tuples}
-    return replace(snapshot, **{name: items and tuple(sorted(items, key=repr)) for name, items in found.items()})
+def look_at_all(kube: Lists, now: float = 7.0) -> Cluster:
+    return asyncio.run(Cluster(kube, now=now).look())  # type: ignore[arg-type]

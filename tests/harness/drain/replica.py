@@ -3,27 +3,35 @@
 from dataclasses import replace
 from typing import Any
 
-from sidecar.drain.judgement.assessment import Place
-from sidecar.drain.machine_mark import Machine
-from sidecar.drain.reprovision.facts import Facts, FoundClaim
-from sidecar.drain.reprovision.lock import LocksView
-from sidecar.drain.reprovision.record import ClaimName, Target
-from sidecar.drain.reprovision.workload import Workload
+from sidecar.drain.anew import Facts, FoundClaim, Target
+from sidecar.drain.anew_locks import LocksView
+from sidecar.drain.snapshot import Snapshot
+from sidecar.drain.statefulset import StatefulSet
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Volume
 from tests.harness.drain import samples
-from tests.harness.drain.samples import NAMESPACE, NODE
+from tests.harness.drain.samples import CLASS, NAMESPACE, NODE
 
-ME = Machine(NODE, f"uid-{NODE}")
+ME = f"{NODE}/uid-{NODE}"
 LABELS = {"app": "db", names.POD_REVISION: "db-1"}
 TAINTED = samples.node(taints=(samples.taint(names.EVACUATE_TAINT, "retire"),))
-WORKLOAD = Workload("uid-db", "db", False, 3, 0, ("data",), 10.0, "db-1", True, samples.pod("db", node="", labels={"app": "db"}))
-ELSEWHERE = Place(("pv-0",), "n4", 0, ())
+POD_SPEC: dict[str, Any] = {"containers": [{"name": "main"}]}
+
+
+def stateful_set(pod: dict[str, Any] | None = None, wish: dict[str, Any] | None = None, **changes: Any) -> StatefulSet:
+    """`pod`: of the spec of its template; `wish`: of that of its claim template, where None takes a field away."""
+    asked = {"storageClassName": CLASS, "resources": {"requests": {"storage": "10Gi"}}} | (wish or {})
+    template = {"metadata": {"name": "data"}, "spec": {key: value for key, value in asked.items() if value is not None}}
+    spec = {"replicas": 3, "volumeClaimTemplates": [template]}
+    spec["template"] = {"metadata": {"labels": {"app": "db"}}, "spec": POD_SPEC | (pod or {})}
+    meta = {"namespace": NAMESPACE, "name": "db", "uid": "uid-db", "generation": 1}
+    made = StatefulSet.of({"metadata": meta, "spec": spec, "status": {"observedGeneration": 1, "updateRevision": "db-1"}})
+    return replace(made, **changes)
 
 
 def claim(name: str = "data-db-0", **changes: Any) -> Claim:
-    return samples.claim(name, policy="Reprovision", volume_name="pv-0", **changes)
+    return samples.claim(name, policy="Reprovision", **{"volume_name": "pv-0"} | changes)
 
 
 def volume(name: str = "pv-0", of: str = "data-db-0", **changes: Any) -> Volume:
@@ -36,7 +44,7 @@ def replica(number: int, *, node: str | None = None, **changes: Any) -> Pod:
 
 
 def target(*claims: str) -> Target:
-    named = tuple(ClaimName(name, f"uid-{NAMESPACE}-{name}") for name in claims or ("data-db-0",))
+    named = tuple((name, f"uid-{NAMESPACE}-{name}") for name in claims or ("data-db-0",))
     return Target(NAMESPACE, "db-0", replica(0).uid, "db", "uid-db", named)
 
 
@@ -46,7 +54,7 @@ def found(**changes: Any) -> FoundClaim:
 
 def facts(*pods: Pod, **changes: Any) -> Facts:
     everybody = pods or (replica(0), replica(1), replica(2))
-    base = Facts(everybody, workload=WORKLOAD, claims={"data-db-0": found()}, classes={samples.CLASS: samples.class_()})
+    base = Facts(everybody, workload=stateful_set(), claims={"data-db-0": found()}, classes={CLASS: samples.class_()})
     return replace(base, **changes)
 
 
@@ -62,8 +70,14 @@ def noted(**words: str) -> FoundClaim:
     return found(claim=replace(claim(), notes=tuple(sorted((dict(claim().notes) | said).items()))))
 
 
-def view(of: Facts | None = None, **changes: Any) -> LocksView:
-    """`node`, `snapshot`: what is judged, where it is another."""
-    judged = changes.pop("snapshot", {})
-    snapshot = samples.snapshot(**{"node": TAINTED, "volumes": (volume(),), "claims": (claim(),), "pods": (replica(0),)} | judged)
-    return replace(LocksView(True, ME, snapshot, {"pv-0": ELSEWHERE}, target(), of or facts()), **changes)
+def judged(*others: str, gib: float = 100, **changes: Any) -> Snapshot:
+    """Of n1 with db-0, in a cluster with these other nodes, each of which has so much room."""
+    others = others or ("n2", "n3", "n4")
+    around = {"others": tuple(samples.node(name) for name in others), "capacities": tuple(samples.record(name, gib) for name in others)}
+    here = {"node": TAINTED, "volumes": (volume(),), "claims": (claim(),), "pods": (replica(0),)}
+    return samples.snapshot(**here | around | changes)
+
+
+def view(of: Facts | None = None, snapshot: Snapshot | None = None, **changes: Any) -> LocksView:
+    base = LocksView(True, ME, snapshot or judged(), target(), of or facts(), now=samples.NOW, pause=0.0, needs_budget=False)
+    return replace(base, **changes)

@@ -5,7 +5,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sidecar.drain.facts.snapshot import Snapshot
+from sidecar.drain.assess import Assessment, assess
+from sidecar.drain.marks import Marks, NodePolicy, read
+from sidecar.drain.snapshot import Own, Snapshot
+from sidecar.drain.words import Status
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node, Pod, SnapshotContent, Taint
 from sidecar.model.objects import CapacityRecord, Claim, ClaimRef, Class, Notes, Owner, Volume
@@ -184,16 +187,16 @@ def content(name: str = "snap-0", *, gib: float = 1, ack: str | None = None, **c
     return replace(base, **changes)
 
 
-def snapshot(*, claims: Iterable[Claim] = (), classes: Iterable[Class] | None = None, **changes: Any) -> Snapshot:
-    """Of n1, where nothing is, with no budgets anywhere. Claims and classes are given as they are and found by name."""
+def snapshot(*, claims: Iterable[Claim] = (), classes: Iterable[Class] | None = None, own: Own | None = None, **changes: Any) -> Snapshot:
+    """Of n1, where nothing is. Claims and classes are given as they are and found by name."""
     base = Snapshot(
         now=NOW,
         driver=DRIVER,
         node_name=NODE,
         node=node(),
+        own=own or Own(),
         claims={item.full_name: item for item in claims},
         classes={item.name: item for item in ((class_(),) if classes is None else classes)},
-        budgets=(),
     )
     return replace(base, **changes)
 
@@ -206,3 +209,23 @@ def used(gib: float = 10, **changes: Any) -> Snapshot:
 def idle(**changes: Any) -> Snapshot:
     """The same after the StatefulSet was scaled to nothing."""
     return used(**{"pods": ()} | changes)
+
+
+def judged(found: Snapshot | None = None, *, uid: str = "uid-n1", **verdicts: Status) -> Assessment:
+    """`drain` and `retire`: another status than the snapshot gives."""
+    made = replace(assess(found or used()), node_uid=uid)
+    return replace(made, **{key: replace(getattr(made, key), status=status) for key, status in verdicts.items()})
+
+
+def marks(
+    *taints: Taint,
+    cordoned: bool = False,
+    annotations: dict[str, str] | None = None,
+    policy: NodePolicy = NodePolicy.NO_SCHEDULE,
+    now: float = NOW,
+    before: Marks | None = None,
+    **changes: Any,
+) -> Marks:
+    """Of n1 with these marks."""
+    found = node(taints=taints, unschedulable=cordoned, annotations=annotations or {}, **changes)
+    return read(found, DRIVER, now=now, policy=policy, before=before)

@@ -9,7 +9,6 @@ from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER
 from hack.sim.world.plan import Plan
 from hack.sim.world.story import Story, do
-from sidecar.csi.api import Capability, CreateRequest
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, Resource
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
@@ -21,7 +20,7 @@ Bench = Story
 Plot = Callable[[Bench], Awaitable[None]]
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
-STATE, STARTED = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.EVACUATION_STARTED_AT)
+STATE, RECORD = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.DRAIN_RECORD)
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
 
 
@@ -31,12 +30,6 @@ def no_one(_: Call) -> None:
 
 async def no_time(_: Call) -> None:
     return None
-
-
-def fill(bench: Bench, node: str, size: int) -> str:
-    """Have the driver of that node hold a volume that Kubernetes does not know; its id."""
-    request = CreateRequest("filler", size, (Capability(access_mode="SINGLE_NODE_WRITER"),))
-    return bench.nodes[node].driver.create(request).volume_id
 
 
 def play(
@@ -114,7 +107,6 @@ async def all_of(bench: Bench, resource: Resource) -> list[Json]:
 ARGS = (
     "--drain-report",
     "--node-drain-policy=Evacuate",
-    "--drain-gate",
     "--drain-gate-image=pause",
     "--drain-autoscaler-annotations",
     "--evacuation-deadline=1h",

@@ -1,0 +1,445 @@
+"""Makes a replica anew: reads what its locks look at, keeps the record in the Lease of its workload, and takes one step after the other.
+
+Nothing is remembered that matters: how far a replica is stands in the Lease, and everything is read anew before each step. Before an
+eviction and before each deletion the Lease is written, all is read and decided once more, and the Node is asked whether it still wants it.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from sidecar.drain import anew
+from sidecar.drain.anew import (
+    Await,
+    DeleteClaims,
+    EvictReplica,
+    Facts,
+    Finish,
+    FoundClaim,
+    Mark,
+    Record,
+    Result,
+    Stage,
+    StepView,
+    TakeBack,
+    Target,
+    Unmark,
+)
+from sidecar.drain.anew_locks import LocksView, shut
+from sidecar.drain.course import Away, Held, NotKnown, TakenBy
+from sidecar.drain.empty import Hold, users_of
+from sidecar.drain.lease_io import HeldLease, Holder, held_by
+from sidecar.drain.picture import Picture, why_undone
+from sidecar.drain.settings import Settings
+from sidecar.drain.statefulset import StatefulSet
+from sidecar.drain.words import Reason
+from sidecar.eviction.answers import NEXT_PASS
+from sidecar.eviction.answers import Result as Answered
+from sidecar.eviction.attempt_io import Evictor
+from sidecar.eviction.rules import MayNot, may_evict
+from sidecar.kube.api import (
+    BUDGETS,
+    CLAIMS,
+    CLASSES,
+    MERGE_PATCH,
+    NAMESPACES,
+    PODS,
+    SNAPSHOT_CONTENTS,
+    STATEFUL_SETS,
+    VOLUMES,
+    find,
+    records,
+)
+from sidecar.kube.errors import ApiError, Conflict, NotFound
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.model import names
+from sidecar.model.nodes import Budget, Pod, SnapshotContent
+from sidecar.model.objects import Class, Json, Volume, notes_of
+from sidecar.tools import Tools
+
+log = logging.getLogger(__name__)
+
+POLL: Final = 5.0
+"""Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes."""
+_MANY: Final = 1000
+READY_TIMEOUT: Final = 1800.0
+"""Seconds after which a replica that was made anew ought to be Ready."""
+_NO_TRIAL: Final = 400
+"""The answer where a webhook with side effects cannot be asked for a trial."""
+
+Outcome = tuple[str, float]
+"""What was done or is waited for, and the seconds until there is more to do."""
+
+
+class MakingAnew:
+    """One per process. Raises ApiError; Conflict where something is not as it was judged."""
+
+    def __init__(self, tools: Tools, settings: Settings, evictor: Evictor, holder: Holder) -> None:
+        self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
+        self._tools, self._clock, self._wall, self._settings, self._evictor = tools, tools.clock, tools.wall, settings, evictor
+        self._holder = holder
+        self._leases: dict[str, HeldLease] = {}
+        """Those of workloads of which this node makes a replica anew, by name."""
+        self._recalled = False
+        self._ready_since: dict[str, float] = {}
+        """By uid of a replacement: since when it has been seen Ready."""
+        self._told_late: set[str] = set()
+        self._tried: dict[str, HeldLease] = {}
+        """Leases that other nodes have: each knows for how long it has been unchanged."""
+        self._refused: dict[str, tuple[float, Hold]] = {}
+        """By Lease: until when it is left alone, and holds nobody up, because something was refused for it."""
+
+    async def recall(self) -> None:
+        """Once: what an earlier process of this machine has begun."""
+        if self._recalled or not self._settings.namespace:
+            return
+        for name in await held_by(self._kube, self._holder, label=names.REPROVISION_FOR):
+            self._leases.setdefault(name, self._lease(name))
+        self._recalled = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the Leases that this node has."""
+        return tuple(sorted(self._leases))
+
+    async def away(self) -> tuple[list[Away], list[Away]]:
+        """Replicas on their way, and those that hold nobody up: they take too long, or something was refused for them a moment ago. A
+        record that makes no sense is given back."""
+        on_their_way: list[Away] = []
+        late: list[Away] = []
+        overdue_ones = 0
+        for name in self.names:
+            answer = await self._leases[name].hold()
+            if isinstance(answer, TakenBy):
+                # Somebody has changed it, which need not be another node: now it is read.
+                answer = await self._leases[name].hold()
+            if isinstance(answer, TakenBy):
+                self._forget(name)
+                continue
+            if isinstance(answer, NotKnown):
+                raise ApiError(answer.why)
+            record = anew.record_of(answer.record, lease=name, driver=self._settings.driver)
+            if record is None:
+                log.warning("A record of a replica that is made anew makes no sense", extra={"fields": {"lease": name}})
+                await self._give_back(name)
+                continue
+            overdue = record.stage is not Stage.TAKEN and record.is_overdue(now=self._wall(), timeout=READY_TIMEOUT)
+            (late if overdue or self._is_refused(name) else on_their_way).append(Away(name, record.target))
+            overdue_ones += overdue
+        self._metrics.replacements_late(overdue_ones)
+        return on_their_way, late
+
+    async def begin(self, picture: Picture, target: Target) -> Hold | None:
+        """Take the Lease of the workload, where all locks are open; a Hold says why not."""
+        name = names.reprovision(target.workload_uid, self._settings.driver)
+        if name in self._leases:
+            return Hold(
+                Reason.REPLICA_NOT_READY, target.full_name, "another replica of its workload is being made anew, and is not ready yet"
+            )
+        if len(self._tried) >= _MANY:
+            self._tried.clear()
+        lease = self._tried.setdefault(name, self._lease(name))
+        try:
+            facts = await self._facts(picture, target)
+        except ApiError as error:
+            why = f"what decides whether it can be made anew could not be read: {error}"
+            return Hold(Reason.NOT_KNOWN, target.full_name, why, refused=True)
+        if hold := self._shut(picture, target, facts, all_peers=lease.was_anothers):
+            return hold
+        now = self._wall()
+        match await lease.hold(record=Record(target, Stage.TAKEN, now, now).as_text()):
+            case Held():
+                self._leases[name] = self._tried.pop(name)
+                return None
+            case TakenBy(node):
+                return Hold(Reason.WAITING_FOR_SLOT, target.full_name, f"{node} makes another replica of its workload anew")
+            case NotKnown(why):
+                self._recalled = False  # it may have been written although nobody has answered
+                return Hold(Reason.NOT_KNOWN, target.full_name, why, refused=True)
+
+    # --- one step ---------------------------------------------------------------------------------------------------------
+
+    async def step(self, picture: Picture, away: Away, *, undone: str) -> Outcome | Hold:
+        """`undone`: why nobody wants any more that the node is emptied to be retired; empty: somebody does."""
+        if not undone and self._is_refused(away.lease):
+            return self._refused[away.lease][1]
+        try:
+            return await self._step(picture, away, undone)
+        except (Conflict, NotFound) as error:
+            raise Conflict(str(error), status=409) from error
+        except ApiError as error:
+            self._refuse(away.lease, Hold(Reason.NOT_KNOWN, away.target.full_name, str(error), refused=True))
+            raise
+
+    async def _step(self, picture: Picture, away: Away, undone: str) -> Outcome | Hold:
+        record = await self._record(away.lease)
+        facts = await self._facts(picture, record.target)
+        step = anew.step(self._view(picture, record, facts, undone))
+        if isinstance(step, Mark):
+            # Whoever hears of the mark may have changed the claim, so all is decided again with the claims as they are then.
+            marked = {found.claim.name: await self._note(found, picture.machine) for found in step.claims}
+            facts = replace(facts, claims=MappingProxyType({**facts.claims, **marked}))
+            step = anew.step(self._view(picture, record, facts, undone))
+        match step:
+            case Mark():
+                why = "the mark that was written on its claim is not there: a webhook takes it off"
+                return self._refuse(away.lease, Hold(Reason.CLAIM_KEPT, record.target.full_name, why, lasting=True))
+            case EvictReplica():
+                return await self._evict(picture, away.lease, record, step)
+            case DeleteClaims():
+                return await self._delete(picture, away.lease, record, step)
+            case TakeBack(claims, why):
+                await self._unmark(claims)
+                await self._finish(away.lease, record, Result.UNDONE)
+                return why, NEXT_PASS
+            case Unmark(claims, why):
+                await self._unmark(claims)
+                return why, 0.0
+            case Await(why):
+                return why, POLL
+            case Finish(result, why):
+                await self._finish(away.lease, record, result)
+                if result is Result.READY:
+                    target = record.target
+                    pod = facts.pod(target.pod)
+                    self._tell(names.POD, target.namespace, target.pod, pod.uid if pod else "", names.REPLICA_READY, why)
+                return why, 0.0
+            case Hold() as hold:
+                if hold.lasting and hold.reason is Reason.REPLICA_NOT_READY and away.lease not in self._told_late:
+                    self._told_late.add(away.lease)
+                    self._metrics.reprovisioned(str(Result.NOT_READY))
+                return hold
+
+    async def _evict(self, picture: Picture, lease: str, record: Record, step: EvictReplica) -> Outcome | Hold:
+        pod = step.pod
+        may = may_evict(pod, node=picture.node.name, ours=self._settings.own_pods)
+        if isinstance(may, MayNot):
+            await self._unmark(step.claims)
+            await self._finish(lease, record, Result.UNDONE)
+            return Hold(Reason.CLAIM_KEPT, pod.full_name, may.why, lasting=True)
+        if (wait := self._evictor.wait()) > 0:
+            return f"{pod.full_name} is evicted in {wait:.0f} s", wait
+        if why := await self._why_claims_stay(step.claims):
+            # Without the right to delete the claims its pod would be away for nothing.
+            return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why, refused=True))
+        begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
+        if why := await self._changed(picture, begun, EvictReplica):
+            await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
+            return why, 1.0
+        answer = await self._evictor.evict(may, why=f"node {picture.node.name} is being retired, and its replica is made anew")
+        self._metrics.evicted(str(answer.result))
+        if answer.result is Answered.EVICTED:
+            message = f"Evicted, because node {picture.node.name} is being retired: {step.why}"
+            self._tell(names.POD, pod.namespace, pod.name, pod.uid, names.POD_EVICTED, message)
+        elif not answer.is_over and answer.result is not Answered.FAILED:
+            await self._write(lease, record)  # it was refused, and will not be carried out later
+        if answer.is_over:
+            return step.why, POLL
+        budget = answer.result in (Answered.BUDGET, Answered.TWO_BUDGETS)
+        reason = Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED
+        hold = Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
+        return self._refuse(lease, hold, seconds=max(answer.again, 1.0))
+
+    async def _delete(self, picture: Picture, lease: str, record: Record, step: DeleteClaims) -> Outcome | Hold:
+        begun = record if record.stage is Stage.DELETING else replace(record, stage=Stage.DELETING, at=self._wall())
+        for found in step.claims:
+            claim = found.claim
+            # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
+            await self._write(lease, begun)
+            if why := await self._changed(picture, begun, DeleteClaims):
+                return why, 1.0
+            try:
+                uid, version = claim.uid, claim.resource_version
+                await self._kube.delete(CLAIMS, claim.name, namespace=claim.namespace, uid=uid, resource_version=version)
+            except NotFound:
+                continue
+            except Conflict:
+                raise
+            except ApiError as error:
+                why = f"claim {claim.name} could not be deleted: {error}"
+                return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, record.target.full_name, why, refused=True))
+            message = f"Deleted, with its data on node {picture.node.name}, which is being retired: {step.why}"
+            self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, message)
+        return step.why, 0.0
+
+    async def _changed(self, picture: Picture, record: Record, wanted: type[EvictReplica | DeleteClaims]) -> str:
+        """Right before what cannot be taken back: why it is not done; empty: all is as it was. The Node comes last."""
+        facts = await self._facts(picture, record.target)
+        step = anew.step(self._view(picture, record, facts, ""))
+        if not isinstance(step, wanted):
+            return f"while {record.target.full_name} was looked at: {step.why}"
+        return await why_undone(self._kube, self._settings, picture, wall=self._wall)
+
+    async def _why_claims_stay(self, claims: Iterable[FoundClaim]) -> str:
+        for found in claims:
+            claim = found.claim
+            try:
+                await self._kube.delete(
+                    CLAIMS, claim.name, namespace=claim.namespace, uid=claim.uid, resource_version=claim.resource_version, dry_run=True
+                )
+            except (Conflict, NotFound):
+                raise
+            except ApiError as error:
+                if error.status != _NO_TRIAL:
+                    return f"claim {claim.name} could not be deleted: {error}"
+        return ""
+
+    # --- reading ----------------------------------------------------------------------------------------------------------
+
+    def _view(self, picture: Picture, record: Record, facts: Facts, undone: str) -> StepView:
+        pod = facts.pod(record.target.pod)
+        if pod is not None and pod.ready:
+            self._ready_since.setdefault(pod.uid, self._clock())
+        elif pod is not None:
+            self._ready_since.pop(pod.uid, None)
+        since = self._ready_since.get(pod.uid) if pod is not None else None
+        left = anew.left_of(record, facts)
+        return StepView(
+            record=record,
+            facts=facts,
+            shut=self._shut(picture, left, facts, deleted=_names(record.target) - _names(left)),
+            machine=picture.machine,
+            node=picture.node.name,
+            undone=undone,
+            now=self._wall(),
+            timeout=READY_TIMEOUT,
+            ready_for=0.0 if since is None else self._clock() - since,
+        )
+
+    def _shut(
+        self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), all_peers: bool = False
+    ) -> Hold | None:
+        settings = self._settings
+        return shut(
+            LocksView(
+                allowed=settings.reprovisions,
+                machine=picture.machine,
+                snapshot=picture.snapshot,
+                target=target,
+                facts=facts,
+                now=self._wall(),
+                pause=settings.reprovision_pause,
+                needs_budget=settings.limit != 1,
+                deleted=deleted,
+                all_peers=all_peers,
+            )
+        )
+
+    async def _facts(self, picture: Picture, target: Target) -> Facts:
+        namespace, kube = target.namespace, self._kube
+        pods = tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
+        pod = next((pod for pod in pods if pod.name == target.pod), None)
+        claims = await self._claims(namespace, {name for name, _ in target.claims} | set(pod.claims if pod else ()))
+        stored = await find(kube, STATEFUL_SETS, target.workload, namespace=namespace)
+        workload = StatefulSet.of(stored) if stored else None
+        classes = [class_ async for class_ in records(kube, CLASSES, _with_default)]
+        of_namespace = await find(kube, NAMESPACES, namespace)
+        ends = of_namespace is None or "deletionTimestamp" in of_namespace["metadata"]
+        users = {pod.uid for pod, _ in users_of(picture.snapshot, picture.assessment.things)}
+        here = records(kube, PODS, Pod.of, field_selector=f"spec.nodeName={picture.node.name}")
+        return Facts(
+            pods=pods,
+            leaving=tuple([each.full_name async for each in here if each.deleting_since and each.uid in users]),
+            workload=workload,
+            claims=claims,
+            classes=MappingProxyType({class_.name: class_ for class_, _ in classes}),
+            # Of several the one that was made last, as the API server chooses.
+            default_class=max(((made, class_.name) for class_, made in classes if made), default=("", ""))[1],
+            namespace=notes_of((of_namespace or {"metadata": {}})["metadata"].get("annotations")),
+            namespace_ends=ends,
+            budgets=tuple([budget async for budget in records(kube, BUDGETS, Budget.of, namespace=namespace)]),
+            contents=await self._contents(),
+        )
+
+    async def _claims(self, namespace: str, wanted: Iterable[str]) -> Mapping[str, FoundClaim]:
+        found: dict[str, FoundClaim] = {}
+        for name in sorted(wanted):
+            stored = await find(self._kube, CLAIMS, name, namespace=namespace)
+            if stored is not None:
+                volume = str((stored.get("spec") or {}).get("volumeName") or "")
+                of_volume = await find(self._kube, VOLUMES, volume) if volume else None
+                found[name] = FoundClaim.of(stored, Volume.of(of_volume) if of_volume else None)
+        return MappingProxyType(found)
+
+    async def _contents(self) -> tuple[SnapshotContent, ...]:
+        """A watch shows snapshots late. Without their type there are none."""
+        driver = self._settings.driver
+        try:
+            listed = [content async for content in records(self._kube, SNAPSHOT_CONTENTS, SnapshotContent.of)]
+        except NotFound:
+            return ()
+        return tuple(content for content in listed if content.driver == driver)
+
+    # --- records and marks ------------------------------------------------------------------------------------------------
+
+    def _lease(self, name: str) -> HeldLease:
+        key = names.REPROVISION_RECORD
+        return HeldLease(self._kube, name, self._holder, label=names.REPROVISION_FOR, clock=self._clock, wall=self._wall, record_key=key)
+
+    async def _record(self, lease: str) -> Record:
+        answer = await self._leases[lease].hold()
+        record = anew.record_of(answer.record, lease=lease, driver=self._settings.driver) if isinstance(answer, Held) else None
+        if record is None:
+            raise Conflict(f"Lease {lease} is not as it was read", status=409)
+        return record
+
+    async def _write(self, lease: str, record: Record) -> Record:
+        answer = await self._leases[lease].hold(record=record.as_text(), now=True)
+        if not isinstance(answer, Held):
+            raise Conflict(f"Lease {lease} is not this node's any more", status=409)
+        return record
+
+    async def _note(self, found: FoundClaim, value: str | None) -> FoundClaim:
+        claim = found.claim
+        meta: Json = {"uid": claim.uid, "resourceVersion": claim.resource_version, "annotations": {names.REPROVISIONED_BY: value}}
+        stored = await self._kube.patch(CLAIMS, claim.name, {"metadata": meta}, namespace=claim.namespace, content_type=MERGE_PATCH)
+        return FoundClaim.of(stored, found.volume)
+
+    async def _unmark(self, claims: Iterable[FoundClaim]) -> None:
+        for found in claims:
+            try:
+                if found.mark:
+                    await self._note(found, None)
+            except NotFound:
+                continue
+
+    async def _finish(self, lease: str, record: Record, result: Result) -> None:
+        await self._give_back(lease)
+        self._metrics.reprovisioned(str(result))
+        if result is Result.READY:
+            self._metrics.reprovision_took(max(0.0, self._wall() - record.begun_at))
+
+    async def _give_back(self, lease: str) -> None:
+        """Known until it is gone: a Lease that nobody gives back keeps all others from that workload."""
+        await self._leases[lease].give_back()
+        self._forget(lease)
+
+    def _forget(self, lease: str) -> None:
+        del self._leases[lease]
+        self._refused.pop(lease, None)
+        if lease in self._told_late:
+            self._told_late.remove(lease)
+            self._metrics.replacements_late(len(self._told_late))
+
+    def _refuse(self, lease: str, hold: Hold, *, seconds: float = NEXT_PASS) -> Hold:
+        self._refused[lease] = self._clock() + seconds, hold
+        return hold
+
+    def _is_refused(self, lease: str) -> bool:
+        return lease in self._refused and self._clock() < self._refused[lease][0]
+
+    def _tell(self, kind: str, namespace: str, name: str, uid: str, reason: str, message: str) -> None:
+        self._recorder.record(ObjectRef("v1", kind, namespace, name, uid), names.NORMAL, reason, message)
+
+
+def _names(target: Target) -> frozenset[str]:
+    return frozenset(name for name, _ in target.claims)
+
+
+def _with_default(obj: Json) -> tuple[Class, str]:
+    """The class, and when it was made if it is the default one."""
+    meta = obj["metadata"]
+    is_default = (meta.get("annotations") or {}).get(names.DEFAULT_CLASS) == "true"
+    return Class.of(obj), str(meta.get("creationTimestamp") or "0") if is_default else ""

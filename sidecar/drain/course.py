@@ -1,0 +1,241 @@
+"""The course of an evacuation, pure: from what is wished, noted and judged to the one thing that is done next.
+
+The deadline needs no answer from anybody: a view whose verdict is Unknown and whose slot could not be read expires like any other. It runs
+from the moment at which the node has a slot: a node that only waits for its turn loses no time. A slot is given back while only a person
+can help, so that one node which nobody can empty does not keep all others waiting.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from sidecar.drain.anew import Target
+from sidecar.drain.assess import Verdict
+from sidecar.drain.empty import Candidate, Hold
+from sidecar.drain.marks import Record, State, Wish
+from sidecar.drain.words import Intent, Reason, Status
+from sidecar.model import names
+
+
+class Expiry(StrEnum):
+    """What happens when blockers are left at the deadline."""
+
+    REPORT = "Report"
+    OVERRIDE = "Override"
+
+
+# What is said of a Lease (`lease_io`).
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """This process has it."""
+
+    record: str
+    """The annotation in which its holder notes how far it is; empty: nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBy:
+    """Another node has it."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotKnown:
+    """It could not be read or written: whoever needs it does without."""
+
+    why: str
+
+
+Answer = Held | TakenBy | NotKnown
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A replica of this node is being made anew: nobody else is sent away until it is ready or late."""
+
+    lease: str
+    target: Target
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All that the rule looks at."""
+
+    wish: Wish | None
+    record: Record
+    verdict: Verdict
+    """The one of the wish's intent."""
+    late: bool
+    """The deadline is over, by the clock of the wall and by one that does not jump."""
+    expiry: Expiry
+    slot: Answer | None
+    """None: not asked for in this look."""
+    has_slot: bool
+    """It has one since an earlier look."""
+    away: Away | None
+    next: Candidate | Target | Hold | None
+    """What could be sent away next, or why nobody is; None: nothing is left to send away, or this sidecar evicts nobody."""
+    stuck: bool = False
+    """Nobody could be sent away for a quarter of an hour: a replica that never becomes Ready must not keep the slot from all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Change nothing now."""
+
+    why: str
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Note this state on the Node, with this event."""
+
+    state: State | None
+    why: str
+    event: str = ""
+    begins: bool = False
+    """The deadline runs from now on."""
+    gives_back: bool = False
+    """The slot is given back."""
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TakeSlot:
+    """Take the slot, then decide again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Look at its replicas, its budgets and the Node once more, and evict this pod."""
+
+    candidate: Candidate
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class MakeAnew:
+    """Look whether this replica can be made anew, and take the Lease of its workload."""
+
+    target: Target
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """Take the next step of the replica that is being made anew."""
+
+    away: Away
+    why: str
+
+
+Step = Rest | Note | TakeSlot | Evict | MakeAnew | Continue
+
+
+def step(view: View) -> Step:
+    wish, state = view.wish, view.record.state
+    if wish is None:
+        why = "nobody asks for the node to be emptied"
+        return Note(None, f"{why} any more", names.EVACUATION_UNDONE, gives_back=True) if state else Rest(why)
+    if state is None:
+        return Note(State.PENDING, wish.by, names.EVACUATION_STARTED)
+    ready = view.verdict.status is Status.TRUE
+    if state is State.SUCCESS:
+        return _after_success(view)
+    if ready and (not _goes_on(view) or wish.forced):
+        return Note(State.SUCCESS, view.verdict.message, names.EVACUATION_SUCCEEDED, gives_back=True)
+    if end := _end(view, wish):
+        return end
+    hold = view.next if isinstance(view.next, Hold) else None
+    if view.away is None and (not _goes_on(view) or (hold and view.stuck)):
+        # Only a person can help, or there is nothing that this sidecar sends away: the others may have the slot.
+        why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
+        begins = view.record.started_at is None
+        if state is State.IN_PROGRESS and not begins and not view.has_slot:
+            return Rest(why, hold.reason if hold else None)
+        return Note(State.IN_PROGRESS, why, begins=begins, gives_back=True, reason=hold.reason if hold else None)
+    match view.slot:
+        case None:
+            return TakeSlot(view.verdict.message)
+        case TakenBy(node):
+            why = f"node {node} is being emptied, and its turn is first"
+            waits = state is State.PENDING or view.stuck
+            return Rest(why, Reason.WAITING_FOR_SLOT) if waits else Note(State.PENDING, why, reason=Reason.WAITING_FOR_SLOT)
+        case NotKnown(why):
+            return Rest(why, Reason.NOT_KNOWN)  # nobody is evicted while it is not known whose turn it is
+        case Held():
+            pass
+    if state is not State.IN_PROGRESS or view.record.started_at is None:
+        return Note(State.IN_PROGRESS, view.verdict.message, begins=view.record.started_at is None or state is State.PENDING)
+    if view.away is not None:
+        return Continue(view.away, f"{view.away.target.full_name} is being made anew")
+    match view.next:
+        case Candidate() as candidate:
+            return Evict(candidate, "its volumes may leave with it")
+        case Target() as target:
+            return MakeAnew(target, "its policy is Reprovision")
+        case Hold(reason, _, why):
+            return Rest(why, reason)
+        case None:
+            return Rest(view.verdict.message)
+
+
+def is_under_way(record: Record, wish: Wish | None) -> bool:
+    """What cannot be undone may be done: the Node itself says that its evacuation to be retired is in progress."""
+    return wish is not None and wish.intent is Intent.RETIRE and not wish.forced and record.state is State.IN_PROGRESS
+
+
+def lets_go(view: View) -> str:
+    """Why the node is let go whatever blocks; empty: it is not. By the rule and not by the label, which anybody can write."""
+    if view.wish is None:
+        return ""
+    unlabelled = replace(view, record=replace(view.record, state=State.IN_PROGRESS)) if view.record.state is State.OVERRIDDEN else view
+    end = _end(unlabelled, view.wish) if unlabelled.record.state not in (None, State.SUCCESS) else None
+    return end.why if isinstance(end, Note) and end.state is State.OVERRIDDEN else ""
+
+
+_WORKS: Final = (Candidate, Target)
+
+
+def _goes_on(view: View) -> bool:
+    """This sidecar has something to send away, or waits for what passes by itself."""
+    return view.away is not None or isinstance(view.next, _WORKS) or (isinstance(view.next, Hold) and not view.next.lasting)
+
+
+def _end(view: View, wish: Wish) -> Rest | Note | None:
+    state = view.record.state
+    if wish.forced:
+        why = f"{names.FORCE_DRAIN}: {wish.forced} ({view.verdict.message})"
+        return Rest(why) if state is State.OVERRIDDEN else Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
+    if not view.late or state is State.PENDING:
+        return None  # the time of a node that waits for its turn begins with that
+    late = f"the evacuation has taken longer than --evacuation-deadline allows: {view.verdict.message}"
+    if view.expiry is Expiry.OVERRIDE:
+        why = f"--evacuation-expiry={view.expiry}, and {late}"
+        return Rest(why) if state is State.OVERRIDDEN else Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
+    reason = Reason.DEADLINE_EXCEEDED
+    return (
+        Rest(late, reason)
+        if state is State.FAILED
+        else Note(State.FAILED, late, names.EVACUATION_DEADLINE_EXCEEDED, gives_back=True, reason=reason)
+    )
+
+
+def _after_success(view: View) -> Rest | Note:
+    """What blocks now starts another evacuation, and so does a pod that can be sent away now, as where the node is retired after a reboot.
+    Only while time is left: whoever puts pods here for ever must not take back a success for ever."""
+    assert view.wish is not None
+    verdict = view.verdict
+    if verdict.status is Status.FALSE:
+        return Note(
+            State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED, begins=True
+        )
+    if verdict.status is Status.TRUE and isinstance(view.next, _WORKS) and not view.late and not view.wish.forced:
+        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED, begins=True)
+    return Rest(verdict.message)

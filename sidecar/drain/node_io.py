@@ -1,0 +1,199 @@
+"""Writes on the Node of this process: the record, both conditions, the autoscalers' annotations. Everything it writes there is named here.
+
+    metadata.labels       DRIVER.csi-node-sidecar.io/evacuation-state           how far an evacuation is, to be seen by `get nodes -L`
+    metadata.annotations  DRIVER.csi-node-sidecar.io/drain-record               the same with its times, and which words are spent (`marks`)
+                          DRIVER.csi-node-sidecar.io/autoscaler-annotations     which of the next two are ours
+                          cluster-autoscaler.kubernetes.io/scale-down-disabled  with --drain-autoscaler-annotations, while
+                          karpenter.sh/do-not-disrupt                           retiring the node would lose data
+    status.conditions     DRIVER/DrainReady, DRIVER/RetireReady                 both verdicts
+
+Taints and cordons are for people and autoscalers to set. Each write names the Node's uid: if another machine has come under the name, the
+API server takes that for a wish to change the uid and refuses it. What others write too is compared with what was just read, and written
+with that version: two drivers' sidecars share the autoscalers' keys, and a late write must not take back a newer word.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from sidecar.drain.assess import Assessment, Verdict
+from sidecar.drain.marks import Record
+from sidecar.drain.words import Status
+from sidecar.kube.api import MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change, KubeApi
+from sidecar.kube.errors import Conflict
+from sidecar.kube.store import Store
+from sidecar.model import names, timestamps
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+HEARTBEAT: Final = 300.0
+"""Seconds between two writes of conditions that stay the same: the sign of life by which others see that a sidecar is silent."""
+PROTECTING: Final = (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT)
+_PROTECTED: Final = "true"
+_ATTEMPTS: Final = 3
+"""The kubelet writes the Node too: what it writes in between is no failure."""
+
+
+class OwnNode:
+    """One per process. Raises ApiError."""
+
+    def __init__(self, kube: KubeApi, store: Store[Node], *, driver: str, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._kube, self._store, self._driver, self._clock, self._wall = kube, store, driver, clock, wall
+        self._conditions_at: float | None = None
+        """When the conditions were written last, or found right; None: that is not known, and they are read."""
+        self._said: tuple[str, Verdict, Verdict] | None = None
+        """Of which Node, and what."""
+        self.true_is_old = False
+        """A condition is True that is not any more, and that could not be written."""
+
+    async def write_record(self, node: Node, record: Record) -> Node:
+        """The Node as it is then. Nothing is written where it says that already."""
+        key, label = names.of_driver(self._driver, names.DRAIN_RECORD), names.of_driver(self._driver, names.EVACUATION_STATE)
+        annotations = {key: record.as_text(node.uid)}
+        labels = {label: str(record.state) if record.state else None}
+        return await self._patch(node, annotations, labels)
+
+    async def protect(self, node: Node, *, needed: bool | None) -> Node:
+        """As `protection`. By a Node that is read now: other drivers' sidecars write the same keys."""
+        if not protection(node, self._driver, needed=needed):
+            return node
+        for attempt in range(_ATTEMPTS):
+            stored = await self._kube.get(NODES, node.name)
+            fresh = Node.of(stored)
+            try:
+                return await self._patch(fresh, protection(fresh, self._driver, needed=needed), {}, version=version_of(stored))
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        return node
+
+    async def write_conditions(self, assessment: Assessment) -> None:
+        """Where they say something else, or at the latest after `HEARTBEAT`. After a failure they are read and written anew."""
+        said = assessment.node_uid, assessment.drain, assessment.retire
+        due = self._conditions_at is None or self._clock() - self._conditions_at >= HEARTBEAT
+        if said == self._said and not due:
+            return
+        self._said, self._conditions_at = None, None
+        for attempt in range(_ATTEMPTS):
+            stored = await self._kube.get(NODES, assessment.node)
+            before = (stored.get("status") or {}).get("conditions") or ()
+            wanted = conditions(self._driver, assessment.drain, assessment.retire, before=before, now=self._wall())
+            stands = {item.get("type") for item in before if item.get("status") == Status.TRUE}
+            self.true_is_old = any(item["type"] in stands and item["status"] != Status.TRUE for item in wanted)
+            try:
+                await self._kube.patch(
+                    NODES,
+                    assessment.node,
+                    conditions_patch(wanted, uid=assessment.node_uid, version=version_of(stored)),
+                    content_type=STRATEGIC_MERGE_PATCH,
+                    subresource="status",
+                )
+                break
+            except Conflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        self._said, self._conditions_at, self.true_is_old = said, self._clock(), False
+
+    async def _patch(
+        self, node: Node, annotations: Mapping[str, str | None], labels: Mapping[str, str | None], *, version: str = ""
+    ) -> Node:
+        changed = {key: value for key, value in annotations.items() if node.annotations.get(key) != value}
+        relabelled = {key: value for key, value in labels.items() if node.labels.get(key) != value}
+        if not changed and not relabelled:
+            return node
+        meta: Json = {"uid": node.uid} | ({"resourceVersion": version} if version else {})
+        meta |= {"annotations": changed} if changed else {}
+        meta |= {"labels": relabelled} if relabelled else {}
+        stored = await self._kube.patch(NODES, node.name, {"metadata": meta}, content_type=MERGE_PATCH)
+        after = Node.of(stored)
+        known = self._store.get(node.name)
+        # An answer that is read late must not roll back what a watch has shown meanwhile, nor bring back a Node that is gone.
+        if known is not None and known.uid == after.uid and known.version < after.version:
+            self._store.apply(Change(node.name, known, after))
+        return after
+
+
+# --- conditions -------------------------------------------------------------------------------------------------------
+
+
+def conditions(driver: str, drain: Verdict, retire: Verdict, *, before: Iterable[Mapping[str, Any]], now: float) -> list[Json]:
+    """Both, as they should be. `before` are all that the Node has: what stays the same keeps the time of its last change."""
+    had = {str(item.get("type")): item for item in before}
+    found = []
+    for kind, verdict in ((names.DRAIN_READY, drain), (names.RETIRE_READY, retire)):
+        type_, at = names.condition(driver, kind), timestamps.to_text(now)
+        old = had.get(type_, {})
+        since = str(old.get("lastTransitionTime") or at) if old.get("status") == verdict.status else at
+        found.append(
+            {
+                "type": type_,
+                "status": str(verdict.status),
+                "reason": str(verdict.reason),
+                "message": verdict.message[:1024],
+                "lastTransitionTime": since,
+                "lastHeartbeatTime": at,
+            }
+        )
+    return found
+
+
+def conditions_patch(wanted: list[Json], *, uid: str, version: str) -> Json:
+    """A strategic merge patch for nodes/status: it merges conditions by type, so others' stay."""
+    return {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": wanted}}
+
+
+def version_of(stored: Mapping[str, Any]) -> str:
+    return str(stored["metadata"].get("resourceVersion") or "")
+
+
+# --- autoscalers' annotations -----------------------------------------------------------------------------------------
+
+
+def protection(node: Node, driver: str, *, needed: bool | None) -> dict[str, str | None]:
+    """What of the autoscalers' annotations is to be changed. Ours are those in our marker; what a user has set stays as it is.
+
+    `needed` None: it is not known, and all stays. A key that another driver's sidecar has set becomes ours too, and goes with the last.
+    """
+    if needed is None:
+        return {}
+    marker = names.of_driver(driver, names.AUTOSCALER_MARKER)
+    own, others = _claimed(node, marker), _claimed_by_others(node, marker)
+    if needed:
+        keys = [key for key in PROTECTING if key not in node.annotations or _is_set_by(node, key, own | others)]
+        wanted: dict[str, str | None] = {**dict.fromkeys(keys, _PROTECTED), marker: json.dumps(keys) if keys else None}
+    else:
+        gone = [key for key in PROTECTING if key in own - others and _is_set_by(node, key, own)]
+        wanted = {**dict.fromkeys(gone), marker: None}
+    return {key: value for key, value in wanted.items() if node.annotations.get(key) != value}
+
+
+def needs_protection(*, enabled: bool, retire: Status, overridden: bool) -> bool | None:
+    """Whether autoscalers are to leave the node alone: as long as retiring it would lose data. None: not known."""
+    if not enabled or overridden or retire is Status.TRUE:
+        return False
+    return True if retire is Status.FALSE else None
+
+
+def nothing_of_ours(node: Node, driver: str) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """For an uninstall: annotations and labels of this driver's sidecar that go. What people wrote is theirs and stays."""
+    prefix = names.of_driver(driver, "")
+    annotations: dict[str, str | None] = {key: None for key in node.annotations if key.startswith(prefix)}
+    return protection(node, driver, needed=False) | annotations, {key: None for key in node.labels if key.startswith(prefix)}
+
+
+def _claimed(node: Node, marker: str) -> set[str]:
+    """Only keys of autoscalers: a marker that somebody edited must not make us remove anything else."""
+    try:
+        keys = json.loads(node.annotations.get(marker, "[]"))
+    except (ValueError, RecursionError):
+        return set()
+    return {key for key in PROTECTING if key in keys} if isinstance(keys, list) else set()
+
+
+def _claimed_by_others(node: Node, own: str) -> set[str]:
+    suffix = f".{names.GROUP}/{names.AUTOSCALER_MARKER}"
+    return {key for marker in node.annotations if marker.endswith(suffix) and marker != own for key in _claimed(node, marker)}
+
+
+def _is_set_by(node: Node, key: str, claimed: set[str]) -> bool:
+    return key in claimed and node.annotations.get(key) == _PROTECTED

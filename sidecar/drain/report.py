@@ -1,0 +1,237 @@
+"""The NodeDrainReport of a node that is there: an assessment as other programs find it on the API server. Pure.
+
+It is the Node's, so that it goes with it. Where the node is announced to go for good it is nobody's, and says which volumes were on it: a
+sidecar of another node may find it when the Node is gone (`watch`). An undo gives it back to the Node.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sidecar.drain.assess import Assessment, PodFate, Verdict
+from sidecar.drain.blockers import Blocker
+from sidecar.drain.gate import HeldPods
+from sidecar.drain.marks import Marks
+from sidecar.drain.things import Thing
+from sidecar.drain.words import Intent, VolumeClass
+from sidecar.model import names, timestamps
+from sidecar.model.objects import Json, Owner
+
+SCHEMA: Final = 1
+MOST: Final = 200
+"""Entries of a list."""
+MOST_NOTES: Final = 50
+LONGEST: Final = 1024
+"""Characters of a text."""
+LISTS_BYTES: Final = 1_000_000
+"""Of all lists together: an API server stores no object above about 1.5 MiB."""
+_TIMES: Final = ("observedAt",)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How far the evacuation is, and what comes next."""
+
+    state: str = ""
+    started_at: float | None = None
+    deadline: float | None = None
+    slot: str = ""
+    """The Lease that this node has for it, or whom it waits for."""
+    next: str = ""
+    """What is done next, or why nothing is."""
+
+
+def body(
+    judged: Assessment,
+    marks: Marks,
+    *,
+    agent: str,
+    course: Course,
+    held: HeldPods,
+    gate: Json | None,
+    previous: Mapping[str, Any] | None,
+) -> Json:
+    """The whole object. `gate`: what is known of it; None: there is none. `previous` is the stored one: since when verdicts are as they
+    are.
+
+    The API server takes the status from its subresource only: see `status_patch`.
+    """
+    before = (previous or {}).get("status") or {}
+    before = before if before.get("nodeUID") == judged.node_uid else {}
+    told = as_json(judged)
+    verdicts = {
+        key: _dated(said, (before.get("verdicts") or {}).get(key) or {}, at=told["observedAt"]) for key, said in told["verdicts"].items()
+    }
+    status: Json = {
+        "nodeUID": judged.node_uid,
+        "observedAt": told["observedAt"],
+        "agentVersion": agent,
+        "schemaVersion": SCHEMA,
+        **({"intent": str(marks.intent), "intentSource": str(marks.source)} if marks.intent else {}),
+        **held.as_json(),
+        **({"gate": gate} if gate is not None else {}),
+        **_course(course),
+        "verdicts": verdicts,
+        **{key: told[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in told},
+        **_lists(told),
+        "notes": [note[:LONGEST] for note in (*marks.notes, *judged.notes)][:MOST_NOTES],
+        "conditions": [{"type": kind, **verdicts[key]} for kind, key in ((names.DRAIN_READY, "drain"), (names.RETIRE_READY, "retire"))],
+    }
+    meta: Json = {"name": names.drain_report(judged.node, judged.driver)}
+    if marks.leaving:
+        volumes = sorted(thing.volume.uid for thing in judged.things if thing.volume is not None)
+        status["leaving"] = {"nodeUID": judged.node_uid, "volumes": volumes}
+        meta |= {"labels": {names.NODE_LOSS_FOR: judged.driver}, "ownerReferences": []}
+    else:
+        meta |= {"labels": {}, "ownerReferences": [Owner("v1", names.NODE, judged.node, judged.node_uid).as_json()]}
+    return {
+        "apiVersion": names.REPORT_VERSION,
+        "kind": names.REPORT_KIND,
+        "metadata": meta,
+        "spec": {"nodeName": judged.node, "driver": judged.driver},
+        "status": status,
+    }
+
+
+def differs(stored: Mapping[str, Any], new: Json) -> bool:
+    """Whether the status has to be written now. A new time can wait for the next heartbeat."""
+
+    def timeless(status: Mapping[str, Any]) -> Json:
+        return {key: value for key, value in status.items() if key not in _TIMES and value != []}
+
+    return timeless(stored.get("status") or {}) != timeless(new["status"])
+
+
+def head_patch(stored: Mapping[str, Any], new: Json) -> Json | None:
+    """A merge patch for whose it is, on condition of the version; None: it is right. A report of an earlier Node of the name becomes
+    ours."""
+    meta, wanted = stored["metadata"], new["metadata"]
+    label = (meta.get("labels") or {}).get(names.NODE_LOSS_FOR)
+    if (meta.get("ownerReferences") or []) == wanted["ownerReferences"] and label == wanted["labels"].get(names.NODE_LOSS_FOR):
+        return None
+    changed = {"ownerReferences": wanted["ownerReferences"] or None, "labels": {names.NODE_LOSS_FOR: None, **wanted["labels"]}}
+    return {"metadata": {"resourceVersion": meta["resourceVersion"], **changed}}
+
+
+def status_patch(status: Json, *, version: str) -> list[Json]:
+    """A JSON patch for the status subresource: it replaces the whole status, where a merge patch would leave old fields. Said in this way,
+    and not as a `test`, a later version is a Conflict."""
+    return [{"op": "add", "path": "/metadata/resourceVersion", "value": version}, {"op": "add", "path": "/status", "value": status}]
+
+
+def _dated(said: Json, before: Mapping[str, Any], *, at: str) -> Json:
+    since = str(before.get("lastTransitionTime") or at) if before.get("status") == said["status"] else at
+    return {**said, "lastTransitionTime": since}
+
+
+def _course(course: Course) -> Json:
+    if not course.state and not course.next:
+        return {}
+    times = {"startedAt": course.started_at, "deadline": course.deadline}
+    said: Json = {"state": course.state} | {key: timestamps.to_text(at) for key, at in times.items() if at is not None}
+    said |= {key: value[:LONGEST] for key, value in (("slot", course.slot), ("next", course.next)) if value}
+    return {"evacuation": said}
+
+
+def _lists(told: Json) -> Json:
+    """As many entries as are allowed, or fewer if they are so long that the API server would not store them."""
+    lists: Json = {}
+    for most in (MOST, MOST // 4, MOST // 20):
+        lists = {key: told[key][:most] for key in ("blockers", "pods")}
+        if len(json.dumps(lists)) <= LISTS_BYTES:
+            break
+    return lists | {f"{key}Truncated": len(told[key]) - len(lists[key]) for key in ("blockers", "pods")}
+
+
+# --- as JSON ----------------------------------------------------------------------------------------------------------
+
+
+def as_json(judged: Assessment) -> Json:
+    """All of it, for the report and `explain -o json`. Empty texts are left out of the entries."""
+    classes = Counter(str(thing.class_) for thing in judged.things)
+    reasons = Counter(str(blocker.reason) for blocker in judged.blockers)
+    return {
+        "node": judged.node,
+        "nodeUID": judged.node_uid,
+        "driver": judged.driver,
+        "observedAt": timestamps.to_text(judged.at),
+        "verdicts": {"drain": _verdict(judged.drain), "retire": _verdict(judged.retire)},
+        "counts": {"classes": dict(sorted(classes.items())), "reasons": dict(sorted(reasons.items()))},
+        "bytes": {"total": sum(thing.bytes for thing in judged.things), "remaining": bytes_in_the_way(judged)},
+        "snapshots": classes[VolumeClass.SNAPSHOT],
+        # Left out if none is known: many drivers cannot list their volumes, and 0 would claim that there are none.
+        **({"untracked": classes[VolumeClass.UNTRACKED]} if classes[VolumeClass.UNTRACKED] else {}),
+        "releasing": classes[VolumeClass.RELEASING],
+        "inFlight": classes[VolumeClass.IN_FLIGHT],
+        "blockers": [_blocker(blocker) for blocker in judged.blockers],
+        "volumes": [_volume(thing) for thing in judged.things],
+        "pods": [_pod(fate) for fate in judged.pods],
+        "notes": list(judged.notes),
+    }
+
+
+def bytes_in_the_way(judged: Assessment, intent: Intent = Intent.RETIRE) -> int:
+    """Of all volumes that block, themselves or by a pod that they keep here; each counts once."""
+    sizes = {thing.name: thing.bytes for thing in judged.things}
+    by_pod = {fate.pod.uid: fate.volumes for fate in judged.pods}
+    found: dict[str, int] = {}
+    for blocker in (blocker for blocker in judged.blockers if intent in blocker.blocks):
+        if blocker.object.kind == names.POD:
+            found |= {name: sizes[name] for name in by_pod.get(blocker.object.uid, ()) if name in sizes}
+        else:
+            found[blocker.volume or blocker.named] = blocker.bytes
+    return sum(found.values())
+
+
+def _verdict(verdict: Verdict) -> Json:
+    return {"status": str(verdict.status), "reason": str(verdict.reason), "message": verdict.message[:LONGEST]}
+
+
+def _blocker(blocker: Blocker) -> Json:
+    named = blocker.object
+    return {
+        "kind": named.kind,
+        **_non_empty(namespace=named.namespace),
+        "name": named.name,
+        **_non_empty(uid=named.uid, volume=blocker.volume),
+        "bytes": blocker.bytes,
+        **_non_empty(**{"class": blocker.class_}),
+        "reason": str(blocker.reason),
+        **_non_empty(policy=blocker.policy or "", policySource=blocker.policy_source),
+        "blocks": [str(intent) for intent in blocker.blocks],
+        **_non_empty(message=blocker.message[:LONGEST], remedy=blocker.remedy),
+    }
+
+
+def _volume(thing: Thing) -> Json:
+    said = {intent: resolved for intent in Intent if (resolved := thing.policy(intent))}
+    one = len({resolved.policy for resolved in said.values()}) == 1
+    policies = [{"intent": str(intent), "policy": str(item.policy), "source": item.source} for intent, item in said.items()]
+    return {
+        "name": thing.name,
+        **_non_empty(claim=thing.claim),
+        "class": str(thing.class_),
+        "bytes": thing.bytes,
+        **(_non_empty(policy=said[Intent.RETIRE].policy, policySource=said[Intent.RETIRE].source) if one else {}),
+        **({"policies": policies} if said and not one else {}),
+        "pods": [pod.full_name for pod in thing.use.everybody],
+    }
+
+
+def _pod(fate: PodFate) -> Json:
+    pod = fate.pod
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        **_non_empty(uid=pod.uid),
+        "reboot": str(fate.reboot),
+        "retire": str(fate.retire),
+        "volumes": list(fate.volumes),
+        **_non_empty(why=fate.why),
+    }
+
+
+def _non_empty(**texts: str) -> Json:
+    return {key: str(text) for key, text in texts.items() if text}

@@ -1,0 +1,192 @@
+"""Sorts what is on a node: each thing is of exactly one class and has one policy for each intent. What of it blocks: `blockers`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.drain.policy import Resolved, resolve
+from sidecar.drain.snapshot import InFlight, Snapshot
+from sidecar.drain.use import NOBODY, Use, Users
+from sidecar.drain.words import Intent, Policy, VolumeClass
+from sidecar.model import names
+from sidecar.model.nodes import Pod, SnapshotContent
+from sidecar.model.objects import Claim, Notes, Volume
+
+ACKNOWLEDGED: Final = "acknowledged as dispensable"
+UNTRACKED: Final = "known to the driver alone"
+_EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectName:
+    """The object by which people know a thing."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One thing of this driver on this node: a volume, a creation, a snapshot."""
+
+    name: str
+    """Of the PersistentVolume; without one, of the claim, the snapshot or the handle."""
+    class_: VolumeClass
+    bytes: int
+    object: ObjectName
+    claim: str = ""
+    """`namespace/name`, or empty."""
+    volume: Volume | None = None
+    use: Use = NOBODY
+    reboot: Resolved | None = None
+    retire: Resolved | None = None
+    excuse: str = ""
+    """Why it blocks nothing although its class would; empty: no reason."""
+    says: str = ""
+    """What shows that it is of its class."""
+
+    @property
+    def in_use(self) -> bool:
+        """It keeps its pods on this node."""
+        return self.class_ is VolumeClass.IN_USE
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """Those of this node that use it."""
+        return self.use.pods
+
+    def policy(self, intent: Intent) -> Resolved | None:
+        return self.reboot if intent is Intent.REBOOT else self.retire
+
+    @property
+    def may_be_lost(self) -> bool:
+        """It goes with its pod, or its policy lets it be lost when the node is retired, and nobody can have meant anything else."""
+        return self.class_ is VolumeClass.EPHEMERAL or self._is_plainly(Policy.IGNORE)
+
+    @property
+    def is_made_anew(self) -> bool:
+        return self.in_use and self._is_plainly(Policy.REPROVISION)
+
+    def _is_plainly(self, policy: Policy) -> bool:
+        return self.retire is not None and self.retire.policy is policy and self.retire.plain
+
+
+def is_acknowledged(notes: Notes) -> bool:
+    return any(text.strip() for key, text in notes if key == names.ACKNOWLEDGED)
+
+
+def classify(snapshot: Snapshot) -> tuple[Thing, ...]:
+    """Sorted by name."""
+    users = Users(snapshot)
+    made = {volume.claim.uid for volume in snapshot.volumes if volume.claim}
+    found = [_of_volume(volume, snapshot, users) for volume in snapshot.volumes]
+    found += [_of_flight(flight) for flight in snapshot.in_flight if flight.claim.uid not in made]
+    found += [_of_content(content) for content in snapshot.contents]
+    found += [_of_handle(handle) for handle in sorted(set(snapshot.own.untracked))]
+    found += [thing for pod in snapshot.running for thing in _inline(pod, snapshot.driver)]
+    return tuple(sorted(found, key=lambda thing: (thing.name, thing.class_, thing.object.uid)))
+
+
+def used_though_acknowledged(things: Iterable[Thing]) -> list[Volume]:
+    """Volumes that a pod uses though somebody has said that they may be lost: that word is void, and the sidecar takes it off.
+
+    That a pod has used one while no sidecar ran is not seen: what is never needed again has the policy Ignore.
+    """
+    found = [thing.volume for thing in things if thing.use.everybody and thing.volume is not None]
+    return [volume for volume in found if is_acknowledged(volume.notes)]
+
+
+def policies_of(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> tuple[Resolved, Resolved]:
+    """For a reboot, and for retiring."""
+    reboot, retire = (
+        resolve(
+            volume,
+            claim,
+            class_=snapshot.classes.get(volume.class_name),
+            namespace=snapshot.namespaces.get(volume.claim.namespace, ()) if volume.claim else (),
+            default=snapshot.own.default_policy,
+            intent=intent,
+            unread=snapshot.unread,
+        )
+        for intent in Intent
+    )
+    return reboot, retire
+
+
+def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
+    found = snapshot.claims.get(volume.claim_name)
+    # A claim of this name that was made later has nothing to do with this volume, nor have its pods.
+    ours = found is None or volume.claim is None or (volume.claim.uid in ("", found.uid) and found.volume_name in ("", volume.name))
+    claim = found if ours else None
+    use = users.of(volume, volume.claim_name if ours and volume.phase != "Available" else "")
+    class_ = _class_of(volume, use, ephemeral=claim is not None and users.asks_for(claim))
+    reboot, retire = (_EPHEMERAL, _EPHEMERAL) if class_ is VolumeClass.EPHEMERAL else policies_of(volume, claim, snapshot)
+    return Thing(
+        name=volume.name,
+        class_=class_,
+        bytes=volume.size,
+        object=_object_of(volume, claim),
+        claim="" if volume.phase == "Available" else volume.claim_name,
+        volume=volume,
+        use=use if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else NOBODY,
+        reboot=reboot,
+        retire=retire,
+        excuse=ACKNOWLEDGED if not use and is_acknowledged(volume.notes) else "",
+        says=use.says or _SAYS.get(class_, ""),
+    )
+
+
+_SAYS: Final = {
+    VolumeClass.IDLE: "no pod uses it",
+    VolumeClass.RELEASING: "its PersistentVolume is still there",
+    VolumeClass.RETAINED: "no claim has it, and its reclaim policy is Retain",
+}
+
+
+def _class_of(volume: Volume, use: Use, *, ephemeral: bool) -> VolumeClass:
+    deleted = volume.reclaim_policy == "Delete"
+    if volume.phase in ("Released", "Failed"):
+        return VolumeClass.RELEASING if deleted else VolumeClass.RETAINED
+    if ephemeral:
+        return VolumeClass.EPHEMERAL
+    if use:
+        return VolumeClass.IN_USE
+    if volume.deleting and deleted:
+        return VolumeClass.RELEASING
+    never_bound = volume.phase == "Available" or volume.claim is None
+    return VolumeClass.RETAINED if never_bound and not deleted else VolumeClass.IDLE
+
+
+def _object_of(volume: Volume, claim: Claim | None) -> ObjectName:
+    if claim and volume.phase not in ("Available", "Released", "Failed"):
+        return ObjectName(names.CLAIM, claim.namespace, claim.name, claim.uid)
+    return ObjectName(names.VOLUME, "", volume.name, volume.uid)
+
+
+def _of_flight(flight: InFlight) -> Thing:
+    claim = flight.claim
+    named = ObjectName(names.CLAIM, claim.namespace, claim.name, claim.uid)
+    says = "its PersistentVolume does not exist yet" if flight.begun else "its creation was asked for, and is not known to have begun"
+    return Thing(claim.full_name, VolumeClass.IN_FLIGHT, claim.requested or 0, named, claim=claim.full_name, says=says)
+
+
+def _of_content(content: SnapshotContent) -> Thing:
+    named = ObjectName(names.SNAPSHOT_CONTENT, "", content.name, content.uid)
+    excuse = ACKNOWLEDGED if is_acknowledged(content.notes) else ""
+    says = f"it has no annotation {names.ACKNOWLEDGED}"
+    return Thing(content.name, VolumeClass.SNAPSHOT, content.size, named, excuse=excuse, says=says)
+
+
+def _of_handle(handle: str) -> Thing:
+    says = "the driver lists it, and it has no PersistentVolume"
+    return Thing(handle, VolumeClass.UNTRACKED, 0, ObjectName("Volume", "", handle, ""), excuse=UNTRACKED, says=says)
+
+
+def _inline(pod: Pod, driver: str) -> Iterable[Thing]:
+    """Inline volumes have neither an object nor a name of their own."""
+    for number in range(1, pod.inline.count(driver) + 1):
+        named = ObjectName(names.POD, pod.namespace, pod.name, pod.uid)
+        name = f"{pod.full_name}#{number}"
+        yield Thing(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), reboot=_EPHEMERAL, retire=_EPHEMERAL)

@@ -1,0 +1,334 @@
+"""Looks for nodes that are gone, tells what they have left, and under Cleanup clears some of it away: one request for each step.
+
+Whether a node is gone is asked anew each time. Before each effect the thing itself is read and judged again, then whether somebody still
+says that the disks do not come back, and last the Node: lists are minutes old, and from a claim's deletion there is no way back. What is
+refused, as by a policy of one namespace, is told and tried again in the next look; all else goes on.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from sidecar.drain.settings import Settings
+from sidecar.drain.statefulset import StatefulSet
+from sidecar.drain.watch import loss_report
+from sidecar.drain.watch.evidence import LeftReport, Living, Loss, Machine, judge, living, may_be_gone, unreached, who_had
+from sidecar.drain.watch.loss_report import Found
+from sidecar.drain.watch.remains import LostClaim, Remain, Step, Surroundings, remains
+from sidecar.kube.api import (
+    ATTACHMENTS,
+    CLAIMS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    JSON_PATCH,
+    MERGE_PATCH,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+    VOLUMES,
+    Resource,
+    find,
+    records,
+)
+from sidecar.kube.errors import ApiError, Conflict, NotFound
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.model import names
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Attachment, Json, Volume
+from sidecar.tools import Tools
+
+log = logging.getLogger(__name__)
+
+VOLUMES_EVERY: Final = 600.0
+MOST_AT_ONCE: Final = 20
+"""Nodes that are looked at in one look, and steps for one of them: what must not happen, that all seem to be gone, is to show before much
+is done."""
+FRESH: Final = 15.0
+"""Seconds for which it counts what the API server has said of the Node, from the question on: a process may have been stopped meanwhile."""
+
+
+class LostNodes:
+    """For the elected looker. `look` returns the seconds until there is more to do. Raises ApiError."""
+
+    def __init__(self, tools: Tools, settings: Settings, *, attaches: bool, may_go_on: Callable[[], Awaitable[bool]]) -> None:
+        """`may_go_on`: whether this process is the looker still, by a write at that moment."""
+        self._kube, self._recorder, self._clock, self._wall = tools.kube, tools.recorder, tools.clock, tools.wall
+        self._settings, self._driver, self._attaches, self._may_go_on = settings, settings.driver, attaches, may_go_on
+        self._there: Living = {}
+        self._due_at = float("-inf")
+        self._missed: dict[Machine, float] = {}
+        """Since when, by this process's own clock: what is deleted waits for this, not for a time that is stored."""
+        self._refused_before: set[str] = set()
+        """Uids of what could not be cleared away: it comes after all else."""
+        self.counts: dict[str, int] = {}
+        """Volumes on nodes that are gone, by evidence."""
+        self.refused: list[str] = []
+        """What could not be read or written in the latest look, while all else went on."""
+
+    async def look(self) -> float:
+        there = dict([pair async for pair in records(self._kube, CSI_NODES, living, cached=True)])
+        if self._settings.node not in there:
+            return VOLUMES_EVERY  # a list without this very node is too old to say anything
+        reports = await self._reports()
+        came_back = any(report.is_of_gone_node and report.node in there for report in reports.values())
+        if came_back or any(name not in there for name in (*self._there, *(report.node for report in reports.values()))):
+            self._due_at = self._clock()
+        self._there = there
+        if self._clock() < self._due_at:
+            return self._due_at - self._clock()
+        self._due_at, self.refused, self.counts = self._clock() + VOLUMES_EVERY, [], {}
+        found = await self._missing(there, reports.values())
+        self._missed = {machine: at for machine, at in self._missed.items() if machine in found}
+        again = VOLUMES_EVERY
+        for node in sorted({machine.node for machine in found})[:MOST_AT_ONCE]:
+            machines = {machine: volumes for machine, volumes in found.items() if machine.node == node}
+            try:
+                again = min(again, await self._look_at(machines))
+            except ApiError as error:
+                self.refused.append(f"node {node}: {error}")
+        for name, report in reports.items():
+            if report.node not in {machine.node for machine in found}:
+                await self._take_away(name)
+        if self.refused:
+            again = min(again, VOLUMES_EVERY)
+        self._due_at = self._clock() + again
+        return again
+
+    # --- what is missing ------------------------------------------------------------------------------------------------
+
+    async def _reports(self) -> dict[str, LeftReport]:
+        """By name, those that no Node owns. Without the type there are none."""
+        selector = f"{names.NODE_LOSS_FOR}={self._driver}"
+        try:
+            stored = [obj async for obj in records(self._kube, DRAIN_REPORTS, lambda obj: obj, label_selector=selector)]
+        except NotFound:
+            return {}
+        found = ((obj["metadata"]["name"], LeftReport.of(obj, self._driver)) for obj in stored)
+        return {name: report for name, report in found if report is not None}
+
+    async def _missing(self, there: Living, reports: Iterable[LeftReport]) -> dict[Machine, list[Volume]]:
+        reports, found = tuple(reports), defaultdict[Machine, list[Volume]](list)
+
+        def lost(obj: Json) -> tuple[Machine, Volume] | None:
+            if ((obj.get("spec") or {}).get("csi") or {}).get("driver") != self._driver:
+                return None
+            volume = Volume.of(obj)
+            machine = who_had(volume, reports)
+            return (machine, volume) if may_be_gone(machine, there) else None
+
+        async for machine, volume in records(self._kube, VOLUMES, lost, cached=True):
+            found[machine].append(volume)
+        if any(not machine.uid for machine in found):
+            nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True)]
+            found.update({machine: unreached(volumes, nodes) for machine, volumes in found.items() if not machine.uid})
+        return {machine: volumes for machine, volumes in found.items() if volumes}
+
+    async def _loss(self, machine: Machine) -> Loss | None:
+        """By the API server's own word of this moment. A kubelet makes the Node before the CSINode, so the Node has the last word."""
+        asked_at = self._clock()
+        report = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
+        csi_node = await self._ask_for(CSI_NODES, machine.node)
+        node = await self._ask_for(NODES, machine.node)
+        if self._clock() - asked_at > FRESH:
+            return None
+        said = LeftReport.of(report, self._driver) if report is not None else None
+        uid = str(node["metadata"].get("uid")) if node is not None else ""
+        return judge(machine, node_uid=uid, has_csi_node=csi_node is not None, report=said)
+
+    async def _ask_for(self, resource: Resource, name: str) -> Json | None:
+        """None where the API server itself says that there is none: a 404 of a proxy on the way says nothing."""
+        try:
+            return await self._kube.get(resource, name)
+        except NotFound as error:
+            if error.reason == "NotFound":
+                return None
+            raise ApiError(f"{resource} {name}: {error}", status=error.status) from error
+
+    # --- one node -------------------------------------------------------------------------------------------------------
+
+    async def _look_at(self, machines: dict[Machine, list[Volume]]) -> float:
+        """There is one report for a name: about the machine whose loss is proven, or which left most; the others are told beside it."""
+        losses = {machine: loss for machine in machines if (loss := await self._loss(machine)) is not None}
+        for machine in machines.keys() - losses.keys():
+            self._missed.pop(machine, None)  # it is there, or nobody knows: that it was missed before counts no more
+        if not losses:
+            return VOLUMES_EVERY
+        machine = max(losses, key=lambda each: (losses[each].is_proven, bool(each.uid), len(machines[each]), each.uid))
+        loss, volumes = losses[machine], tuple(machines[machine])
+        for each, lost in machines.items():
+            if each in losses:
+                self.counts[losses[each].evidence] = self.counts.get(losses[each].evidence, 0) + len(lost)
+        missed_for = self._clock() - self._missed.setdefault(machine, self._clock())
+        clears = self._settings.clears and missed_for >= self._settings.gone_after
+        stored = await self._find_report(machine)
+        around = await self._surroundings(volumes)
+        left = [item for volume in volumes for item in remains(volume, machine, around[volume.name], loss=loss, clears=clears)]
+        since = loss_report.since_of(stored, machine, now=self._wall())
+        pods = [pod.full_name async for pod in records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={machine.node}")]
+        beside = sum(len(lost) for other, lost in machines.items() if other != machine)
+        done = [dict(item) for item in loss_report.entries(loss_report.gone_of(stored), "done")]
+        found = Found(loss, since, volumes, tuple(left), tuple(sorted(pods)), beside)
+        self._tell_claims(found)
+        before, begun = len(done), [item for item in left if item.step is not Step.NOTHING]
+        try:
+            found = await self._clear(found, begun, done)
+        finally:
+            await self._write(machine, loss_report.status(found, stored, done, agent=self._settings.agent, now=self._wall()), stored)
+        if len(done) > before:
+            return 0.0
+        waits = self._settings.clears and loss.is_proven and not clears
+        return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+
+    async def _surroundings(self, volumes: Iterable[Volume]) -> dict[str, Surroundings]:
+        """By volume. Lists of a namespace each, since a node's claims may be many."""
+        by_namespace: dict[str, tuple[dict[str, LostClaim], tuple[StatefulSet, ...], tuple[Pod, ...]]] = {}
+        attachments = await self._attachments()
+        found: dict[str, Surroundings] = {}
+        for volume in volumes:
+            namespace = volume.claim.namespace if volume.claim else ""
+            if namespace and namespace not in by_namespace:
+                claims = {item.uid: item async for item in records(self._kube, CLAIMS, LostClaim.of, namespace=namespace)}
+                by_namespace[namespace] = claims, await self._sets(namespace), await self._pods(namespace)
+            claims, sets, pods = by_namespace.get(namespace, ({}, (), ()))
+            claim = claims.get(volume.claim.uid) if volume.claim else None
+            found[volume.name] = Surroundings(claim, sets, pods, attachments)
+        return found
+
+    async def _attachments(self) -> tuple[Attachment, ...]:
+        return tuple([item async for item in records(self._kube, ATTACHMENTS, Attachment.of)]) if self._attaches else ()
+
+    async def _sets(self, namespace: str) -> tuple[StatefulSet, ...]:
+        return tuple([item async for item in records(self._kube, STATEFUL_SETS, StatefulSet.of, namespace=namespace)])
+
+    async def _pods(self, namespace: str) -> tuple[Pod, ...]:
+        return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
+
+    def _tell_claims(self, found: Found) -> None:
+        """Once each: the event's name is the same whoever writes it."""
+        for volume in found.volumes:
+            if volume.claim is None:
+                continue
+            ref = ObjectRef("v1", names.CLAIM, volume.claim.namespace, volume.claim.name, volume.claim.uid)
+            once = names.shared_event(volume.claim.name, volume.claim.uid, "node-gone")
+            self._recorder.record(ref, names.WARNING, names.NODE_GONE, loss_report.event(found.loss, volume.name), once=once)
+
+    # --- clearing -------------------------------------------------------------------------------------------------------
+
+    async def _clear(self, found: Found, steps: list[Remain], done: list[Json]) -> Found:
+        """Appends to `done` what it has done, also where it fails then."""
+        if not steps or not await self._may_go_on():
+            return found
+        refused: dict[str, str] = {}
+        by_volume = {volume.name: volume for volume in found.volumes}
+        for item in sorted(steps, key=lambda item: item.uid in self._refused_before)[:MOST_AT_ONCE]:
+            try:
+                volume = next(v for v in by_volume.values() if item.uid in (v.uid, v.claim.uid if v.claim else ""))
+                if await self._take(item, volume, found.loss):
+                    done.append(loss_report.done_entry(item, now=self._wall()))
+                    self._tell_step(item, found.loss)
+            except (Conflict, NotFound):
+                continue  # it is not as it was judged: the next look sees what it is
+            except ApiError as error:
+                refused[item.uid] = str(error)
+                self.refused.append(f"{loss_report.named([item])}: {error}")
+        self._refused_before |= refused.keys()
+        return replace(found, remains=tuple(replace(item, why=refused.get(item.uid, item.why)) for item in found.remains))
+
+    async def _take(self, item: Remain, volume: Volume, loss: Loss) -> bool:
+        """Whether it was done. All is read and judged once more; the Node comes last."""
+        fresh = await self._judged_again(item, volume, loss)
+        if fresh is None or fresh.step is not item.step:
+            return False
+        now = await self._loss(loss.machine)
+        if now is None or now.evidence is not loss.evidence or not now.is_proven:
+            return False
+        guard: Json = {"uid": fresh.uid, "resourceVersion": fresh.resource_version}
+        match fresh.step:
+            case Step.MARK_CLAIM:
+                patch = {"metadata": {**guard, "annotations": {names.LOST_WITH: str(loss.machine)}}}
+                await self._kube.patch(CLAIMS, fresh.name, patch, content_type=MERGE_PATCH, namespace=fresh.namespace)
+            case Step.DELETE_CLAIM:
+                version = fresh.resource_version
+                await self._kube.delete(CLAIMS, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=version)
+            case Step.DELETE_VOLUME:
+                await self._kube.delete(VOLUMES, fresh.name, uid=fresh.uid, resource_version=fresh.resource_version)
+            case Step.RELEASE_VOLUME:
+                stored = await self._kube.get(VOLUMES, fresh.name)
+                left = [name for name in stored["metadata"].get("finalizers") or () if name != names.VOLUME_FINALIZER]
+                patch = {"metadata": {**guard, "finalizers": left}}
+                await self._kube.patch(VOLUMES, fresh.name, patch, content_type=MERGE_PATCH)
+            case Step.NOTHING:
+                return False
+        return True
+
+    async def _judged_again(self, item: Remain, volume: Volume, loss: Loss) -> Remain | None:
+        obj = await find(self._kube, VOLUMES, volume.name)
+        if obj is None:
+            return None
+        now = Volume.of(obj)
+        reports = (await self._reports()).values()
+        if now.uid != volume.uid or who_had(now, reports) != loss.machine:
+            return None
+        around = Surroundings(None, attachments=await self._attachments())
+        if now.claim is not None:
+            namespace = now.claim.namespace
+            claim = await find(self._kube, CLAIMS, now.claim.name, namespace=namespace)
+            there = LostClaim.of(claim) if claim is not None and claim["metadata"].get("uid") == now.claim.uid else None
+            around = replace(around, claim=there, sets=await self._sets(namespace), pods=await self._pods(namespace))
+        found = remains(now, loss.machine, around, loss=loss, clears=True)
+        return next((each for each in found if (each.kind, each.uid) == (item.kind, item.uid)), None)
+
+    def _tell_step(self, item: Remain, loss: Loss) -> None:
+        fields = {"node": loss.machine.node, "step": str(item.step), "object": loss_report.named([item]), "why": item.why}
+        log.warning("Clearing up after a node that is gone", extra={"fields": fields})
+        if item.step is Step.RELEASE_VOLUME:
+            ref = ObjectRef("v1", names.VOLUME, "", item.name, item.uid)
+            self._recorder.record(ref, names.WARNING, names.NODE_GONE, loss_report.scrub(loss))
+
+    # --- the report -----------------------------------------------------------------------------------------------------
+
+    async def _find_report(self, machine: Machine) -> Json | None:
+        """The name may also be that of another node by a driver with a longer or shorter name: nothing of that one is touched."""
+        name = names.drain_report(machine.node, self._driver)
+        found = await find(self._kube, DRAIN_REPORTS, name)
+        spec = (found or {}).get("spec") or {}
+        if found is not None and (spec.get("nodeName"), spec.get("driver")) != (machine.node, self._driver):
+            raise ApiError(f"the report {name} is that of driver {spec.get('driver')} on node {spec.get('nodeName')}, and is left alone")
+        return found
+
+    async def _write(self, machine: Machine, status: Json, stored: Json | None) -> None:
+        """The report of the node's own sidecar may be there yet, and garbage collection may delete it: its owner is taken off first, and
+        with it what a person has acknowledged of another machine, or before it was gone."""
+        head = loss_report.head(machine, self._driver)
+        name = head["metadata"]["name"]
+        if stored is None:
+            stored = await self._kube.create(DRAIN_REPORTS, head)
+        else:
+            meta = stored["metadata"]
+            owned, other = bool(meta.get("ownerReferences")), ((stored.get("status") or {}).get("nodeUID")) != machine.uid
+            labelled = (meta.get("labels") or {}).get(names.NODE_LOSS_FOR) == self._driver
+            if owned or other or not labelled:
+                changed: Json = {"resourceVersion": meta["resourceVersion"], "ownerReferences": None}
+                changed |= {"labels": {names.NODE_LOSS_FOR: self._driver}}
+                changed |= {"annotations": {names.ACKNOWLEDGED: None}} if owned or other else {}
+                stored = await self._kube.patch(DRAIN_REPORTS, name, {"metadata": changed}, content_type=MERGE_PATCH)
+        if loss_report.differs(stored, status):
+            version = stored["metadata"]["resourceVersion"]
+            patch = [
+                {"op": "add", "path": "/metadata/resourceVersion", "value": version},
+                {"op": "add", "path": "/status", "value": status},
+            ]
+            await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+
+    async def _take_away(self, name: str) -> None:
+        """Nothing is left to tell, or the name is there again. Not where the node itself is leaving: that report is its own sidecar's."""
+        obj = await find(self._kube, DRAIN_REPORTS, name)
+        if obj is None or not loss_report.gone_of(obj) or obj["metadata"].get("ownerReferences"):
+            return
+        meta = obj["metadata"]
+        try:
+            await self._kube.delete(DRAIN_REPORTS, name, uid=meta["uid"], resource_version=meta["resourceVersion"])
+        except (Conflict, NotFound):
+            pass  # somebody has changed it, or its node's own sidecar writes it by now

@@ -1,0 +1,188 @@
+"""The report on a node that is gone: what was on it, what proves that it is lost, what became of each thing. Pure.
+
+It has the name of the report of the node's own sidecar, and no owner, so that garbage collection leaves it. Where that sidecar had been
+told that the node goes for good, it took the owner off itself, and the volumes of the node stand there (`evidence.LeftReport`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sidecar.drain.watch.evidence import Evidence, Loss, Machine
+from sidecar.drain.watch.remains import Remain, Step
+from sidecar.drain.words import first_few
+from sidecar.model import names, timestamps
+from sidecar.model.objects import Json, Volume
+from sidecar.observe.sanitize import visible
+
+MOST: Final = 500
+"""Entries of a list."""
+LONGEST: Final = 256
+"""Characters about one of so many things."""
+_COMES_BACK: Final = "bring the machine back with its disks and its name"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What is told of one gone node."""
+
+    loss: Loss
+    since: float
+    volumes: tuple[Volume, ...]
+    remains: tuple[Remain, ...]
+    pods: tuple[str, ...] = ()
+    """Full names of pods that are still bound to it."""
+    beside: int = 0
+    """Volumes of another machine of the name, or of which it is not known: they stay."""
+    unread: tuple[str, ...] = ()
+
+
+def gone_of(report: Json | None) -> Mapping[str, Any]:
+    """What a stored report says of a node that is gone; empty: it is another kind of report, or there is none."""
+    said = ((report or {}).get("status") or {}).get("gone")
+    return said if isinstance(said, Mapping) else {}
+
+
+def since_of(report: Json | None, machine: Machine, *, now: float) -> float:
+    """Since when it is missed, as it was first written; a time in the future is not believed."""
+    status = (report or {}).get("status") or {}
+    at = timestamps.to_seconds(str(gone_of(report).get("since") or "")) if status.get("nodeUID") == machine.uid else None
+    return now if at is None or at > now else at
+
+
+def head(machine: Machine, driver: str) -> Json:
+    """The object without its status, to be created."""
+    return {
+        "apiVersion": names.REPORT_VERSION,
+        "kind": names.REPORT_KIND,
+        "metadata": {"name": names.drain_report(machine.node, driver), "labels": {names.NODE_LOSS_FOR: driver}},
+        "spec": {"nodeName": machine.node, "driver": driver},
+    }
+
+
+def status(found: Found, stored: Json | None, done: Sequence[Json], *, agent: str, now: float) -> Json:
+    """The whole status. It has no verdicts: nobody stands for them. What the node's own sidecar left of its leaving stays."""
+    loss = found.loss
+    before = (stored or {}).get("status") or {}
+    leaving = {"leaving": before["leaving"]} if before.get("nodeUID") == loss.machine.uid and "leaving" in before else {}
+    more = f"; {found.beside} of the volumes were on another machine of that name or do not say on which, and stay" if found.beside else ""
+    said = {(item.kind, item.uid): item.why for item in found.remains}
+    volumes = [
+        {"name": volume.name, "claim": volume.claim_name, "phase": volume.phase, "reclaimPolicy": volume.reclaim_policy}
+        | _message(said.get((names.VOLUME, volume.uid), ""))
+        for volume in found.volumes
+    ]
+    claims = [
+        {"namespace": item.namespace, "name": item.name, "uid": item.uid} | _message(item.why)
+        for item in found.remains
+        if item.kind == names.CLAIM
+    ]
+    return {
+        "nodeUID": loss.machine.uid,
+        "observedAt": timestamps.to_text(now),
+        "agentVersion": agent,
+        **leaving,
+        "gone": {
+            "since": timestamps.to_text(found.since),
+            "evidence": str(loss.evidence),
+            "message": f"{loss.why}{more}",
+            "volumes": volumes[:MOST],
+            "claims": claims[:MOST],
+            "pods": list(found.pods[:MOST]),
+            "done": list(done[-MOST:]),
+            "unread": [why[:LONGEST] for why in found.unread[:MOST]],
+        },
+    }
+
+
+def differs(stored: Json | None, new: Json) -> bool:
+    """When it was last looked at is no difference, nor is an empty list that the API server did not store."""
+
+    def said(status: Mapping[str, Any]) -> Json:
+        gone = status.get("gone") if isinstance(status.get("gone"), Mapping) else {}
+        return {**status, "observedAt": "", "gone": {key: value for key, value in (gone or {}).items() if value != []}}
+
+    return said((stored or {}).get("status") or {}) != said(new)
+
+
+def done_entry(item: Remain, *, now: float) -> Json:
+    return {
+        "at": timestamps.to_text(now),
+        "step": str(item.step),
+        "kind": item.kind,
+        "namespace": item.namespace,
+        "name": item.name,
+        "uid": item.uid,
+    }
+
+
+def event(loss: Loss, volume: str) -> str:
+    """What the event of a claim says, with the ways out."""
+    if loss.evidence is Evidence.UNPROVEN:
+        return f"The data of volume {volume} may be lost: {loss.why}. {_COMES_BACK.capitalize()}, or, if it may be lost, delete this claim"
+    return (
+        f"The data of volume {volume} was on node {loss.machine.node}, which is gone: {loss.why}. {_COMES_BACK.capitalize()}, or, if the "
+        "data may be lost, delete this claim, so that it is made anew elsewhere, and restore the data"
+    )
+
+
+def scrub(loss: Loss) -> str:
+    """What the event of a volume says that is given up."""
+    return (
+        f"Given up, because node {loss.machine.node}, uid {loss.machine.uid}, is gone: {loss.why}. Nobody has emptied the volume: scrub "
+        "that machine's disks before they are used again"
+    )
+
+
+def as_text(report: Json) -> str:
+    """For `explain node`, with the next step; empty for a report on a node that is there."""
+    gone, spec = gone_of(report), report.get("spec") or {}
+    if not gone:
+        return ""
+    evidence, uid, name = str(gone.get("evidence")), ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"]
+    clears = "with --node-delete-policy=Cleanup wait: what is made again is cleared away; delete the rest by hand"
+    following = {
+        Evidence.NONE: f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
+        Evidence.UNPROVEN: f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
+    }
+    pods = gone.get("pods")
+    lines = [
+        f"Node {spec.get('nodeName')} is missed since {gone.get('since')}, volumes of {spec.get('driver')}",
+        f"That its disks do not come back: {evidence}; {gone.get('message')}",
+        f"Next: {following.get(Evidence(evidence), clears) if evidence in tuple(Evidence) else 'read the report'}",
+        *_section("Volumes", (f"{_of(item, 'name')} ({_of(item, 'phase')}){_why(item)}" for item in entries(gone, "volumes"))),
+        *_section("Claims", (f"{_of(item, 'namespace')}/{_of(item, 'name')}{_why(item)}" for item in entries(gone, "claims"))),
+        *_section("Pods", [str(item) for item in pods] if isinstance(pods, list) else ()),
+        *_section("Done", (f"{_of(item, 'at')} {_of(item, 'step')} {_of(item, 'name')}" for item in entries(gone, "done"))),
+    ]
+    return "\n".join(visible(line) for line in lines)
+
+
+def named(items: Iterable[Remain]) -> str:
+    """Those with a step that could not be taken."""
+    return first_few(
+        [f"{item.kind} {'/'.join(filter(None, (item.namespace, item.name)))}" for item in items if item.step is not Step.NOTHING]
+    )
+
+
+def _message(why: str) -> Json:
+    return {"message": why if len(why) <= LONGEST else f"{why[: LONGEST - 1]}…"} if why else {}
+
+
+def entries(gone: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    found = gone.get(key)
+    return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+
+
+def _of(item: Mapping[str, Any], key: str) -> str:
+    return str(item.get(key) or "")
+
+
+def _why(item: Mapping[str, Any]) -> str:
+    return f": {_of(item, 'message')}" if item.get("message") else ""
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    found = list(lines)
+    rest = len(found) - 20
+    return [f"{title}:", *(f"  {line}" for line in found[:20]), *([f"  and {rest} more"] if rest > 0 else [])] if found else []

@@ -1,0 +1,73 @@
+"""A lock that is shut between the eviction of a replica and the deletion of its claims is seen, whatever watches show."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from hack.sim.cluster import Cluster
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
+from sidecar.model import names
+from tests.harness.drain.simulated import Bench, wait
+from tests.harness.replicas_anew import Seen, Workload, evacuate, play
+
+
+def change_claim(cluster: Cluster, change: dict[str, Any]) -> None:
+    cluster.patch(CLAIMS, "data-db-0", change, namespace="default", content_type=MERGE_PATCH)
+
+
+def change_set(cluster: Cluster, change: dict[str, Any], subresource: str = "") -> None:
+    cluster.patch(STATEFUL_SETS, "db", change, namespace="default", subresource=subresource, content_type=MERGE_PATCH)
+
+
+def roll_out(cluster: Cluster) -> None:
+    """By hand: such a rollout waits for no pod."""
+    change_set(cluster, {"spec": {"updateStrategy": {"type": "OnDelete"}}})
+    generation = cluster.get(STATEFUL_SETS, "db", namespace="default").obj["metadata"].get("generation", 1)
+    change_set(cluster, {"status": {"updateRevision": "db-2", "observedGeneration": generation}}, "status")
+
+
+def volume_of(cluster: Cluster) -> str:
+    return str(cluster.get(CLAIMS, "data-db-0", namespace="default").obj["spec"]["volumeName"])
+
+
+def another_pod(cluster: Cluster) -> None:
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
+    spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeName": "n0"}
+    cluster.create(PODS, {"metadata": {"name": "job"}, "spec": spec}, namespace="default")
+
+
+NOT_READY: Final = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+BLOCK: Final = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Block"}}}
+SHUT_AT_LAST: Final[dict[str, Callable[[Cluster], object]]] = {
+    "same": lambda cluster: cluster.delete(CLAIMS, "data-db-0", namespace="default"),
+    "policy": lambda cluster: cluster.patch(VOLUMES, volume_of(cluster), BLOCK, content_type=MERGE_PATCH),
+    "marks": lambda cluster: change_claim(cluster, {"metadata": {"annotations": {names.REPROVISIONED_BY: "n9/uid-n9"}}}),
+    "made again": lambda cluster: change_set(cluster, {"spec": {"replicas": 0}}),
+    "replicas": lambda cluster: cluster.patch(PODS, "db-2", NOT_READY, namespace="default", subresource="status", content_type=MERGE_PATCH),
+    "not rolling": roll_out,
+    "kept off": lambda cluster: change_set(cluster, {"spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}}),
+    "finalizers": lambda cluster: change_claim(cluster, {"metadata": {"finalizers": [names.CLAIM_PROTECTION, "example.com/backup"]}}),
+    "nobody else": another_pod,
+}
+"""How each lock is shut while no watch shows it. The others are about the node, which is read anew, and about places."""
+
+
+def test_a_lock_that_is_shut_at_the_last_moment_is_seen_whatever_the_watches_show() -> None:
+    def case(lock: str) -> None:
+        seen = Seen()
+
+        async def story(bench: Bench, _: Workload) -> None:
+            def shut() -> None:
+                bench.network.local_delay("n0", 600.0)
+                if lock:
+                    SHUT_AT_LAST[lock](bench.cluster)
+
+            seen.at("evict db-0", shut, after=True)
+            await evacuate(bench)
+            await wait(bench, 60)
+            assert "evict db-0" in seen.did
+            assert ("delete data-db-0" in seen.did) is (not lock)
+
+        play(story, seen)
+
+    for lock in ["", *SHUT_AT_LAST]:
+        case(lock)

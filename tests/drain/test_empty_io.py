@@ -1,0 +1,406 @@
+"""Emptying a node, as a process does it, and what other programs may do meanwhile: led step by step against a simulated API server."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from hack.sim.cluster import Call
+from hack.sim.world.node import DRIVER
+from sidecar.engine.health import OK, Degraded
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.model import names
+from tests.harness.drain.simulated import EVACUATE, STATE, Bench, all_of, change, node_of, wait
+from tests.harness.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
+
+REBOOT: Final = EVACUATE | {"value": "reboot"}
+
+
+async def told(bench: Bench) -> list[str]:
+    events = await all_of(bench, EVENTS)
+    return sorted(event["involvedObject"]["name"] for event in events if event["reason"] == names.POD_EVICTED)
+
+
+async def state(bench: Bench) -> str | None:
+    return (await node_of(bench))["metadata"]["labels"].get(STATE)
+
+
+def test_what_may_leave_is_evicted_and_told_once_and_then_the_evacuation_succeeds() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        for number in range(3):
+            await app(bench, f"app-{number}")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert await pods(bench) == set()
+        assert await told(bench) == sorted(seen.calls) == ["app-0", "app-1", "app-2"]
+        assert await state(bench) == "Success"
+        assert len(await all_of(bench, CLAIMS)) == 3
+        tools = bench.nodes["n0"].tools
+        assert tools is not None
+        page = tools.metrics.render()[0].decode()
+        assert 'csi_node_sidecar_evictions_total{result="evicted"} 3' in page
+
+    play(story, seen)
+
+
+def test_pods_leave_at_one_a_second() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        for number in range(10):
+            await app(bench, f"app-{number}")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        begun = bench.clock()
+        assert await bench.until(lambda: len(seen.calls) == 10, 120)
+        assert 5.0 < bench.clock() - begun < 12.0
+
+    play(story, seen)
+
+
+def test_nobody_is_evicted_otherwise() -> None:
+    def case(args: tuple[str, ...], taint: dict[str, str]) -> None:
+        seen = Evictions()
+
+        async def story(bench: Bench) -> None:
+            await app(bench, "app-0")
+            await app(bench, "kept-0", policy="Block")  # so that nothing is over at once
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [taint], "unschedulable": True})
+            await wait(bench, 120)
+
+        play(story, seen, args=args)
+        assert seen.calls == []
+
+    for args, taint in [
+        (ARGS, EVACUATE),  # not asked to evict
+        ((*EVICTING, "--dry-run"), EVACUATE),  # dry run
+        (EVICTING, REBOOT),  # reboot
+        ((*ARGS, "--evacuation-evict", "--node-drain-policy=Ignore"), EVACUATE),  # the node is not drained by us
+    ]:
+        case(args, taint)
+
+
+def test_two_of_one_workload_never_leave_at_once() -> None:
+    """The second stays until the first was made again elsewhere and is ready."""
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "db-0", owner="db")
+        await app(bench, "db-1", owner="db")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert seen.calls == ["db-0"]
+        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
+        body = {"metadata": {"name": "db-0", "ownerReferences": [of]}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
+        await bench.you.create(PODS, body | {"spec": body["spec"] | {"nodeName": "n1"}}, namespace="default")
+        await wait(bench, 120)
+        assert seen.calls == ["db-0", "db-1"]
+
+    play(story, seen)
+
+
+def test_after_an_undo_nobody_is_evicted_though_no_watch_has_shown_it_yet() -> None:
+    """It is undone when the pods of the workload are read, the last thing that is asked before the Node itself."""
+    benches: list[Bench] = []
+
+    def undo(call: Call) -> None:
+        if benches and (call.verb, call.resource, call.namespace) == ("list", PODS, "default"):
+            benches.pop().cluster.patch(NODES, "n0", {"spec": {"taints": None}}, content_type=MERGE_PATCH)
+
+    seen = Evictions(undo)
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "app-0")
+        await wait(bench, 20)
+        benches.append(bench)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert not benches, "nobody asked"
+        assert await state(bench) is None
+
+    play(story, seen)
+    assert seen.calls == []
+
+
+def test_where_it_cannot_be_read_whose_turn_it_is_nobody_is_evicted() -> None:
+    readable = True
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if call.resource == LEASES and not readable else None
+
+    seen = Evictions(refuse)
+
+    async def story(bench: Bench) -> None:
+        nonlocal readable
+        await app(bench, "app-0")
+        await wait(bench, 70)
+        readable = False
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 100)
+        assert seen.calls == []
+        readable = True
+        await wait(bench, 60)
+
+    play(story, seen)
+    assert seen.calls == ["app-0"]
+
+
+def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told() -> None:
+    def case(error: ApiError) -> None:
+        seen = Evictions(lambda call: error if call.subresource == "eviction" else None)
+
+        async def story(bench: Bench) -> None:
+            await app(bench, "app-0")
+            await app(bench, "app-1")
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 200)
+            assert await pods(bench) == {"app-0", "app-1"}
+            assert await told(bench) == []
+
+        play(story, seen)
+        assert 4 <= len(seen.calls) <= 20
+
+    for error in [Forbidden("no such right", status=403), Unavailable("no answer")]:
+        case(error)
+
+
+@pytest.mark.parametrize("asked", [("create", PODS, "eviction"), ("get", STATEFUL_SETS, ""), ("list", BUDGETS, "")], ids=str)
+def test_a_right_that_is_missing_is_told_once_until_it_is_there(asked: Any, caplog: pytest.LogCaptureFixture) -> None:
+    refused = Forbidden("no such right", status=403)
+    lacking = True
+    seen = Evictions(lambda call: refused if lacking and (call.verb, call.resource, call.subresource) == asked else None)
+
+    def complaints() -> list[str]:
+        return [str(vars(each)["fields"]) for each in caplog.records if each.getMessage() == "Drain decisions are incomplete"]
+
+    async def story(bench: Bench) -> None:
+        nonlocal lacking
+        tools = bench.nodes["n0"].tools
+        assert tools is not None
+
+        def health() -> object:
+            return next(row.state for row in tools.health.rows() if row.path == "drain")
+
+        for number in range(7):
+            await run(bench, f"app-{number}")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 30)
+        for _ in range(60):
+            await wait(bench, 10)
+            assert health() == Degraded("could not be written or read: what is sent away; the log says why")
+        (line,) = complaints()
+        assert "no such right" in line
+        lacking = False
+        await wait(bench, 60)
+        assert (health(), len(await told(bench)), len(complaints())) == (OK(), 7, 1)
+
+    play(story, seen)
+
+
+def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> None:
+    """It may have happened: until that is known nobody else is evicted."""
+    seen = Evictions(lambda call: Unavailable("no answer") if call.subresource == "eviction" and len(seen.calls) == 1 else None)
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "app-0")
+        await app(bench, "app-1")
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 150)
+        assert await told(bench) == ["app-0", "app-1"]
+
+    play(story, seen)
+    assert seen.calls == ["app-0", "app-1", "app-0"]
+
+
+def test_an_eviction_whose_answer_was_lost_keeps_its_workload_here_until_it_can_come_no_more() -> None:
+    """However many pods its controller wants: that is not known."""
+    at: list[float] = []
+    benches: list[Bench] = []
+
+    def refuse(call: Call) -> ApiError | None:
+        if call.subresource == "eviction":
+            at.append(benches[0].clock())
+        return Unavailable("no answer") if call.subresource == "eviction" and call.name == "db-0" else None
+
+    async def story(bench: Bench) -> None:
+        benches.append(bench)
+        for name in ("db-0", "db-1", "web-0"):
+            await app(bench, name, owner=name.partition("-")[0])
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 200)
+        assert "db-1" in await pods(bench), "db-0 was evicted again and again meanwhile"
+        assert "web-0" not in await pods(bench)
+
+    play(story, Evictions(refuse))
+    assert len(at) >= 3
+
+
+# --- What tenants and other programs may do while a node is emptied, and that it keeps nobody else from leaving ---
+
+
+def refusing(pod: str, error: ApiError) -> Callable[[Call], ApiError | None]:
+    return lambda call: error if call.subresource == "eviction" and call.name == pod else None
+
+
+def test_a_pod_that_somebody_refuses_to_let_go_keeps_no_other_one_here() -> None:
+    """Operators of databases, and tenants whose labels policies look at, may refuse evictions."""
+
+    def case(error: ApiError) -> None:
+        seen = Evictions(refusing("a", error))
+
+        async def story(bench: Bench) -> None:
+            for name in ("a", "b", "c"):
+                await app(bench, name)
+            await wait(bench, 70)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 90)
+            assert await pods(bench) == {"a"}
+
+        play(story, seen)
+        assert seen.calls[:3] == ["a", "b", "c"]
+        assert 2 <= seen.calls.count("a") <= 5
+
+    for error in [Forbidden("a webhook denied it", status=403), ApiError("a webhook denied it", status=500)]:
+        case(error)
+
+
+def test_a_namespace_that_cannot_be_read_keeps_only_its_own_pods_here() -> None:
+    def case(resource: Any, error: ApiError) -> None:
+        asked = {"list": PODS, "get": STATEFUL_SETS}
+        away = True
+        seen = Evictions(
+            lambda call: error if away and call.namespace == "a" and asked.get(call.verb) is call.resource is resource else None
+        )
+
+        async def story(bench: Bench) -> None:
+            nonlocal away
+            await run(bench, "a-0", namespace="a")
+            await run(bench, "b-0", namespace="b")
+            await wait(bench, 20)
+            await change(bench, "n0", {"taints": [EVACUATE]})
+            await wait(bench, 600)
+            assert seen.calls == ["b-0"]
+            away = False
+            await wait(bench, 30)
+
+        play(story, seen)
+        assert seen.calls == ["b-0", "a-0"], "soon after it can be read again"
+
+    for resource in [PODS, STATEFUL_SETS]:
+        for error in [Unavailable("no answer"), Forbidden("no such right", status=403)]:
+            case(resource, error)
+
+
+def test_a_pod_that_takes_a_day_to_leave_holds_up_others_for_some_minutes() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await run(bench, "a-0", namespace="a", stays=True)
+        for number in range(5):
+            await run(bench, f"b-{number}", namespace="b")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 250)
+        assert seen.calls == ["a-0"]
+        await wait(bench, 150)
+
+    play(story, seen)
+    assert seen.calls == ["a-0", *(f"b-{number}" for number in range(5))]
+
+
+# --- Slots: one node after the other, and none is kept by a node that only a person can help ---
+
+
+async def slots(bench: Bench) -> dict[str, str]:
+    """By slot: the node that has it."""
+    leases = [each for each in await all_of(bench, LEASES) if each["metadata"]["name"].startswith("evacuation-slot")]
+    return {each["metadata"]["name"].partition(".")[0]: each["metadata"]["ownerReferences"][0]["name"] for each in leases}
+
+
+def test_a_node_that_only_a_person_can_help_keeps_no_other_one_waiting() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "kept-0", policy="Block")
+        await app(bench, "free-0")
+        await app(bench, "other-0", node="n1")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 10)
+        await change(bench, "n1", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert await pods(bench) == {"kept-0"}
+        assert await slots(bench) == {}
+        assert await state(bench) == "InProgress"
+
+    play(story, seen)
+    assert seen.calls == ["free-0", "other-0"]
+
+
+def test_two_nodes_are_emptied_one_after_the_other() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await run(bench, "a-0", stays=True)
+        await app(bench, "other-0", node="n1")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 10)
+        await change(bench, "n1", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert (seen.calls, await slots(bench)) == (["a-0"], {"evacuation-slot-0": "n0"})
+        assert (await node_of(bench, "n1"))["metadata"]["labels"].get(STATE) == "Pending"
+        await bench.you.patch(PODS, "a-0", {"metadata": {"finalizers": None}}, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 120)
+        assert (await node_of(bench, "n1"))["metadata"]["labels"].get(STATE) == "Success"
+
+    play(story, seen)
+    assert seen.calls == ["a-0", "other-0"]
+
+
+def test_the_slot_of_a_node_whose_sidecar_is_dead_is_taken_after_a_quarter_of_an_hour() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await run(bench, "a-0", stays=True)
+        await app(bench, "other-0", node="n1")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 10)
+        bench.nodes["n0"].lay_down()
+        await change(bench, "n1", {"taints": [EVACUATE]})
+        await wait(bench, 850)
+        assert seen.calls == ["a-0"]
+        await wait(bench, 200)
+        assert seen.calls == ["a-0", "other-0"]
+
+    play(story, seen)
+
+
+def test_a_workload_of_which_another_node_makes_a_replica_anew_waits_and_others_go() -> None:
+    seen = Evictions()
+
+    async def story(bench: Bench) -> None:
+        await app(bench, "app-0")
+        await app(bench, "web-0")
+        name = names.reprovision("uid-app-0", DRIVER)
+        await bench.you.create(LEASES, {"metadata": {"name": name}, "spec": {"holderIdentity": "uid-n1"}}, namespace="default")
+        await wait(bench, 70)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 120)
+        assert seen.calls == ["web-0"]
+        await bench.you.delete(LEASES, name, namespace="default")
+        await wait(bench, 60)
+
+    play(story, seen)
+    assert seen.calls == ["web-0", "app-0"]
