@@ -115,24 +115,21 @@ class Workload:
         self._bench.spawn(self._run())
 
     async def _run(self) -> None:
-        """Once a second, unless nothing has changed: hours of quiet are to cost nothing."""
-        synced = 0
         while True:
             await asyncio.sleep(1.0)
-            revision = self._bench.cluster.revision
-            if revision != synced and not self._stopped:
-                with contextlib.suppress(NotFound, AlreadyExists, Conflict):
-                    await self._sync()
-                    synced = revision
+            with contextlib.suppress(NotFound, AlreadyExists, Conflict):
+                await (asyncio.sleep(0) if self._stopped else self._sync())
 
     async def _sync(self) -> None:
+        """What is there is not asked for: hours of quiet are to cost nothing."""
+        there = self._bench.cluster.store.find
         for number in range(self._replicas):
             name = f"{self._name}-{number}"
-            for template in self._templates:
-                meta = {"name": f"{template}-{name}", "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
-                with contextlib.suppress(AlreadyExists):
+            for claim in (f"{template}-{name}" for template in self._templates):
+                if there(CLAIMS, claim, self._namespace) is None:
+                    meta = {"name": claim, "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
                     await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace=self._namespace)
-            with contextlib.suppress(AlreadyExists):
+            if there(PODS, name, self._namespace) is None:
                 await self._make(name)
 
     async def _make(self, name: str) -> None:
