@@ -171,7 +171,7 @@ class InProcessApi:
         propagation: str = "",
         dry_run: bool = False,
     ) -> None:
-        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, propagation=propagation, dry_run=dry_run)
+        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, dry_run=dry_run)
         call = Call("delete", resource, namespace, name, dry_run=dry_run)
         await self._ask(call, lambda: self.cluster.delete(resource, name, namespace=namespace, options=options))
 

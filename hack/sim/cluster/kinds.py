@@ -185,7 +185,7 @@ TABLE: Final[Iterable[Kind]] = (
     Kind(resource=api.CONFIG_MAPS, fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),
     Kind(
         resource=api.SECRETS,
-        fields={"data": WORDS, "stringData": WORDS, "type": str, "immutable": bool},
+        fields={"data": WORDS, "type": str, "immutable": bool},
         selectable={"type": ""},
     ),
     Kind(resource=SERVICE_ACCOUNTS, fields={"secrets": [dict], "imagePullSecrets": [dict], "automountServiceAccountToken": bool}),

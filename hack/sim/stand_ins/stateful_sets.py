@@ -2,7 +2,8 @@
 
 Claims that are missing are made before a pod is made, and again whenever the set is looked at while the pod is Pending. No change of a
 claim makes it look: the pod's status does, in which the scheduler writes that the claim is missing. A claim that is being deleted is waited
-for. What was deleted with a StatefulSet is the garbage collector's work. Not here: partitions, ControllerRevisions, adoption.
+for. What was deleted with a StatefulSet is the garbage collector's work. Not here: partitions, ControllerRevisions, adoption, claims
+that go with their set.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,6 @@ from hack.sim.stand_ins.stand_in_base import StandInBase, sides, stateful_set_of
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
-from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 
@@ -65,29 +65,27 @@ class StatefulSets:
         found = {objects.ordinal_of(workload, pod): pod for pod in pods}
         later: list[float] = []
         for batch in ([ordinal] for ordinal in wanted) if ordered else _batches(wanted):
-            later += await self._attend_all(workload, {ordinal: found.get(ordinal) for ordinal in batch}, ordered=ordered)
+            later += await self._attend_all(workload, {ordinal: found.get(ordinal) for ordinal in batch})
             if ordered and not self._is_settled(workload, found.get(batch[0])):
                 return min(later, default=None)
         condemned = [found[ordinal] for ordinal in sorted(found, reverse=True) if ordinal >= 0 and ordinal not in wanted]
-        for pod in condemned:
-            await self._fit_owners(workload, pod)
         if await self._scale_down(workload, condemned, ordered=ordered):
             await self._update(workload, [found[ordinal] for ordinal in reversed(wanted) if ordinal in found], len(wanted))
         return min(later, default=None)
 
-    async def _attend_all(self, workload: Json, batch: Mapping[int, Json | None], *, ordered: bool) -> list[float]:
+    async def _attend_all(self, workload: Json, batch: Mapping[int, Json | None]) -> list[float]:
         """When to look again. What is in the way of one pod is not in the way of the others of the batch."""
         later, in_the_way = [], False
         for ordinal, pod in batch.items():
             try:
-                later.append(await self._attend(workload, ordinal, pod, ordered=ordered))
+                later.append(await self._attend(workload, ordinal, pod))
             except (_Later, AlreadyExists):
                 in_the_way = True
         if in_the_way:
             raise _Later
         return [until for until in later if until is not None]
 
-    async def _attend(self, workload: Json, ordinal: int, pod: Json | None, *, ordered: bool) -> float | None:
+    async def _attend(self, workload: Json, ordinal: int, pod: Json | None) -> float | None:
         """When to look again."""
         if pod is None:
             return await self._make(workload, ordinal)
@@ -96,9 +94,6 @@ class StatefulSets:
             return None
         if _phase(pod) == "Pending":
             await self._make_claims(workload, ordinal)
-            await self._fit_owners(workload, pod)
-        if not ordered or self._is_settled(workload, pod):
-            await self._fit_owners(workload, pod)
         return None
 
     async def _make(self, workload: Json, ordinal: int) -> float | None:
@@ -107,10 +102,6 @@ class StatefulSets:
         due = self._missing.setdefault(f"{namespace}/{pod['metadata']['name']}", now + self._delay(key))
         if due > now:
             return due
-        if not objects.is_retained(workload, "whenScaled"):
-            claims = (self._claim(namespace, claim) for claim in objects.claims_of(workload, ordinal).values())
-            if any(claim is not None and objects.is_stale(claim, pod, names.POD) for claim in claims):
-                return None  # it is about to be collected with the pod that it was made for
         await self._make_claims(workload, ordinal)
         await self._base.api.create(PODS, pod, namespace=namespace)
         return None
@@ -161,17 +152,6 @@ class StatefulSets:
                 in_the_way = True
         if in_the_way:
             raise _Later
-
-    async def _fit_owners(self, workload: Json, pod: Json) -> None:
-        namespace = workload["metadata"]["namespace"]
-        for made in objects.claims_of(workload, objects.ordinal_of(workload, pod)).values():
-            claim = self._claim(namespace, made)
-            if claim is None:
-                continue
-            owners, before = objects.owners_wanted(workload, pod, claim), claim["metadata"].get("ownerReferences") or []
-            if owners != before:
-                meta = {"ownerReferences": owners or None, "resourceVersion": claim["metadata"]["resourceVersion"]}
-                await self._base.patch(CLAIMS, claim, {"metadata": meta})
 
     def _claim(self, namespace: str, claim: Json) -> Json | None:
         return self._claims.get(f"{namespace}/{claim['metadata']['name']}")
