@@ -117,7 +117,7 @@ def test_drain_G3_steady_state_writes_nothing_but_a_heartbeat() -> None:
         await wait(bench, 890)
         writes = [line for line in bench.log.lines[mark:] if "patch" in line or "create" in line or "update" in line]
         writes = [line for line in writes if names.watch(DRIVER) not in line]
-        about_nodes = [line for line in writes if " nodes " in line]
+        about_nodes = [line for line in writes if " nodes" in line]
         about_reports = [line for line in writes if "nodedrainreports" in line]
         assert len(about_nodes) <= 2 * 3, "of two nodes: conditions every five minutes"
         assert len(about_reports) <= 2 * 3, about_reports

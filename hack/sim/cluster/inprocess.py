@@ -182,11 +182,13 @@ class InProcessApi:
         return await self._ask(call, lambda: self.cluster.post(resource, name, subresource, _copy(body), namespace=namespace))
 
     async def resource_for(self, api_version: str, kind: str) -> Resource:
-        await self.before(Call("discover", api_version, name=kind))
-        for resource in self.cluster.store.kinds:
-            if (resource.api_version, resource.kind) == (api_version, kind):
-                return resource
-        raise NotFound(f"discover {api_version} {kind}: the server knows no such kind", status=404, reason="NotFound")
+        def act() -> Resource:
+            for resource in self.cluster.store.kinds:
+                if (resource.api_version, resource.kind) == (api_version, kind):
+                    return resource
+            raise NotFound(f"discover {api_version} {kind}: the server knows no such kind", status=404, reason="NotFound")
+
+        return await self._ask(Call("discover", api_version, name=kind), act)
 
     async def server_version(self) -> str:
         return await self._ask(Call("get", "version"), lambda: VERSION)

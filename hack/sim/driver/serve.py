@@ -294,7 +294,8 @@ async def run(options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    driver = _driver(options)
+    folders = None if options.volumes is None else Folders(options.volumes, node_id=options.spec.node_id)
+    driver = LocalDriver(options.spec, state=options.state, backing=folders)
     faults = Faults(options.faults, file=options.faults_file, complain=_say)
     reception = Reception(record=Record(options.calls), faults=faults)
     async with AsyncExitStack() as stack:
@@ -307,14 +308,6 @@ async def run(options: argparse.Namespace) -> None:
         else:
             refusal = await stack.enter_async_context(registering(options.spec.name, options.registration))
             await _first(stop, refusal)
-
-
-def _driver(options: argparse.Namespace) -> LocalDriver:
-    folders = None if options.volumes is None else Folders(options.volumes, node_id=options.spec.node_id)
-    driver = LocalDriver(options.spec, state=options.state, backing=folders)
-    for finding in driver.findings:
-        _say(finding)
-    return driver
 
 
 async def _first(stop: asyncio.Event, refusal: asyncio.Future[str]) -> None:

@@ -36,7 +36,7 @@ from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
-from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, KubeApi
+from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
@@ -129,7 +129,7 @@ class World:
         self.report = Report(plan)
         self.dice = random.Random(f"world {plan.seed}")
         self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
-        self.api: KubeApi = InProcessApi(self.cluster, before=self._before, after=self._after)
+        self.api: InProcessApi = InProcessApi(self.cluster, before=self._before, after=self._after)
         self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
