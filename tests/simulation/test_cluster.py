@@ -16,7 +16,8 @@ from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CONFIG_MAPS, MERGE_PAT
 from sidecar.kube.errors import Gone, Unavailable
 from sidecar.model.objects import Json
 from tests.contract.objects import capacity, claim, config_map, pod, storage_class, volume
-from tests.harness.cluster_tools import T0, Clock, new_cluster, owned, refusal
+from tests.harness.clock import Clock
+from tests.harness.cluster_tools import T0, new_cluster, owned, refusal
 
 
 def make(cluster: Cluster, resource: Resource, body: Json, namespace: str = "default") -> Json:
@@ -78,7 +79,7 @@ def test_a_bound_claim_may_grow_where_its_class_says_so() -> None:
 
 
 def test_a_pod_on_a_node_gets_its_time_and_a_second_deletion_can_only_shorten_it() -> None:
-    clock = Clock()
+    clock = Clock(T0)
     cluster = new_cluster(clock=clock)
     make(cluster, PODS, pod("p") | {"spec": pod("p")["spec"] | {"nodeName": "n"}})
 

@@ -201,8 +201,6 @@ class Cluster:
     def _check_version(self, kind: Kind, old: Stored, new: Json) -> None:
         resource, was = kind.resource, old.obj["metadata"]
         version = new["metadata"].get("resourceVersion") or "0"
-        if not version.isdigit():
-            raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         if version == "0" and not kind.unconditional:
             cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(resource.plural, resource.group, was["name"], [cause])

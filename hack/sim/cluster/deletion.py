@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster.checks import inside
 from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.refusals import Refused, bad_request, conflict, internal, namespace_ends, no_such_method, too_many_requests
+from hack.sim.cluster.refusals import Refused, conflict, internal, namespace_ends, too_many_requests
 from hack.sim.cluster.selectors import labels_of, selector_test
 from hack.sim.cluster.store import Stored
 from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
@@ -104,11 +104,6 @@ def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int) -> Json:
 
 
 def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
-    wanted = kind.subresources.get(subresource)
-    if wanted not in ("Eviction", "Binding"):
-        raise no_such_method()
-    if subresource == "eviction" and inside(body, "metadata.name") != name:
-        raise bad_request("name in URL does not match name in Eviction object")
     within = cluster.store.find(NAMESPACES, namespace)
     if within is not None and within["metadata"].get("deletionTimestamp"):
         raise namespace_ends(kind.resource, name, namespace)
