@@ -76,20 +76,6 @@ async def test_a_set_can_begin_at_another_ordinal(land: Land) -> None:
     await land.until(lambda: runs(land, "db-5", "db-6"), "both run")
 
 
-async def test_it_waits_until_the_pod_before_has_been_ready_for_so_long(land: Land) -> None:
-    await land.begin("n1")
-    await land.stateful_set("db", replicas=2, minReadySeconds=3)
-    await land.until(lambda: runs(land, "db-0"), "the first runs")
-
-    async def has_status(ready: int, available: int) -> bool:
-        return await land.set_status("db", "readyReplicas", "availableReplicas") == (ready, available)
-
-    await land.until(lambda: has_status(1, 0), "it is ready, and not available yet")
-    await land.always(lambda: runs(land, "db-0"), "and as long as that, no other is made", seconds=1.0)
-    await land.until(lambda: runs(land, "db-0", "db-1"), "the second runs")
-    await land.until(lambda: has_status(2, 2), "both are available")
-
-
 # --- making again ------------------------------------------------------------------------------------------------------------
 
 
