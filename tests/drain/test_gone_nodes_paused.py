@@ -5,7 +5,7 @@ import asyncio
 from hack.sim.cluster import Call, InProcessApi
 from sidecar.kube.api import CLAIMS, CSI_NODES, LEASES, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import NotFound
-from tests.harness.drain.simulated import Bench, Json, wait
+from tests.harness.drain.simulated import Json, Story, wait
 from tests.harness.gone_nodes import CLEANING, Watchman, announce, holder, one_replica, play, there, told, vanish
 
 
@@ -13,7 +13,7 @@ class Pause:
     """Once, while it is judged for the last time whether a claim that is marked is deleted: the process does not go on until that many
     seconds later. Meanwhile n0 registers, as a kubelet does first: its CSINode comes once a driver has registered."""
 
-    def __init__(self, bench: Bench, what: tuple[str, Resource], seconds: float, *, registers: bool = True) -> None:
+    def __init__(self, bench: Story, what: tuple[str, Resource], seconds: float, *, registers: bool = True) -> None:
         assert isinstance(bench.api, InProcessApi)
         self._bench, self._api, self._what, self._seconds, self._registers = bench, bench.api, what, seconds, registers
         self._marked = self._armed = self.done = False
@@ -58,7 +58,7 @@ class Pause:
         self._marked = self._marked or (call.verb, call.resource) == ("patch", CLAIMS)
 
 
-async def about_to_lose(bench: Bench) -> None:
+async def about_to_lose(bench: Story) -> None:
     await one_replica(bench)
     await announce(bench)
     await vanish(bench)
@@ -71,7 +71,7 @@ def paused(what: tuple[str, Resource], seconds: float, *, back: bool) -> list[st
     """The claims that are left. `back`: the answer is late, and not the request."""
     left: list[str] = []
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await about_to_lose(bench)
         pause = Pause(bench, what, seconds)
         if back:
@@ -106,7 +106,7 @@ def test_one_that_goes_on_after_another_has_taken_its_turn_does_nothing_twice() 
     def case(what: tuple[str, Resource]) -> None:
         seen = Watchman()
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await about_to_lose(bench)
             pause = Pause(bench, what, 1800.0, registers=False)
             pause.on_the_way()
