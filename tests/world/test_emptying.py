@@ -88,7 +88,7 @@ def test_two_nodes_that_look_at_the_same_moment_send_one_replica_away(monkeypatc
 
 def test_while_an_eviction_may_still_arrive_no_other_replica_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first one is not answered, and arrives all the same: after the next look, and before another replica that was sent away then is
-    ready again. What seed 175 found."""
+    ready again."""
 
     def the_first_arrives_late(world: World) -> None:
         post, late = world.api.create_subresource, list[asyncio.Task[Any]]()

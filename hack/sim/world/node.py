@@ -44,7 +44,7 @@ class Node:
     """Runs one life of the sidecar after the other, with a pause in between, as a kubelet would."""
 
     def __init__(self, world: "World | Story", name: str, *, driver: LocalDriver | None = None) -> None:
-        """`driver`: disks that were there before, under another name of this node."""
+        """`driver`: with the disks that were there before."""
         self.name = name
         self.ends: list[str] = []
         """How each life of the sidecar ended."""
@@ -52,7 +52,6 @@ class Node:
         self._dice = random.Random(f"node {world.plan.seed} {name}")
         spec = Spec(node_id=name, name=DRIVER, pools={POOL: parse_bytes(world.plan.pool)}, topology={TOPOLOGY_KEY: name})
         self.driver = driver or LocalDriver(spec)
-        self.driver.spec = spec
         self.link: Link = Link(forsakes=lambda: self._dice.random() < 0.5)
         self.folder: Folder = Folder()
         self.reception = Reception(record=Record(now=world.clock))

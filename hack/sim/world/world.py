@@ -269,9 +269,6 @@ class World:
         await self._end(node)
         for resource in (NODES, CSI_NODES):
             await self.api.delete(resource, node)
-        for meta in [pod["metadata"] for pod in await self._pods(node)]:
-            await self.api.delete(PODS, meta["name"], namespace=meta["namespace"], grace_period_seconds=0)
-        self.cluster.collect_garbage()
         self.nodes.pop(node)
         self.drains.pop(node, None)
 
@@ -332,9 +329,6 @@ class World:
         if life := self._lives.pop(node, None):  # one that has just come back may not have begun yet
             life.cancel()
             await asyncio.gather(life, return_exceptions=True)
-
-    async def _pods(self, node: str) -> list[Json]:
-        return (await self.api.list_page(PODS, field_selector=f"spec.nodeName={node}", limit=0)).items
 
     def _begin(self, node: str) -> None:
         """All that the node's process does, and what it leaves on its way when it dies, says that it comes from there."""
