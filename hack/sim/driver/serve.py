@@ -34,7 +34,7 @@ from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Faults
 from hack.sim.driver.folders import Folders
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.options import Registration, read_options
+from hack.sim.driver.spec import Registration, read_options
 from sidecar.csi import api, redact
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
