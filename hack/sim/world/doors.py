@@ -39,12 +39,12 @@ class NodeKube(InProcessApi):
         self.api, self.network, self.life, self.node, self.tell = api, network, life, node, tell
         self.request_log = request_log or RequestLog(lambda: 0.0)
 
-    async def _ask(self, call: Call, act: Callable[[], T]) -> T:
+    async def ask(self, call: Call, act: Callable[[], T]) -> T:
         what = str(replace(call, namespace=""))
         if call.verb not in ("get", "list", "discover") and not call.dry_run:
-            return await self._write(what, lambda: self.api._ask(call, act))
+            return await self._write(what, lambda: self.api.ask(call, act))
         await self._travel(what, self.network.weather.read)
-        answer = await self.api._ask(call, act)
+        answer = await self.api.ask(call, act)
         self.life.check()
         return answer
 
