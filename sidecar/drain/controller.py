@@ -73,7 +73,7 @@ class DrainRoom:
         """Why the gate, which stands, holds nobody."""
         self._opened: frozenset[Intent] = frozenset()
         """What the last look found True for whoever empties the node."""
-        self._last_look = float("-inf")
+        self._last_look, self._pace = float("-inf"), PACE
         self._refused_until = 0.0
         self._told_refused = ""
 
@@ -106,7 +106,7 @@ class DrainRoom:
     def soonest(self) -> float:
         """When to look because something has changed."""
         calm = self.marks is not None and not self.marks.observed
-        return max(self._clock(), self._last_look + (CALM if calm else PACE), self._refused_until)
+        return max(self._clock(), self._last_look + (CALM if calm else self._pace), self._refused_until)
 
     def numbers(self) -> DrainNumbers | None:
         """For the metrics. None: nothing was judged yet."""
@@ -150,7 +150,8 @@ class DrainRoom:
             return self._clock() + min(delay, max(look.again, _URGENT))
         self.attempts.forget(key)
         self._refused_until = 0.0
-        return self._clock() + max(look.again, PACE)
+        self._pace = look.pace
+        return self._clock() + max(look.again, look.pace)
 
     async def _look(self, node: Node, marks: Marks, look: Look) -> None:
         await look.attempt("the report", self.report.recall())

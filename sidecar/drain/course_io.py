@@ -31,6 +31,8 @@ R = TypeVar("R")
 ROOM: Final = "drain"
 PACE: Final = 1.0
 """Seconds between two looks at least, however much changes. A look evicts one pod at most."""
+_QUICK: Final = 0.25
+"""The same after an eviction: the next pod need not wait once this one is gone and its replacement is ready."""
 USUAL: Final = 60.0
 SETTLES: Final = 60.0
 """Seconds after the start in which no deadline ends anything, and an Unknown is no news."""
@@ -46,6 +48,8 @@ class Look:
 
     again: float = USUAL
     """Seconds until the next one."""
+    pace: float = PACE
+    """Seconds until the next one at least."""
     refused: dict[str, str] = field(default_factory=dict)
     """What is tried again with the next look, which comes the later the longer that goes on."""
     told: dict[str, str] = field(default_factory=dict)
@@ -215,6 +219,7 @@ class Evacuation:
             self._emptying.hold(uid, hold)
         if hold is None:
             self._sent_at = self._clock()
+            look.pace = _QUICK
         return told if hold is None else f"{hold.reason}: {hold.why}"
 
     async def _continue_late_ones(self, picture: Picture, look: Look) -> tuple[Away | None, str]:

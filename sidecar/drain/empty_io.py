@@ -122,7 +122,7 @@ class Emptying:
         if isinstance(may, MayNot):
             return Hold(Reason.NOT_KNOWN, pod.full_name, may.why)
         if (wait := self._evictor.wait()) > 0:
-            return Hold(Reason.EVICTION_REFUSED, pod.full_name, f"it is evicted in {wait:.0f} s, at one pod a second")
+            return Hold(Reason.EVICTION_REFUSED, pod.full_name, f"it is evicted in {wait:.0f} s, at five pods a second at most")
         if why := await why_undone(self._kube, self._settings, picture, wall=self._wall):
             return Hold(Reason.NOT_KNOWN, pod.full_name, why)
         if len(self._evicted) >= _MANY:

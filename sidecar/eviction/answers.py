@@ -7,7 +7,7 @@ from typing import Final
 
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests
 
-QPS: Final = 1.0
+QPS: Final = 5.0
 BURST: Final = 5
 # As kubectl drain, after a budget has refused.
 BUDGET_PAUSE: Final = 5.0
