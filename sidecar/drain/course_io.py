@@ -19,8 +19,8 @@ from sidecar.drain.picture import Picture
 from sidecar.drain.settings import Settings
 from sidecar.drain.standing import StandingKeeper, closed_at
 from sidecar.drain.words import Intent, Reason, Status
-from sidecar.eviction.answers import NEXT_PASS
 from sidecar.eviction.attempt_io import Evictor
+from sidecar.eviction.rules import NEXT_PASS
 from sidecar.kube.errors import ApiError, Conflict
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
