@@ -19,8 +19,8 @@ from sidecar.drain.picture import Picture
 from sidecar.drain.settings import Settings
 from sidecar.drain.standing import StandingKeeper, closed_at
 from sidecar.drain.words import Intent, Reason, Status
-from sidecar.eviction.answers import NEXT_PASS
 from sidecar.eviction.attempt_io import Evictor
+from sidecar.eviction.rules import NEXT_PASS
 from sidecar.kube.errors import ApiError, Conflict
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -32,7 +32,8 @@ ROOM: Final = "drain"
 PACE: Final = 1.0
 """Seconds between two looks at least, however much changes. A look evicts one pod at most."""
 _QUICK: Final = 0.25
-"""The same after an eviction: the next pod need not wait once this one is gone and its replacement is ready."""
+_SOON_GONE: Final = 10.0
+"""The same for ten seconds after an eviction: the next pod need not wait once this one is gone and its replacement is ready."""
 USUAL: Final = 60.0
 SETTLES: Final = 60.0
 """Seconds after the start in which no deadline ends anything, and an Unknown is no news."""
@@ -125,6 +126,8 @@ class Evacuation:
                 case Evict() | MakeAnew() | Continue():
                     told = await self._act(picture, step, look)
                     break
+        if picture.marks.wish is not None and self._clock() - self._sent_at < _SOON_GONE:
+            look.pace = _QUICK
         if picture.marks.wish is not None and (why := self._emptying.refused()):
             look.told[_SENT_AWAY] = why
         if slot is None and self._slots and not self._settings.dry_run:
@@ -219,7 +222,6 @@ class Evacuation:
             self._emptying.hold(uid, hold)
         if hold is None:
             self._sent_at = self._clock()
-            look.pace = _QUICK
         return told if hold is None else f"{hold.reason}: {hold.why}"
 
     async def _continue_late_ones(self, picture: Picture, look: Look) -> tuple[Away | None, str]:

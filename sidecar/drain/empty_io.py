@@ -12,9 +12,8 @@ from sidecar.drain.lease_io import node_of
 from sidecar.drain.picture import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Reason
-from sidecar.eviction.answers import MAY_ARRIVE_WITHIN, NEXT_PASS, Result
 from sidecar.eviction.attempt_io import Evictor
-from sidecar.eviction.rules import MayNot, may_evict
+from sidecar.eviction.rules import MAY_ARRIVE_WITHIN, NEXT_PASS, MayNot, Result, may_evict
 from sidecar.kube.api import BUDGETS, LEASES, PODS, REPLICA_SETS, STATEFUL_SETS, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.correlator import ObjectRef

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from sidecar.eviction.answers import BUDGET_PAUSE, NEXT_PASS, TABLE, Answer, Result, answer_to
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
-from sidecar.eviction.rules import May
+from sidecar.eviction.rules import BUDGET_PAUSE, NEXT_PASS, TABLE, Answer, May, Result, answer_to
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable, from_status
 
 POD = May("apps", "db-0", "uid-db-0")
