@@ -30,7 +30,7 @@ from hack.benchmarks.stage import NODE, Ground, Stage, a_ground, a_stage, count,
 from hack.lib.command import say
 from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ControlPlane, until
 from hack.lib.programs import OURS, GoDriver, Json, OurDriver, Sidecar, claim
-from sidecar.eviction.answers import BURST, QPS
+from sidecar.eviction.rules import BURST, QPS
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.model import names

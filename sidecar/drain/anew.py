@@ -21,7 +21,7 @@ from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.statefulset import MOST_CLAIMS, StatefulSet, is_of_statefulset
 from sidecar.drain.things import Thing
 from sidecar.drain.words import Reason, quoted
-from sidecar.eviction.answers import MAY_ARRIVE_WITHIN
+from sidecar.eviction.rules import MAY_ARRIVE_WITHIN
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Notes, Volume

@@ -35,10 +35,9 @@ from sidecar.drain.picture import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.words import Reason
-from sidecar.eviction.answers import NEXT_PASS
-from sidecar.eviction.answers import Result as Answered
 from sidecar.eviction.attempt_io import Evictor
-from sidecar.eviction.rules import MayNot, may_evict
+from sidecar.eviction.rules import NEXT_PASS, MayNot, may_evict
+from sidecar.eviction.rules import Result as Answered
 from sidecar.kube.api import (
     BUDGETS,
     CLAIMS,

@@ -220,4 +220,7 @@ def refused_by_budget(pod: Pod, budgets: Iterable[Budget], *, needs_one: bool) -
         return None
     if not budget.observed:
         return Hold(Reason.PDB_BLOCKED, pod.full_name, f"the status of the budget {budget.full_name} is not up to date yet")
+    if needs_one and budget.allowed > 1:
+        why = f"several nodes may be emptied at once, and the budget {budget.full_name} lets {budget.allowed} pods be away together"
+        return Hold(Reason.PDB_BLOCKED, pod.full_name, why, lasting=True)
     return Hold(Reason.PDB_BLOCKED, pod.full_name, f"the budget is {budget.full_name}") if budget.allowed <= 0 else None

@@ -12,9 +12,8 @@ from sidecar.drain.lease_io import node_of
 from sidecar.drain.picture import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Reason
-from sidecar.eviction.answers import MAY_ARRIVE_WITHIN, NEXT_PASS, Result
 from sidecar.eviction.attempt_io import Evictor
-from sidecar.eviction.rules import MayNot, may_evict
+from sidecar.eviction.rules import MAY_ARRIVE_WITHIN, NEXT_PASS, MayNot, Result, may_evict
 from sidecar.kube.api import BUDGETS, LEASES, PODS, REPLICA_SETS, STATEFUL_SETS, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.correlator import ObjectRef
@@ -122,7 +121,7 @@ class Emptying:
         if isinstance(may, MayNot):
             return Hold(Reason.NOT_KNOWN, pod.full_name, may.why)
         if (wait := self._evictor.wait()) > 0:
-            return Hold(Reason.EVICTION_REFUSED, pod.full_name, f"it is evicted in {wait:.0f} s, at one pod a second")
+            return Hold(Reason.EVICTION_REFUSED, pod.full_name, f"it is evicted in {wait:.0f} s, at five pods a second at most")
         if why := await why_undone(self._kube, self._settings, picture, wall=self._wall):
             return Hold(Reason.NOT_KNOWN, pod.full_name, why)
         if len(self._evicted) >= _MANY:

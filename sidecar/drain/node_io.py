@@ -17,7 +17,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from sidecar.drain.assess import Assessment, Verdict
-from sidecar.drain.marks import Record
+from sidecar.drain.marks import Marks, Record
+from sidecar.drain.picture import read_marks
+from sidecar.drain.settings import Settings
 from sidecar.drain.words import Status
 from sidecar.kube.api import MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change, KubeApi
 from sidecar.kube.errors import Conflict
@@ -35,10 +37,17 @@ _ATTEMPTS: Final = 3
 
 
 class OwnNode:
-    """One per process. Raises ApiError."""
+    """One per process, which knows it by a watch and by its own writes. Raises ApiError."""
 
-    def __init__(self, kube: KubeApi, store: Store[Node], *, driver: str, clock: Callable[[], float], wall: Callable[[], float]) -> None:
-        self._kube, self._store, self._driver, self._clock, self._wall = kube, store, driver, clock, wall
+    def __init__(
+        self, kube: KubeApi, store: Store[Node], settings: Settings, *, clock: Callable[[], float], wall: Callable[[], float]
+    ) -> None:
+        self._kube, self._store, self._settings, self._clock, self._wall = kube, store, settings, clock, wall
+        self._driver = settings.driver
+        self.marks: Marks | None = None
+        """As they were read last."""
+        self._written: Node | None = None
+        """As the answer to this process's last record showed it."""
         self._conditions_at: float | None = None
         """When the conditions were written last, or found right; None: that is not known, and they are read."""
         self._said: tuple[str, Verdict, Verdict] | None = None
@@ -46,12 +55,24 @@ class OwnNode:
         self.true_is_old = False
         """A condition is True that is not any more, and that could not be written."""
 
+    def known(self) -> Node | None:
+        """A watch that lags does not show yet what this process has written: nothing is begun twice."""
+        node, last = self._store.get(self._settings.node), self._written
+        return last if node is not None and last is not None and node.uid == last.uid and node.version < last.version else node
+
+    def read(self, node: Node) -> Marks:
+        self.marks = read_marks(node, self._settings, now=self._wall(), before=self.marks)
+        return self.marks
+
     async def write_record(self, node: Node, record: Record) -> Node:
         """The Node as it is then. Nothing is written where it says that already."""
+        if self._settings.dry_run:
+            return node
         key, label = names.of_driver(self._driver, names.DRAIN_RECORD), names.of_driver(self._driver, names.EVACUATION_STATE)
         annotations = {key: record.as_text(node.uid)}
         labels = {label: str(record.state) if record.state else None}
-        return await self._patch(node, annotations, labels)
+        self._written = await self._patch(node, annotations, labels)
+        return self._written
 
     async def protect(self, node: Node, *, needed: bool | None) -> Node:
         """As `protection`. By a Node that is read now: other drivers' sidecars write the same keys."""

@@ -10,8 +10,7 @@ from typing import Final
 
 from sidecar.engine.backoff import jittered
 from sidecar.engine.limiter import TokenBucket
-from sidecar.eviction.answers import BURST, EVICTED, NEXT_PASS, QPS, Answer, Result, answer_to
-from sidecar.eviction.rules import May
+from sidecar.eviction.rules import BURST, EVICTED, NEXT_PASS, QPS, Answer, May, Result, answer_to
 from sidecar.kube.api import PODS, KubeApi
 from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Json

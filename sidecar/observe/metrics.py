@@ -129,7 +129,7 @@ class Metrics:
         self._looks[at] = self._looks.get(at, 0) + 1
 
     def evicted(self, result: str) -> None:
-        """How an attempt to evict a pod ended: a value of `eviction/answers.Result`."""
+        """How an attempt to evict a pod ended: a value of `eviction/rules.Result`."""
         self._evictions.add((result,))
 
     def reprovisioned(self, result: str) -> None:

@@ -1,4 +1,4 @@
-"""Every answer of `eviction/answers.TABLE`, provoked by `Evictor` itself."""
+"""Every answer of `eviction/rules.TABLE`, provoked by `Evictor` itself."""
 
 import asyncio
 import time
@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from sidecar.eviction.answers import BUDGET_PAUSE, NEXT_PASS, TABLE, Answer, Result
 from sidecar.eviction.attempt_io import Evictor
-from sidecar.eviction.rules import May
+from sidecar.eviction.rules import BUDGET_PAUSE, NEXT_PASS, TABLE, Answer, May, Result
 from sidecar.kube.api import BUDGETS, NAMESPACES, NODES, PODS
 from sidecar.kube.client import KubeClient, open_client
 from sidecar.kube.errors import NotFound

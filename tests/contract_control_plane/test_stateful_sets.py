@@ -36,11 +36,6 @@ async def served(land: Land, *nodes: str) -> AsyncIterator[None]:
         await asyncio.gather(provisioner, return_exceptions=True)
 
 
-async def owners(land: Land, claim: str) -> list[tuple[str, str, bool]]:
-    found = (await land.get_claim(claim))["metadata"].get("ownerReferences") or ()
-    return [(owner["kind"], owner["name"], owner["controller"]) for owner in found]
-
-
 # --- making ----------------------------------------------------------------------------------------------------------------
 
 
@@ -79,20 +74,6 @@ async def test_a_set_can_begin_at_another_ordinal(land: Land) -> None:
     await land.begin("n1")
     await land.stateful_set("db", replicas=2, ordinals={"start": 5})
     await land.until(lambda: runs(land, "db-5", "db-6"), "both run")
-
-
-async def test_it_waits_until_the_pod_before_has_been_ready_for_so_long(land: Land) -> None:
-    await land.begin("n1")
-    await land.stateful_set("db", replicas=2, minReadySeconds=3)
-    await land.until(lambda: runs(land, "db-0"), "the first runs")
-
-    async def has_status(ready: int, available: int) -> bool:
-        return await land.set_status("db", "readyReplicas", "availableReplicas") == (ready, available)
-
-    await land.until(lambda: has_status(1, 0), "it is ready, and not available yet")
-    await land.always(lambda: runs(land, "db-0"), "and as long as that, no other is made", seconds=1.0)
-    await land.until(lambda: runs(land, "db-0", "db-1"), "the second runs")
-    await land.until(lambda: has_status(2, 2), "both are available")
 
 
 # --- making again ------------------------------------------------------------------------------------------------------------
@@ -213,49 +194,7 @@ async def test_scaled_down_the_highest_goes_and_its_claim_stays(land: Land) -> N
         assert await land.there(CLAIMS) == ["data-db-0", "data-db-1", "data-db-2"]
 
 
-async def test_where_the_policy_says_so_a_claim_goes_with_the_pod_that_is_scaled_away(land: Land) -> None:
-    async with served(land, "n1"):
-        policy = {"whenScaled": "Delete", "whenDeleted": "Retain"}
-        await land.stateful_set("db", replicas=2, class_="late", persistentVolumeClaimRetentionPolicy=policy)
-        await land.until(lambda: runs(land, "db-0", "db-1"), "both run")
-        assert await owners(land, "data-db-1") == []
-        await land.patch_set("db", {"replicas": 1})
-        await land.until(lambda: has(land, ["db-0"], ["data-db-0"]), "the pod and its claim are gone")
-
-
-async def test_a_pod_that_is_scaled_away_owns_its_claim_until_both_are_gone(land: Land) -> None:
-    async with served(land, "n1"):
-        policy = {"whenScaled": "Delete", "whenDeleted": "Delete"}
-        await land.stateful_set("db", replicas=2, class_="late", persistentVolumeClaimRetentionPolicy=policy)
-        await land.until(lambda: runs(land, "db-0", "db-1"), "both run")
-
-        async def owned_by(*expected: tuple[str, str, bool]) -> bool:
-            return await owners(land, "data-db-1") == list(expected)
-
-        await land.until(lambda: owned_by(("StatefulSet", "db", True)), "the set owns it")
-        held = {"metadata": {"finalizers": [KEPT_BACK]}}
-        await land.api.patch(PODS, "db-1", held, content_type=MERGE_PATCH, namespace=land.namespace)
-        await land.patch_set("db", {"replicas": 1})
-        await land.until(lambda: owned_by(("Pod", "db-1", True)), "the pod owns it")
-        await land.api.patch(PODS, "db-1", {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH, namespace=land.namespace)
-        await land.until(lambda: has(land, ["db-0"], ["data-db-0"]), "the pod and its claim are gone")
-
-
-async def test_where_the_policy_says_so_claims_go_with_their_set(land: Land) -> None:
-    async with served(land, "n1"):
-        policy = {"whenScaled": "Retain", "whenDeleted": "Delete"}
-        await land.stateful_set("db", replicas=1, class_="late", persistentVolumeClaimRetentionPolicy=policy)
-
-        async def owned_by_the_set() -> bool:
-            return await owners(land, "data-db-0") == [("StatefulSet", "db", True)]
-
-        await land.until(lambda: runs(land, "db-0"), "it runs")
-        await land.until(owned_by_the_set, "the set owns it")
-        await land.api.delete(STATEFUL_SETS, "db", namespace=land.namespace, propagation="Background")
-        await land.until(lambda: has(land, [], []), "all is gone")
-
-
-async def test_else_claims_outlive_their_set(land: Land) -> None:
+async def test_claims_outlive_their_set(land: Land) -> None:
     async with served(land, "n1"):
         await land.stateful_set("db", replicas=1, class_="late")
         await land.until(lambda: runs(land, "db-0"), "it runs")

@@ -6,7 +6,7 @@ from typing import Any, Final
 from hack.sim.cluster import Cluster
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
-from tests.harness.drain.simulated import Bench, wait
+from tests.harness.drain.simulated import Story, wait
 from tests.harness.replicas_anew import Seen, Workload, evacuate, play
 
 
@@ -55,7 +55,7 @@ def test_a_lock_that_is_shut_at_the_last_moment_is_seen_whatever_the_watches_sho
     def case(lock: str) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             def shut() -> None:
                 bench.network.local_delay("n0", 600.0)
                 if lock:

@@ -10,7 +10,7 @@ from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness import replicas_anew as reprovision
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import EVACUATE, Bench, change, wait
+from tests.harness.drain.simulated import EVACUATE, Story, change, wait
 from tests.harness.replicas_anew import ANEW, Seen, Workload, at_rest, evacuate, places, said
 
 NODES_THERE: Final = ("n0", "n1", "n2", "n3")
@@ -18,13 +18,13 @@ TENANT: Final = "a-tenant"
 SOON: Final = 150.0
 """Seconds within which a replica has left where nobody is in its way."""
 
-Story = Callable[[Bench, Workload], Awaitable[None]]
+Plot = Callable[[Story, Workload], Awaitable[None]]
 
 
-def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, **of_aa: Any) -> None:
+def play(story: Plot, seen: Seen, *, args: tuple[str, ...] = ANEW, **of_aa: Any) -> None:
     """Replica 0 of db and of aa are both on n0, and aa, which somebody makes trouble with, comes first."""
 
-    async def whole(bench: Bench) -> None:
+    async def whole(bench: Story) -> None:
         await bench.you.create(NAMESPACES, {"metadata": {"name": TENANT}})
         db, aa = Workload(bench), Workload(bench, name="aa", namespace=TENANT, **of_aa)
         await db.begin()
@@ -36,7 +36,7 @@ def play(story: Story, seen: Seen, *, args: tuple[str, ...] = ANEW, **of_aa: Any
     simulated.play(whole, args=args, refuse=seen, nodes=NODES_THERE)
 
 
-async def left(bench: Bench, pod: str, within: float) -> float:
+async def left(bench: Story, pod: str, within: float) -> float:
     """Seconds after which it was ready elsewhere."""
     begun = bench.clock()
     while bench.clock() - begun < within:
@@ -57,7 +57,7 @@ def test_what_is_refused_for_one_replica_keeps_no_other_ones_here() -> None:
 
         seen = Seen(refuse)
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             await evacuate(bench, True, "aa")
             await left(bench, "db-0", SOON)
 
@@ -78,7 +78,7 @@ def test_pods_that_forge_another_tenants_owner_neither_hold_it_up_nor_lose_data(
     """An owner's uid is only a word: its Lease is taken by nobody but who has the set itself in the namespace."""
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True}
         of["uid"] = (await bench.you.get(STATEFUL_SETS, "db", namespace="default"))["metadata"]["uid"]
         await bench.you.patch(PODS, "aa-0", {"metadata": {"ownerReferences": [of]}}, namespace=TENANT, content_type=MERGE_PATCH)
@@ -95,13 +95,13 @@ ON_ITS_WAY: Final = 9.0
 """Seconds: a little less than a sidecar waits for an answer."""
 
 
-async def may_be_lost(bench: Bench, claim: str) -> None:
+async def may_be_lost(bench: Story, claim: str) -> None:
     """Emptying evicts its pod, and nobody deletes the claim."""
     notes = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Ignore"}}}
     await bench.you.patch(CLAIMS, claim, notes, namespace="default", content_type=MERGE_PATCH)
 
 
-async def fewest_ready(bench: Bench, seconds: int) -> int:
+async def fewest_ready(bench: Story, seconds: int) -> int:
     fewest = len(await places(bench))
     for _ in range(seconds):
         await wait(bench, 1)
@@ -109,7 +109,7 @@ async def fewest_ready(bench: Bench, seconds: int) -> int:
     return fewest
 
 
-async def slowly(bench: Bench) -> None:
+async def slowly(bench: Story) -> None:
     """The replacement of db-0 finds a place elsewhere so late that it is away for long."""
     await change(bench, "n3", labels={"for-db-0": None})
     await wait(bench, 60)
@@ -133,7 +133,7 @@ def test_an_eviction_of_another_emptied_node_and_one_for_a_replica_do_not_cross(
     seen = Seen()
     started, delay = slow_eviction("db-1")
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await may_be_lost(bench, "data-db-1")
         await wait(bench, 20)
         await change(bench, "n1", {"taints": [EVACUATE]}, labels={"for-db-1": None})
@@ -151,7 +151,7 @@ def test_without_the_right_to_delete_its_claim_no_pod_is_evicted_for_it_and_othe
     denied = Forbidden("no such right", status=403)
     seen = Seen(lambda call: denied if call.resource == CLAIMS and call.verb == "delete" else None)
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await simulated.with_pod(bench, "app-0")
         await may_be_lost(bench, "app-0")
         await wait(bench, 20)

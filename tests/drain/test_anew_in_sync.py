@@ -7,14 +7,14 @@ import pytest
 
 from sidecar.kube.api import MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.model import names
-from tests.harness.drain.simulated import EVACUATE, Bench, change, report_of, wait
+from tests.harness.drain.simulated import EVACUATE, Story, change, report_of, wait
 from tests.harness.replicas_anew import PAUSING, Seen, Workload, places, play
 
 HALF_AN_HOUR = 1800.0
 CONDITION = "example.com/InSync"
 
 
-async def retire_all(bench: Bench) -> None:
+async def retire_all(bench: Story) -> None:
     """All three nodes at once, while each replica may run on two others."""
     for node in ("n4", "n5"):
         await change(bench, node, labels={f"for-db-{number}": "yes" for number in range(3)})
@@ -32,7 +32,7 @@ def test_of_three_nodes_that_are_retired_at_once_each_replica_has_half_an_hour(a
     seen = Seen()
     at: list[float] = []
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await wait(bench, HALF_AN_HOUR)
         begun = bench.clock()
         await retire_all(bench)
@@ -50,7 +50,7 @@ def test_of_three_nodes_that_are_retired_at_once_each_replica_has_half_an_hour(a
 def test_the_first_one_waits_too_while_another_is_ready_since_a_moment_and_the_report_says_so() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await change(bench, "n0", {"taints": [EVACUATE]}, labels={"for-db-0": None})
         await wait(bench, 300)
         assert deletions(seen) == []
@@ -61,7 +61,7 @@ def test_the_first_one_waits_too_while_another_is_ready_since_a_moment_and_the_r
     play(story, seen, args=PAUSING)
 
 
-async def in_sync(bench: Bench, pod: str, status: str) -> None:
+async def in_sync(bench: Story, pod: str, status: str) -> None:
     found: dict[str, Any] = await bench.you.get(PODS, pod, namespace="default")
     others = [each for each in found["status"]["conditions"] if each["type"] != CONDITION]
     patch = {"status": {"conditions": [*others, {"type": CONDITION, "status": status}]}}
@@ -71,7 +71,7 @@ async def in_sync(bench: Bench, pod: str, status: str) -> None:
 def test_where_the_owner_names_a_condition_that_decides_and_no_time() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         named = {"metadata": {"annotations": {names.IN_SYNC_CONDITION: CONDITION}}}
         await bench.you.patch(STATEFUL_SETS, "db", named, namespace="default", content_type=MERGE_PATCH)
         await in_sync(bench, "db-1", "True")

@@ -9,18 +9,18 @@ from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import EVACUATE, STATE, Bench, all_of, change, node_of, report_of, wait
+from tests.harness.drain.simulated import EVACUATE, STATE, Story, all_of, change, node_of, report_of, wait
 from tests.harness.replicas_anew import ANEW, ARGS, Seen, Workload, at_rest, evacuate, metric, places, play, said, uids, unready
 
 
-async def told(bench: Bench, reason: str) -> list[str]:
+async def told(bench: Story, reason: str) -> list[str]:
     return sorted(event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == reason)
 
 
 def test_drain_F1_a_replica_is_made_anew_elsewhere_and_its_volume_here_goes() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         before = await uids(bench)
         await evacuate(bench)
         await wait(bench, 180)
@@ -49,7 +49,7 @@ def test_after_a_crash_at_a_step_it_goes_on_rightly() -> None:
     def case(step: str, after: bool) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             seen.at(step, bench.nodes["n0"].kill, after=after)
             await evacuate(bench)
             await wait(bench, 300)
@@ -77,7 +77,7 @@ def test_after_a_crash_between_the_deletions_of_two_claims_the_second_one_goes_t
     def case(step: str, after: bool) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             before = await uids(bench)
             seen.at(step, bench.nodes["n0"].kill, after=after)
             await evacuate(bench)
@@ -104,7 +104,7 @@ def test_undone_just_before_a_step_it_is_not_taken() -> None:
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, workload: Workload) -> None:
+        async def story(bench: Story, workload: Workload) -> None:
             before = await uids(bench)
 
             def undo() -> None:
@@ -131,7 +131,7 @@ def test_undone_just_before_a_step_it_is_not_taken() -> None:
 def test_undone_right_after_the_deletion_of_a_claim_the_next_one_stays() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, workload: Workload) -> None:
+    async def story(bench: Story, workload: Workload) -> None:
         before = await uids(bench)
 
         def undo() -> None:
@@ -153,7 +153,7 @@ def test_nothing_is_made_anew_otherwise() -> None:
     def case(args: tuple[str, ...]) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             await evacuate(bench)
             await wait(bench, 120)
 
@@ -170,7 +170,7 @@ def test_nothing_is_made_anew_otherwise() -> None:
 def test_for_a_reboot_nothing_is_made_anew() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await change(bench, "n0", {"taints": [EVACUATE | {"value": "reboot"}], "unschedulable": True})
         await wait(bench, 120)
 
@@ -181,7 +181,7 @@ def test_for_a_reboot_nothing_is_made_anew() -> None:
 def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_does() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await unready(bench, "db-2")
         await evacuate(bench)
         await wait(bench, 120)
@@ -197,7 +197,7 @@ def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_d
 def test_drain_B7_a_budget_of_none_and_then_of_one() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         budget = {"metadata": {"name": "db"}, "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "db"}}}}
         await bench.you.create(BUDGETS, budget, namespace="default")
         await count(bench, 0)
@@ -211,7 +211,7 @@ def test_drain_B7_a_budget_of_none_and_then_of_one() -> None:
     play(story, seen)
 
 
-async def count(bench: Bench, allowed: int) -> None:
+async def count(bench: Story, allowed: int) -> None:
     status = {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3, "observedGeneration": 1}
     await bench.you.patch(BUDGETS, "db", {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH)
 
@@ -219,7 +219,7 @@ async def count(bench: Bench, allowed: int) -> None:
 def test_a_replacement_that_is_late_is_told_and_waited_for() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, workload: Workload) -> None:
+    async def story(bench: Story, workload: Workload) -> None:
         away = {"metadata": {"labels": {"for-db-0": None}}}
         seen.at("delete data-db-0", lambda: bench.cluster.patch(NODES, "n3", away, content_type=MERGE_PATCH), after=True)
         await evacuate(bench)
@@ -252,7 +252,7 @@ def test_what_is_refused_midway_is_tried_again_at_a_measured_pace() -> None:
         granted: list[bool] = []
         seen = Seen(refuse)
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             await evacuate(bench)
             await wait(bench, 200)
             assert 1 <= len(tried) <= 15
@@ -275,7 +275,7 @@ def test_what_is_refused_midway_is_tried_again_at_a_measured_pace() -> None:
 def test_with_garbage_in_its_lease_a_replica_is_begun_anew() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, workload: Workload) -> None:
+    async def story(bench: Story, workload: Workload) -> None:
         name = names.reprovision(workload.uid, DRIVER)
 
         def spoil() -> None:
@@ -295,7 +295,7 @@ def test_with_garbage_in_its_lease_a_replica_is_begun_anew() -> None:
 def test_two_nodes_never_send_two_replicas_away_at_once() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await change(bench, "n1", labels={"for-db-1": None})
         await change(bench, "n1", {"taints": [EVACUATE]})
         await evacuate(bench)
@@ -316,7 +316,7 @@ def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either() -> Non
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             def undo() -> None:
                 bench.cluster.patch(
                     NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
@@ -339,7 +339,7 @@ def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either() -> Non
 def test_while_a_replica_is_on_its_way_nobody_else_is_evicted() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await simulated.with_pod(bench, "app-0")
         notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
         await bench.you.patch(CLAIMS, "app-0", notes, namespace="default", content_type=MERGE_PATCH)
@@ -358,7 +358,7 @@ def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
     def case(duration: int) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, workload: Workload) -> None:
+        async def story(bench: Story, workload: Workload) -> None:
             meta = {"name": names.reprovision(workload.uid, DRIVER), "labels": {names.REPROVISION_FOR: DRIVER}}
             spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": duration, "renewTime": "2020-01-01T00:00:00.000000Z"}
             await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
@@ -382,7 +382,7 @@ def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
 def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
     seen = Seen()
 
-    async def story(bench: Bench, workload: Workload) -> None:
+    async def story(bench: Story, workload: Workload) -> None:
         before = await uids(bench)
         seen.at("evict db-0", lambda: bench.spawn(unready(bench, "db-2")), after=True)
         await evacuate(bench)
@@ -405,7 +405,7 @@ def test_a_lease_that_somebody_has_written_to_is_given_back_all_the_same() -> No
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, workload: Workload) -> None:
+        async def story(bench: Story, workload: Workload) -> None:
             name = names.reprovision(workload.uid, DRIVER)
             note = {"metadata": {"annotations": {"example.com/note": "what is this?"}}}
             seen.at(step, lambda: bench.cluster.patch(LEASES, name, note, namespace="default", content_type=MERGE_PATCH), after=True)
@@ -429,7 +429,7 @@ def test_a_lease_whose_making_was_not_answered_is_given_back_after_an_undo() -> 
             lost.append(call.name)
             raise Unavailable("the answer is lost")
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         await evacuate(bench)
         while not lost:
             await wait(bench, 0.1)
@@ -444,7 +444,7 @@ def test_a_lease_whose_making_was_not_answered_is_given_back_after_an_undo() -> 
 
 def test_a_claim_that_is_changed_right_before_its_deletion_stays() -> None:
     """After the last look at it: only its version tells."""
-    benches: list[Bench] = []
+    benches: list[Story] = []
 
     async def delay(call: Call) -> None:
         if said(call) == "delete data-db-0" and benches:
@@ -453,7 +453,7 @@ def test_a_claim_that_is_changed_right_before_its_deletion_stays() -> None:
 
     seen = Seen()
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         before = await uids(bench)
         benches.append(bench)
         await evacuate(bench)
@@ -470,7 +470,7 @@ def test_whose_lease_another_node_has_taken_evicts_and_deletes_nothing_more() ->
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, workload: Workload) -> None:
+        async def story(bench: Story, workload: Workload) -> None:
             name = names.reprovision(workload.uid, DRIVER)
             theirs = {"spec": {"holderIdentity": f"uid-other/{DRIVER}"}}
             last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
@@ -490,7 +490,7 @@ def test_whose_lease_another_node_has_taken_evicts_and_deletes_nothing_more() ->
 
 def test_another_machine_under_the_nodes_name_is_not_emptied_for_this_one() -> None:
     """The Node is deleted and registered again between the record of a step and the step."""
-    benches: list[Bench] = []
+    benches: list[Story] = []
     seen = Seen()
 
     async def delay(call: Call) -> None:
@@ -501,7 +501,7 @@ def test_another_machine_under_the_nodes_name_is_not_emptied_for_this_one() -> N
             meta = {key: old["metadata"][key] for key in ("name", "labels", "annotations") if key in old["metadata"]}
             cluster.create(NODES, {"metadata": meta, "spec": old["spec"]})
 
-    async def story(bench: Bench, _: Workload) -> None:
+    async def story(bench: Story, _: Workload) -> None:
         benches.append(bench)
         await evacuate(bench)
         await wait(bench, 60)
@@ -515,7 +515,7 @@ def test_a_lease_that_somebody_has_deleted_is_taken_anew() -> None:
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, workload: Workload) -> None:
+        async def story(bench: Story, workload: Workload) -> None:
             name = names.reprovision(workload.uid, DRIVER)
             seen.at(step, lambda: bench.cluster.delete(LEASES, name, namespace="default"), after=True)
             await evacuate(bench)
@@ -536,7 +536,7 @@ def test_a_replica_that_falls_between_the_record_of_a_step_and_the_step_keeps_th
     def case(step: str) -> None:
         seen = Seen()
 
-        async def story(bench: Bench, _: Workload) -> None:
+        async def story(bench: Story, _: Workload) -> None:
             status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
 
             def falls() -> None:

@@ -31,8 +31,8 @@ from tests.harness.drain.simulated import (
     JUDGING,
     RECORD,
     STATE,
-    Bench,
     Json,
+    Story,
     all_of,
     change,
     node_of,
@@ -51,20 +51,20 @@ def started(node: Json) -> str:
     return str(json.loads(node["metadata"]["annotations"][RECORD])["startedAt"])
 
 
-async def slots(bench: Bench) -> list[Json]:
+async def slots(bench: Story) -> list[Json]:
     return [lease for lease in await all_of(bench, LEASES) if names.SLOT_FOR in lease["metadata"]["labels"]]
 
 
-async def reasons(bench: Bench) -> list[str]:
+async def reasons(bench: Story) -> list[str]:
     """One for each time it was told: what is told again only counts up in the event that is there."""
     return [event["reason"] for event in await all_of(bench, EVENTS) for _ in range(event.get("count", 1))]
 
 
-async def times(bench: Bench, reason: str) -> int:
+async def times(bench: Story, reason: str) -> int:
     return sum(event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == reason)
 
 
-def standing_of(bench: Bench) -> Standing:
+def standing_of(bench: Story) -> Standing:
     sidecar = bench.sidecar("n0")
     assert sidecar is not None and sidecar.drains is not None
     return sidecar.drains.room.standing()
@@ -75,19 +75,19 @@ def condition(node: Json, kind: str) -> str:
     return found[0] if found else ""
 
 
-def gate_by_metrics(bench: Bench) -> str:
+def gate_by_metrics(bench: Story) -> str:
     sidecar = bench.sidecar("n0")
     assert sidecar is not None and sidecar.drains is not None
     numbers = sidecar.drains.room.numbers()
     return numbers.gate if numbers is not None else ""
 
 
-def phase(bench: Bench, name: str) -> str:
+def phase(bench: Story, name: str) -> str:
     return next((item["status"].get("phase", "") for item in bench.cluster.store.all_of(CLAIMS) if item["metadata"]["name"] == name), "")
 
 
 def test_drain_D1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
         await wait(bench, 5)
@@ -110,14 +110,14 @@ def test_drain_D1_an_idle_volume_blocks_retiring_and_no_reboot() -> None:
 
 
 def test_drain_G3_steady_state_writes_nothing_but_a_heartbeat() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 100)
         mark = len(bench.log.lines)
         await wait(bench, 890)
         writes = [line for line in bench.log.lines[mark:] if "patch" in line or "create" in line or "update" in line]
         writes = [line for line in writes if names.watch(DRIVER) not in line]
-        about_nodes = [line for line in writes if " nodes " in line]
+        about_nodes = [line for line in writes if " nodes" in line]
         about_reports = [line for line in writes if "nodedrainreports" in line]
         assert len(about_nodes) <= 2 * 3, "of two nodes: conditions every five minutes"
         assert len(about_reports) <= 2 * 3, about_reports
@@ -127,7 +127,7 @@ def test_drain_G3_steady_state_writes_nothing_but_a_heartbeat() -> None:
 
 
 def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 15)
         assert standing_of(bench).closed
@@ -140,7 +140,7 @@ def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
 
 
 def test_drain_A1_A4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 5)
         before = await node_of(bench)
@@ -164,7 +164,7 @@ def test_drain_A1_A4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() 
 
 
 def test_drain_A3_success_is_told_once_and_only_when_nothing_is_left() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
@@ -184,7 +184,7 @@ def test_drain_A3_success_is_told_once_and_only_when_nothing_is_left() -> None:
 
 
 def test_drain_B2_B5_the_deadline_counts_from_the_start_that_is_noted() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 360)
@@ -201,7 +201,7 @@ def test_drain_B2_B5_the_deadline_counts_from_the_start_that_is_noted() -> None:
 
 
 def test_a_report_that_was_edited_by_hand_is_put_right() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 5)
         forged = {"status": {"verdicts": {"retire": {"status": "True"}}, "blockers": []}}
@@ -221,7 +221,7 @@ def test_drain_B3_errors_of_the_api_server_put_no_deadline_off() -> None:
         marks = (call.verb, call.resource) == ("patch", NODES)
         return Unavailable("no answer") if broken and not marks and call.verb not in ("list", "watch") else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
@@ -240,7 +240,7 @@ def test_drain_B3_B5_an_override_by_the_deadline_opens_the_gate_and_is_told_once
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("a webhook of nodes is down") if broken and (call.verb, call.resource) == ("patch", NODES) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
@@ -265,7 +265,7 @@ def test_without_the_rights_volumes_are_made_as_ever_and_a_warning_is_logged_onc
         foreign = call.resource in theirs or (call.verb, call.resource) == ("patch", NODES)
         return Forbidden(f"cannot {call.verb} {call.resource}", status=403) if foreign else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 400)
         sidecar = bench.sidecar("n0")
@@ -285,7 +285,7 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
     def refuse(call: Call) -> ApiError | None:
         return NotFound("the server could not find the requested resource", status=404) if call.resource == DRAIN_REPORTS else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 700)
@@ -298,7 +298,7 @@ def test_without_the_crd_the_rest_is_written_and_events_are_told_once() -> None:
 
 
 def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 5)
         assert len(await all_of(bench, BUDGETS)) == 1
@@ -312,7 +312,7 @@ def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
 
 
 def test_a_dry_run_writes_nothing_anywhere() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         mark = len(bench.log.lines)
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
@@ -326,7 +326,7 @@ def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Forbidden("no", status=403) if (call.resource, call.verb) in ((NODES, "patch"), (DRAIN_REPORTS, "create")) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await wait(bench, 600)
         mark = len(bench.log.lines)
         await wait(bench, 600)
@@ -336,7 +336,7 @@ def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
 
 
 def test_drain_G1_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 200)
@@ -361,7 +361,7 @@ def test_drain_G1_nothing_of_a_former_node_is_applied_to_a_new_one_of_its_name()
 
 
 def test_drain_B8_a_node_that_vanishes_ends_the_local_work(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
@@ -377,7 +377,7 @@ def test_drain_B8_a_node_that_vanishes_ends_the_local_work(caplog: pytest.LogCap
 
 
 def test_drain_G6_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 30)
@@ -396,7 +396,7 @@ def test_drain_G6_a_sidecar_that_is_told_to_stop_resumes_where_it_was() -> None:
 
 
 def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
@@ -415,7 +415,7 @@ def test_what_was_begun_is_undone_where_nothing_is_judged_any_more() -> None:
 
 
 def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 20)
         gate = (await report_of(bench))["gate"]
@@ -453,7 +453,7 @@ def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds() -> 
                 return Unavailable("no answer")
             return None
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await wait(bench, 100)
             assert condition(await node_of(bench), names.RETIRE_READY) == "True"
             broken.append(True)
@@ -477,7 +477,7 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("no answer") if broken and (call.verb, call.resource) == ("get", DRAIN_REPORTS) else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
         await wait(bench, 100)
@@ -497,7 +497,7 @@ def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None
 
 
 def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 640)
@@ -514,7 +514,7 @@ def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
 
 def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again() -> None:
     def case(policy: str, taints: list[Json]) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await bench.storage_class("now", "Immediate")
             await change(bench, "n0", {"taints": taints})
             await wait(bench, 10)
@@ -537,7 +537,7 @@ def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again()
 
 
 def test_what_is_wrong_with_marks_is_told_once_in_an_event_and_the_report() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
         await wait(bench, 30)
         assert any("says 'evacuate'" in note for note in (await report_of(bench))["notes"])
@@ -557,7 +557,7 @@ def test_what_is_wrong_with_marks_is_told_once_in_an_event_and_the_report() -> N
 
 
 def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         bench.network.weather = replace(bench.network.weather, watch=Latency(3.0, 3.0))
         await change(bench, "n0", {"taints": [EVACUATE]})
@@ -588,7 +588,7 @@ def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds() -> None:
         def refuse(call: Call) -> ApiError | None:
             return Unavailable("no answer") if broken and (call.resource, call.verb) == (BUDGETS, verb) else None
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             broken.append(True)
             await running(bench, "a")
             await wait(bench, 900)
@@ -603,7 +603,7 @@ def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds() -> None:
 
 
 def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await wait(bench, 20)
         bench.network.weather = replace(bench.network.weather, write=Latency(45.0, 45.0))
         await with_pod(bench, "a")
@@ -617,7 +617,7 @@ def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(ca
 def test_a_true_is_taken_back_before_the_gate_is_made() -> None:
     """Where the API server is slow, making the gate takes minutes."""
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await wait(bench, 100)
         assert condition(await node_of(bench), names.RETIRE_READY) == "True"
         bench.network.weather = replace(bench.network.weather, write=Latency(20.0, 20.0))

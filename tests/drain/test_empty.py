@@ -261,6 +261,7 @@ def test_where_several_nodes_are_emptied_a_workload_with_other_replicas_needs_a_
     other = samples.pod("db-1", node="n2")
     assert may_go(other, needs_budget=True) is Reason.PDB_BLOCKED
     assert may_go(other, needs_budget=True, budgets=(samples.budget(),)) is None
+    assert may_go(other, needs_budget=True, budgets=(samples.budget(allowed=2),)) is Reason.PDB_BLOCKED, "two nodes would take one each"
     assert may_go(needs_budget=True) is None, "it has no other replica"
 
 

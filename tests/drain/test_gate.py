@@ -324,8 +324,6 @@ def test_what_is_held_says_for_what_why_and_what_to_do() -> None:
 
 # --- against a simulated API server -----------------------------------------------------------------------------------
 
-DRAINING, QUIET = {"cordoned": True}, {"cordoned": False}
-
 
 class Scene:
     """One process, whose judgement a test sets."""

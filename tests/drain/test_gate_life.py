@@ -8,13 +8,13 @@ from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, MERGE_PATCH, NODES, Resource
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, node_of, play, report_of, running, wait
+from tests.harness.drain.simulated import JUDGING, Story, all_of, change, node_of, play, report_of, running, wait
 
 GATED = (*JUDGING, "--drain-gate-image=pause")
 SHUT, OPEN = ["PodDisruptionBudget", "Deployment"], list[str]()
 
 
-async def dispensable(bench: Bench) -> None:
+async def dispensable(bench: Story) -> None:
     """A pod with a volume whose data may be lost: nothing blocks."""
     await running(bench, "a")
     patch = {"metadata": {"annotations": {names.DRAIN_POLICY: "Ignore"}}}
@@ -23,23 +23,23 @@ async def dispensable(bench: Bench) -> None:
     assert await verdict(bench) == "True"
 
 
-async def verdict(bench: Bench) -> str:
+async def verdict(bench: Story) -> str:
     return str((await report_of(bench))["verdicts"]["retire"]["status"])
 
 
-async def gate(bench: Bench) -> list[str]:
+async def gate(bench: Story) -> list[str]:
     """What there is of n0's."""
     name = names.guard("n0", (await node_of(bench))["metadata"]["uid"], DRIVER)
     return [kind.kind for kind in (BUDGETS, DEPLOYMENTS) for item in await all_of(bench, kind) if item["metadata"]["name"] == name]
 
 
-async def cordon(bench: Bench, on: bool) -> None:
+async def cordon(bench: Story, on: bool) -> None:
     await change(bench, "n0", {"unschedulable": on or None})
     await wait(bench, 15)
 
 
 def test_a_gate_opens_for_each_drain_and_stands_in_between() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         assert await gate(bench) == OPEN, "nothing is there"
         await dispensable(bench)
         for _ in range(2):
@@ -54,7 +54,7 @@ def test_a_gate_opens_for_each_drain_and_stands_in_between() -> None:
 
 def test_what_an_unannounced_drain_is_taken_for_is_a_flag() -> None:
     def case(assumes: str, there: list[str]) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await running(bench, "a")
             await wait(bench, 20)
             assert await verdict(bench) == "False"
@@ -72,7 +72,7 @@ def test_what_an_unannounced_drain_is_taken_for_is_a_flag() -> None:
 
 def test_a_sidecar_killed_anywhere_in_a_drain_opens_and_shuts_its_gate() -> None:
     def case(boundary: int) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await dispensable(bench)
             for on, there in ((True, OPEN), (False, SHUT)):
                 bench.nodes["n0"].doom(boundary)
@@ -93,7 +93,7 @@ def test_while_the_api_server_is_away_the_gate_stays_as_it_is() -> None:
     def refuse(_: Call) -> ApiError | None:
         return Unavailable("connection refused") if away else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await dispensable(bench)
         for on, there in ((True, OPEN), (False, SHUT)):
             before = await gate(bench)
@@ -111,7 +111,7 @@ def test_while_the_api_server_is_away_the_gate_stays_as_it_is() -> None:
 
 def test_a_machine_that_registers_anew_gets_a_gate_of_its_own() -> None:
     def case(restarted: bool) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await running(bench, "a")
             await wait(bench, 20)
             assert await gate(bench) == SHUT
@@ -143,7 +143,7 @@ A_WHILE = 1200.0
 MOST_WRITES = 2 * 27
 
 
-async def taken_away(bench: Bench, kinds: tuple[Resource, ...]) -> None:
+async def taken_away(bench: Story, kinds: tuple[Resource, ...]) -> None:
     """A controller that knows nothing of gates, and deletes what it does not know as soon as it sees it."""
     name = names.guard("n0", (await node_of(bench))["metadata"]["uid"], DRIVER)
     while True:
@@ -162,7 +162,7 @@ def test_who_takes_it_away_for_ever_has_no_node_write_for_ever() -> None:
             if call.resource in (DEPLOYMENTS, BUDGETS):
                 writes[call.verb] += 1
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await running(bench, "a")
             await wait(bench, 20)
             await cordon(bench, drained)

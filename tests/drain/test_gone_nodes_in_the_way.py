@@ -7,7 +7,7 @@ from sidecar.drain.watch import loss_io
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.errors import ApiError, Forbidden, Invalid
 from sidecar.model import names
-from tests.harness.drain.simulated import Bench, wait
+from tests.harness.drain.simulated import Story, wait
 from tests.harness.gone_nodes import (
     CLEANING,
     Watchman,
@@ -24,7 +24,7 @@ from tests.harness.gone_nodes import (
 TEAMS = ("team-0", "team-1", "team-2", "team-3")
 
 
-async def teams(bench: Bench) -> None:
+async def teams(bench: Story) -> None:
     """Each has a database on n0, which is announced to go."""
     await settled(bench)
     for team in TEAMS:
@@ -33,7 +33,7 @@ async def teams(bench: Bench) -> None:
     await announce(bench)
 
 
-async def namespaces(bench: Bench) -> list[str]:
+async def namespaces(bench: Story) -> list[str]:
     return sorted(item["metadata"]["namespace"] for item in (await bench.you.list_page(CLAIMS)).items)
 
 
@@ -47,7 +47,7 @@ def test_a_claim_that_a_policy_of_its_namespace_keeps_stops_no_other(
         def refuse(call: Call) -> ApiError | None:
             return error if (call.verb, call.resource, call.namespace) == (verb, CLAIMS, "team-0") else None
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await teams(bench)
             await vanish(bench)
             await wait(bench, 1500)

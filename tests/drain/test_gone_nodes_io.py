@@ -20,7 +20,7 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.observe.exposition import page
-from tests.harness.drain.simulated import Bench, Json, all_of, change, node_of, wait
+from tests.harness.drain.simulated import Json, Story, all_of, change, node_of, wait
 from tests.harness.gone_nodes import (
     CLEANING,
     REPORT,
@@ -48,7 +48,7 @@ from tests.harness.gone_nodes import (
 def test_A13_a_loss_is_told_within_90_seconds_and_under_orphan_nothing_is_touched() -> None:
     seen = Watchman()
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         uid = await uid_of(bench)
         await announce(bench)
@@ -75,7 +75,7 @@ def test_A13_a_loss_is_told_within_90_seconds_and_under_orphan_nothing_is_touche
 
 
 def test_the_loss_of_the_node_that_has_the_lease_is_told_within_a_quarter_of_an_hour() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await wait(bench, 100)
         first = await holder(bench)
         await app(bench, node=first)
@@ -93,7 +93,7 @@ def test_the_loss_of_the_node_that_has_the_lease_is_told_within_a_quarter_of_an_
 def test_a_machine_that_is_there_again_with_its_disks_ends_the_report() -> None:
     """G1: under another uid it is another node, whose own sidecar says what is on it."""
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await app(bench)
         await settled(bench)
         node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
@@ -111,7 +111,7 @@ def test_a_machine_that_is_there_again_with_its_disks_ends_the_report() -> None:
 
 
 def test_the_report_goes_with_what_it_tells_of() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await app(bench)
         await settled(bench)
         await vanish(bench)
@@ -127,7 +127,7 @@ def test_the_report_goes_with_what_it_tells_of() -> None:
 
 def test_B8_what_is_half_there_is_not_gone() -> None:
     def case(kept: str) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await app(bench)
             await settled(bench)
             bench.nodes["n0"].kill()
@@ -148,7 +148,7 @@ def test_B8_what_is_half_there_is_not_gone() -> None:
 def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes_go() -> None:
     seen = Watchman()
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await replicas(bench, 1)
         await app(bench)
         await app(bench, "lonely")
@@ -171,7 +171,7 @@ def test_A13_after_its_announcement_claims_that_are_made_again_and_their_volumes
 
 def test_evidence_is_needed() -> None:
     def case(lies_on: str, announced: bool, cleared: bool) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await one_replica(bench)
             await note(bench, "data-db-0", {names.LIES_ON: lies_on.format(uid=await uid_of(bench)) or None})
             await (announce(bench) if announced else wait(bench, 30))
@@ -192,7 +192,7 @@ def test_evidence_is_needed() -> None:
 
 
 def test_an_announcement_that_was_taken_back_counts_no_more() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         await announce(bench)
         assert "ownerReferences" not in (await report(bench) or {})["metadata"]
@@ -208,7 +208,7 @@ def test_an_announcement_that_was_taken_back_counts_no_more() -> None:
 
 
 def test_an_acknowledgement_counts_only_by_the_uid_of_this_very_machine_and_once_it_is_gone() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         uid = await uid_of(bench)
         await say(bench, uid)  # while the node is there
@@ -227,7 +227,7 @@ def test_an_acknowledgement_counts_only_by_the_uid_of_this_very_machine_and_once
 
 
 def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench, pods=False)
@@ -241,7 +241,7 @@ def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
 
 
 def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench)
@@ -255,7 +255,7 @@ def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
 
 def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None:
     """It registers after the lists, and before the claim is deleted."""
-    benches: list[tuple[Bench, Json, Json]] = []
+    benches: list[tuple[Story, Json, Json]] = []
 
     def back(call: Call) -> None:
         if benches and call.verb == "list" and call.resource == STATEFUL_SETS:
@@ -265,7 +265,7 @@ def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None
 
     seen = Watchman(back)
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         await announce(bench)
         node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
@@ -290,7 +290,7 @@ def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(
 
         seen = Watchman(refuse)
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await one_replica(bench)
             await announce(bench)
             broken.append(True)
@@ -317,7 +317,7 @@ def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(
 
 
 def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await app(bench)
         await settled(bench)
         await vanish(bench)
@@ -339,14 +339,14 @@ def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
 def test_a_dry_run_writes_nothing() -> None:
     seen = Watchman()
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await wait(bench, 1000)
 
     play(story, seen, args=(*CLEANING, "--dry-run"))
     assert not [call for call in seen.calls if call.resource == LEASES and call.verb not in ("get", "list", "watch")]
 
 
-def looking(bench: Bench) -> list[str]:
+def looking(bench: Story) -> list[str]:
     """Whose sidecar says of itself that it looks after gone nodes."""
     said = f'csi_node_sidecar_looks_after_gone_nodes{{driver_name="{DRIVER}"}} 1'
     return [
@@ -357,7 +357,7 @@ def looking(bench: Bench) -> list[str]:
 def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says_to_look() -> None:
     """A stolen token of a node whose own sidecar does not run."""
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await settled(bench, besides="")
         thief = await holder(bench)
         assert looking(bench) == [thief]
@@ -375,9 +375,9 @@ def test_a_lease_that_somebody_renews_and_does_nothing_with_has_nobody_that_says
 # --- what changes between two reads -----------------------------------------------------------------------------------
 
 
-def meanwhile(verb: str, resource: Resource, change: Callable[[Bench], object], *, marked: bool = False) -> list[str]:
+def meanwhile(verb: str, resource: Resource, change: Callable[[Story], object], *, marked: bool = False) -> list[str]:
     """Once, right before that request, somebody changes something: which claims are left some minutes later. `marked`: the claim is."""
-    benches: list[Bench] = []
+    benches: list[Story] = []
     marks: list[bool] = [not marked]
     left: list[str] = []
 
@@ -386,7 +386,7 @@ def meanwhile(verb: str, resource: Resource, change: Callable[[Bench], object], 
             change(benches.pop())
         marks.append((call.verb, call.resource) == ("patch", CLAIMS))
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench)
@@ -399,7 +399,7 @@ def meanwhile(verb: str, resource: Resource, change: Callable[[Bench], object], 
     return left
 
 
-def write(resource: Resource, name: str, change: Json, *, namespace: str = "") -> Callable[[Bench], object]:
+def write(resource: Resource, name: str, change: Json, *, namespace: str = "") -> Callable[[Story], object]:
     return lambda bench: bench.cluster.patch(resource, name, change, namespace=namespace, content_type=MERGE_PATCH)
 
 
@@ -409,7 +409,7 @@ def test_a_claim_that_is_changed_right_before_its_deletion_stays() -> None:
 
 
 def test_a_volume_that_says_another_machine_by_now_keeps_its_claim() -> None:
-    def change(bench: Bench) -> None:
+    def change(bench: Story) -> None:
         volume = bench.cluster.get(CLAIMS, "data-db-0", namespace="default").obj["spec"]["volumeName"]
         write(VOLUMES, volume, {"metadata": {"annotations": {names.LIES_ON: "n0/another"}}})(bench)
 
@@ -424,7 +424,7 @@ def test_who_is_the_looker_no_more_clears_nothing() -> None:
 def test_a_node_that_was_there_for_a_moment_is_missed_from_then_on() -> None:
     """Its kubelet has registered the Node, and no driver its CSINode."""
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await one_replica(bench)
         await announce(bench)
         await vanish(bench)

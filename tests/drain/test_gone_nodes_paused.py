@@ -1,11 +1,13 @@
 """A process that clears up is stopped for a while, or its answers come late: what it was told before is not what it acts on."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
-from hack.sim.cluster import Call, InProcessApi
+from hack.sim.cluster import Call
 from sidecar.kube.api import CLAIMS, CSI_NODES, LEASES, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import NotFound
-from tests.harness.drain.simulated import Bench, Json, wait
+from tests.harness.drain.simulated import Story, wait
 from tests.harness.gone_nodes import CLEANING, Watchman, announce, holder, one_replica, play, there, told, vanish
 
 
@@ -13,11 +15,10 @@ class Pause:
     """Once, while it is judged for the last time whether a claim that is marked is deleted: the process does not go on until that many
     seconds later. Meanwhile n0 registers, as a kubelet does first: its CSINode comes once a driver has registered."""
 
-    def __init__(self, bench: Bench, what: tuple[str, Resource], seconds: float, *, registers: bool = True) -> None:
-        assert isinstance(bench.api, InProcessApi)
+    def __init__(self, bench: Story, what: tuple[str, Resource], seconds: float, *, registers: bool = True) -> None:
         self._bench, self._api, self._what, self._seconds, self._registers = bench, bench.api, what, seconds, registers
         self._marked = self._armed = self.done = False
-        self._before, self._get = self._api.before, self._api.get
+        self._before, self._ask = self._api.before, self._api.ask
 
     def on_the_way(self) -> None:
         """Before the server has the request."""
@@ -32,15 +33,15 @@ class Pause:
     def on_the_way_back(self) -> None:
         """The server has said that there is no such thing, and nobody has read that yet."""
 
-        async def get(resource: Resource, name: str, *, namespace: str = "") -> Json:
+        async def ask(call: Call, act: Callable[[], Any]) -> Any:
             try:
-                return await self._get(resource, name, namespace=namespace)
+                return await self._ask(call, act)
             except NotFound:
-                if ("get", resource) == self._what and name == "n0":
+                if (call.verb, call.resource) == self._what and call.name == "n0":
                     await self._take()
                 raise
 
-        self._api.get = get  # type: ignore[method-assign]
+        self._api.ask = ask  # type: ignore[method-assign]
         self._api.before = self._notice
 
     async def _take(self) -> None:
@@ -58,7 +59,7 @@ class Pause:
         self._marked = self._marked or (call.verb, call.resource) == ("patch", CLAIMS)
 
 
-async def about_to_lose(bench: Bench) -> None:
+async def about_to_lose(bench: Story) -> None:
     await one_replica(bench)
     await announce(bench)
     await vanish(bench)
@@ -71,7 +72,7 @@ def paused(what: tuple[str, Resource], seconds: float, *, back: bool) -> list[st
     """The claims that are left. `back`: the answer is late, and not the request."""
     left: list[str] = []
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await about_to_lose(bench)
         pause = Pause(bench, what, seconds)
         if back:
@@ -106,7 +107,7 @@ def test_one_that_goes_on_after_another_has_taken_its_turn_does_nothing_twice() 
     def case(what: tuple[str, Resource]) -> None:
         seen = Watchman()
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await about_to_lose(bench)
             pause = Pause(bench, what, 1800.0, registers=False)
             pause.on_the_way()

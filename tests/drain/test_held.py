@@ -6,7 +6,7 @@ from hack.sim.cluster import Call
 from sidecar.kube.api import CLAIMS, DRAIN_REPORTS, EVENTS, MERGE_PATCH, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, no_one, play, report_of, running, wait
+from tests.harness.drain.simulated import JUDGING, Story, all_of, change, no_one, play, report_of, running, wait
 
 GATED = (*JUDGING, "--drain-gate-image=pause")
 AT_ONCE = 0.3
@@ -14,18 +14,18 @@ AT_ONCE = 0.3
 BOTH = ["default/a", "default/b"]
 
 
-async def two_replicas(bench: Bench) -> None:
+async def two_replicas(bench: Story) -> None:
     await running(bench, "a")
     await running(bench, "b")
     await wait(bench, 20)
 
 
-async def told(bench: Bench) -> list[str]:
+async def told(bench: Story) -> list[str]:
     events = [event for event in await all_of(bench, EVENTS) if event["reason"] == names.DRAIN_HELD]
     return [event["message"] for event in events for _ in range(event.get("count", 1))]
 
 
-async def marked(bench: Bench, *, cordoned: bool = True, **notes: str | None) -> tuple[list[str], str]:
+async def marked(bench: Story, *, cordoned: bool = True, **notes: str | None) -> tuple[list[str], str]:
     """The list and what the drain is for, a moment after the node's marks are so."""
     spec: dict[str, Any] = {"unschedulable": cordoned or None}
     await change(bench, "n0", spec, annotations={names.DRAIN_INTENT: notes.get("intent"), names.FORCE_DRAIN: notes.get("force")})
@@ -33,13 +33,13 @@ async def marked(bench: Bench, *, cordoned: bool = True, **notes: str | None) ->
     return await listed(bench), (await report_of(bench))["drainFor"]
 
 
-async def listed(bench: Bench) -> list[str]:
+async def listed(bench: Story) -> list[str]:
     """The simulated server keeps no empty list."""
     return list((await report_of(bench)).get("held", ()))
 
 
 def test_a_drain_is_held_from_its_cordon_until_a_reboot_is_announced_or_it_is_forced() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await two_replicas(bench)
         assert await listed(bench) == [] and await told(bench) == []
         assert await marked(bench) == (BOTH, "retire, assumed")
@@ -54,7 +54,7 @@ def test_a_drain_is_held_from_its_cordon_until_a_reboot_is_announced_or_it_is_fo
 
 
 def test_an_event_at_the_beginning_of_a_drain_says_why_it_is_held_and_a_restart_repeats_none() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await two_replicas(bench)
         await marked(bench)
         await wait(bench, 5)
@@ -82,7 +82,7 @@ def test_a_list_that_cannot_be_written_at_once_is_written_with_the_report_and_ne
             if lost == "the answer" and (error := refuse(call)):
                 raise error
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await two_replicas(bench)
             for cordoned, now in ((True, BOTH), (False, [])):
                 breaks.append("no answer")
@@ -98,7 +98,7 @@ def test_a_list_that_cannot_be_written_at_once_is_written_with_the_report_and_ne
 
 
 def test_a_pod_that_began_since_the_last_look_is_held_with_the_claim_that_was_judged() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await two_replicas(bench)
         await bench.you.delete(PODS, "a", namespace="default", grace_period_seconds=0)
         await wait(bench, 3)
@@ -112,7 +112,7 @@ def test_a_pod_that_began_since_the_last_look_is_held_with_the_claim_that_was_ju
 
 
 def test_a_drain_that_nobody_announces_is_held_by_what_forbids_either() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await two_replicas(bench)
         for name, word in (("a", names.DRAIN_POLICY), ("b", f"{names.DRAIN_POLICY}.retire")):
             patch = {"metadata": {"annotations": {word: "Ignore", f"{names.DRAIN_POLICY}.reboot": "Block" if name == "b" else None}}}
@@ -126,7 +126,7 @@ def test_a_drain_that_nobody_announces_is_held_by_what_forbids_either() -> None:
 
 
 def test_without_the_gate_no_pod_is_held() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await two_replicas(bench)
         assert await marked(bench) == ([], "")
 

@@ -6,32 +6,32 @@ from hack.sim.cluster import Call
 from sidecar.kube.api import CLAIMS, DEPLOYMENTS, MERGE_PATCH, NAMESPACES, NODES, PODS
 from sidecar.kube.errors import ApiError, Unavailable
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, Json, all_of, change, play, report_of, running, wait
+from tests.harness.drain.simulated import JUDGING, Json, Story, all_of, change, play, report_of, running, wait
 
 GATED = (*JUDGING, "--drain-gate-image=pause")
 
 
-async def verdicts(bench: Bench) -> tuple[str, str]:
+async def verdicts(bench: Story) -> tuple[str, str]:
     said = (await report_of(bench))["verdicts"]
     return said["drain"]["status"], said["retire"]["status"]
 
 
-async def say(bench: Bench, claim: str, policy: str) -> None:
+async def say(bench: Story, claim: str, policy: str) -> None:
     notes = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: policy}}}
     await bench.you.patch(CLAIMS, claim, notes, content_type=MERGE_PATCH, namespace="default")
 
 
-async def of_namespace(bench: Bench, notes: Json) -> None:
+async def of_namespace(bench: Story, notes: Json) -> None:
     await bench.you.patch(NAMESPACES, "default", {"metadata": {"annotations": notes}}, content_type=MERGE_PATCH)
 
 
-async def gates(bench: Bench) -> int:
+async def gates(bench: Story) -> int:
     return len(await all_of(bench, DEPLOYMENTS))
 
 
 def test_a_word_that_a_namespace_has_taken_back_opens_no_gate_when_the_drain_begins() -> None:
     def case(pause: float) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
             await running(bench, "a")
             await wait(bench, 100 + pause)
@@ -51,7 +51,7 @@ def test_a_word_that_a_namespace_has_taken_back_opens_no_gate_when_the_drain_beg
 
 
 def test_a_pod_that_is_made_again_while_something_else_blocks_keeps_its_volume_in_use() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         for name in ("a", "b"):
             await running(bench, name)
         await say(bench, "a", "AllowIdle")
@@ -79,7 +79,7 @@ def test_what_cannot_be_asked_anew_opens_no_gate() -> None:
     def refuse(call: Call) -> ApiError | None:
         return Unavailable("no answer") if broken and call.resource == NAMESPACES else None
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await of_namespace(bench, {names.DRAIN_POLICY: "Ignore"})
         await running(bench, "a")
         await wait(bench, 100)
@@ -95,7 +95,7 @@ def test_what_cannot_be_asked_anew_opens_no_gate() -> None:
 
 
 def test_a_reboot_that_becomes_a_retirement_while_it_is_judged_opens_no_gate() -> None:
-    benches: list[Bench] = []
+    benches: list[Story] = []
     deleted: list[Call] = []
 
     async def answering(call: Call) -> None:
@@ -106,7 +106,7 @@ def test_a_reboot_that_becomes_a_retirement_while_it_is_judged_opens_no_gate() -
             benches.pop().cluster.patch(NODES, "n0", retire, content_type=MERGE_PATCH)
             await asyncio.sleep(1)
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 100)
         assert (await verdicts(bench), await gates(bench)) == (("True", "False"), 1)

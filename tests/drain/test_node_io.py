@@ -10,6 +10,7 @@ from hack.sim.cluster import Call
 from sidecar.drain import node_io
 from sidecar.drain.marks import Record, State
 from sidecar.drain.node_io import HEARTBEAT, OwnNode, needs_protection, nothing_of_ours, protection
+from sidecar.drain.settings import Settings
 from sidecar.drain.words import Status
 from sidecar.kube.api import MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change
 from sidecar.kube.errors import Conflict, Forbidden, Invalid, Unavailable
@@ -31,7 +32,7 @@ class Scene:
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self.nodes: Store[Node] = Store()
-        self.own = OwnNode(bench.kube, self.nodes, driver=DRIVER, clock=bench.clock, wall=bench.wall)
+        self.own = OwnNode(bench.kube, self.nodes, Settings(NODE, DRIVER, "default", "1"), clock=bench.clock, wall=bench.wall)
 
     async def show(self) -> Node:
         """The watch shows the Node as it is now."""
@@ -142,7 +143,7 @@ async def test_the_conditions_of_an_earlier_machine_are_not_written_on_the_next_
     with pytest.raises(Invalid):
         await scene.own.write_conditions(old)
     assert "RetireReady" not in await scene.said()
-    scene.own = OwnNode(bench.kube, scene.nodes, driver=DRIVER, clock=bench.clock, wall=bench.wall)
+    scene.own = OwnNode(bench.kube, scene.nodes, Settings(NODE, DRIVER, "default", "1"), clock=bench.clock, wall=bench.wall)
     await scene.tell(FALSE)
     await bench.you.delete(NODES, NODE)
     await bench.node()

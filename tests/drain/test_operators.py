@@ -5,7 +5,7 @@ from sidecar.commands.uninstall import Step, steps
 from sidecar.kube.api import CLAIMS, CSI_NODES, MERGE_PATCH, NODES, VOLUMES
 from sidecar.kube.errors import NotFound
 from sidecar.model import names
-from tests.harness.drain.simulated import EVACUATE, Bench, change, node_of, wait
+from tests.harness.drain.simulated import EVACUATE, Story, change, node_of, wait
 from tests.harness.gone_nodes import (
     CLEANING,
     TELLING,
@@ -24,12 +24,12 @@ from tests.harness.gone_nodes import (
 ORPHAN, CLEANUP = TELLING[-1], CLEANING[-1]
 
 
-async def announced(bench: Bench) -> None:
+async def announced(bench: Story) -> None:
     await one_replica(bench)
     await announce(bench)
 
 
-async def marked(bench: Bench) -> None:
+async def marked(bench: Story) -> None:
     """Until the claim is marked, and is not deleted yet."""
     for _ in range(300):
         await wait(bench, 1)
@@ -39,7 +39,7 @@ async def marked(bench: Bench) -> None:
     raise AssertionError("nobody marks it")
 
 
-async def roll(bench: Bench, policy: str) -> None:
+async def roll(bench: Story, policy: str) -> None:
     """As a DaemonSet does: one process after the other."""
     for name in ("n1", "n2"):
         bench.nodes[name].flags = (policy,)
@@ -48,7 +48,7 @@ async def roll(bench: Bench, policy: str) -> None:
 
 
 def test_a_change_to_orphan_midway_keeps_what_is_there_and_one_back_goes_on() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await announced(bench)
         await vanish(bench)
         await marked(bench)
@@ -63,7 +63,7 @@ def test_a_change_to_orphan_midway_keeps_what_is_there_and_one_back_goes_on() ->
     play(story, args=CLEANING)
 
 
-async def uninstall(bench: Bench) -> None:
+async def uninstall(bench: Story) -> None:
     async for step in steps(bench.you, DRIVER):
         assert isinstance(step, Step)
         try:
@@ -79,7 +79,7 @@ def test_an_uninstallation_midway_leaves_the_data_and_no_mark() -> None:
     def case(running: bool) -> None:
         seen = Watchman()
 
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await announced(bench)
             await vanish(bench)
             await marked(bench)
@@ -106,7 +106,7 @@ def test_a_node_that_is_deleted_for_a_while_keeps_its_data_and_is_retired_later(
     """By mistake, or by a cloud controller while the machine is stopped. An earlier announcement was undone."""
 
     def case(away: float) -> None:
-        async def story(bench: Bench) -> None:
+        async def story(bench: Story) -> None:
             await one_replica(bench)
             await change(bench, "n0", {"taints": [EVACUATE]})
             await wait(bench, 60)

@@ -299,7 +299,7 @@ async def said_true(bench: Bench) -> Desk:
     """An earlier process has said that the node may go."""
     it = Desk(bench)
     await it.tell(TRUE)
-    own = OwnNode(bench.kube, Store(), driver=DRIVER, clock=bench.clock, wall=bench.wall)
+    own = OwnNode(bench.kube, Store(), Settings(NODE, DRIVER, "default", "1"), clock=bench.clock, wall=bench.wall)
     await own.write_conditions(judged(uid=(await bench.node()).uid, drain=TRUE, retire=TRUE))
     return it
 

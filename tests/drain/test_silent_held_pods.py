@@ -7,7 +7,7 @@ import pytest
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import DRAIN_REPORTS, LEASES
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, change, play, report_of, running, wait
+from tests.harness.drain.simulated import JUDGING, Story, change, play, report_of, running, wait
 
 GATED: Final = (*JUDGING, "--drain-gate-image=pause")
 LETS_GO: Final = {
@@ -16,7 +16,7 @@ LETS_GO: Final = {
 }
 
 
-async def held(bench: Bench) -> list[str]:
+async def held(bench: Story) -> list[str]:
     status = await report_of(bench)
     found = list(status.get("held") or ())  # the API server stores no empty list here
     assert bool(found) == bool(status["heldBecause"]) == bool(status["heldCount"])
@@ -25,7 +25,7 @@ async def held(bench: Bench) -> list[str]:
 
 @pytest.mark.parametrize("word", LETS_GO.values(), ids=LETS_GO.keys())
 def test_the_pods_of_a_silent_sidecar_are_let_go_when_nothing_holds_them_any_more(word: dict[str, Any]) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "data")
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 60)

@@ -6,27 +6,27 @@ from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, EVENTS, LEASES, NODES, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Bench, all_of, change, node_of, play, running, wait
+from tests.harness.drain.simulated import JUDGING, Story, all_of, change, node_of, play, running, wait
 
 GATED: Final = (*JUDGING, "--drain-gate-image=pause")
 RETIRE: Final = names.condition(DRIVER, names.RETIRE_READY)
 
 
-async def verdict(bench: Bench, node: str = "n0") -> tuple[str, str]:
+async def verdict(bench: Story, node: str = "n0") -> tuple[str, str]:
     (found,) = [item for item in (await node_of(bench, node))["status"]["conditions"] if item["type"] == RETIRE]
     return found["status"], found["reason"]
 
 
-async def has_gate(bench: Bench) -> list[bool]:
+async def has_gate(bench: Story) -> list[bool]:
     name = names.guard("n0", (await node_of(bench))["metadata"]["uid"], DRIVER)
     return [name in [item["metadata"]["name"] for item in await all_of(bench, resource)] for resource in (BUDGETS, DEPLOYMENTS)]
 
 
-async def let_go(bench: Bench) -> list[Any]:
+async def let_go(bench: Story) -> list[Any]:
     return [event for event in await all_of(bench, EVENTS) if event["reason"] == names.DRAIN_LET_GO]
 
 
-async def looked_after(bench: Bench, *, besides: str = "n0") -> None:
+async def looked_after(bench: Story, *, besides: str = "n0") -> None:
     """Until the sidecar of another node looks after silent ones."""
     for _ in range(20):
         await wait(bench, 100)
@@ -40,7 +40,7 @@ async def looked_after(bench: Bench, *, besides: str = "n0") -> None:
 
 
 def test_after_a_quarter_of_an_hour_nobody_stands_for_what_a_silent_sidecar_said() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "data")
         await looked_after(bench)
         assert (await verdict(bench))[0] == "False"
@@ -58,7 +58,7 @@ def test_after_a_quarter_of_an_hour_nobody_stands_for_what_a_silent_sidecar_said
 
 
 def test_a_sidecar_that_lives_is_never_silent() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await looked_after(bench)
         for _ in range(60):
             await wait(bench, 60)
@@ -69,7 +69,7 @@ def test_a_sidecar_that_lives_is_never_silent() -> None:
 
 def test_a_sidecar_that_renews_its_conditions_right_before_they_are_taken_back_keeps_them() -> None:
     """The list of nodes comes from a cache, and may be older than that."""
-    benches: list[Bench] = []
+    benches: list[Story] = []
     renewed: list[str] = []
 
     def renew(call: Call) -> None:
@@ -80,7 +80,7 @@ def test_a_sidecar_that_renews_its_conditions_right_before_they_are_taken_back_k
             patch = {"status": {"conditions": [item]}}
             bench.cluster.patch(NODES, "n0", patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "data")
         await looked_after(bench)
         bench.nodes["n0"].lay_down()
@@ -93,7 +93,7 @@ def test_a_sidecar_that_renews_its_conditions_right_before_they_are_taken_back_k
 
 
 def test_the_gate_of_a_silent_sidecar_opens_on_a_persons_word_alone() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "data")
         await looked_after(bench)
         await change(bench, "n0", {"unschedulable": True})
@@ -112,14 +112,14 @@ def test_the_gate_of_a_silent_sidecar_opens_on_a_persons_word_alone() -> None:
 
 
 def test_a_word_that_was_taken_back_a_moment_ago_opens_nothing() -> None:
-    benches: list[Bench] = []
+    benches: list[Story] = []
 
     def take_back(call: Call) -> None:
         if benches and (call.verb, call.resource, call.name) == ("get", NODES, "n0"):
             patch = {"metadata": {"annotations": {names.FORCE_DRAIN: None}}}
             benches.pop().cluster.patch(NODES, "n0", patch, content_type=STRATEGIC_MERGE_PATCH)
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "data")
         await looked_after(bench)
         await change(bench, "n0", {"unschedulable": True})

@@ -6,14 +6,14 @@ from hack.sim.cluster import Call
 from sidecar.kube.api import NAMESPACES, STATEFUL_SETS
 from sidecar.kube.errors import ApiError
 from tests.harness import emptying
-from tests.harness.drain.simulated import EVACUATE, Bench, change, wait
+from tests.harness.drain.simulated import EVACUATE, Story, change, wait
 from tests.harness.emptying import Evictions, owner, run
 from tests.harness.replicas_anew import unready
 
 TENANT: Final = "a-tenant"
 
 
-async def a_set(bench: Bench, name: str, namespace: str, *, replicas: int = 2) -> dict[str, Any]:
+async def a_set(bench: Story, name: str, namespace: str, *, replicas: int = 2) -> dict[str, Any]:
     """As the owner of pods."""
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     spec = {"replicas": replicas, "serviceName": name, "selector": {"matchLabels": {"app": name}}, "template": template}
@@ -31,7 +31,7 @@ def test_many_sets_that_lack_a_pod_keep_no_other_tenants_pod_here() -> None:
 
     seen = Evictions(count)
 
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         for namespace in (TENANT, "well"):
             await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
         for number in range(40):

@@ -8,7 +8,7 @@ import pytest
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import DEPLOYMENTS
 from sidecar.model import names
-from tests.harness.drain.simulated import STATE, Bench, all_of, change, node_of, play, report_of, running, wait
+from tests.harness.drain.simulated import STATE, Story, all_of, change, node_of, play, report_of, running, wait
 
 GATED = ("--drain-report", "--drain-gate-image=pause")
 CORDONED, UNCORDON = {"unschedulable": True}, {"unschedulable": None}
@@ -16,18 +16,18 @@ SOON = 8
 """Longer than a look, and much shorter than any delay."""
 
 
-async def stands(bench: Bench) -> bool:
+async def stands(bench: Story) -> bool:
     """Whether the gate does, once the room has had time to look."""
     await wait(bench, SOON)
     return bool(await all_of(bench, DEPLOYMENTS))
 
 
-async def record(bench: Bench) -> dict[str, Any]:
+async def record(bench: Story) -> dict[str, Any]:
     found = (await node_of(bench))["metadata"].get("annotations") or {}
     return dict(json.loads(found.get(names.of_driver(DRIVER, names.DRAIN_RECORD), "{}")))
 
 
-async def restart(bench: Bench) -> None:
+async def restart(bench: Story) -> None:
     bench.nodes["n0"].kill()
     await wait(bench, 6)
 
@@ -42,7 +42,7 @@ async def restart(bench: Bench) -> None:
     ],
 )
 def test_a_word_that_is_forgotten_opens_the_gate_for_one_cordon(key: str, text: str, policy: str, restarts: bool) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         assert await stands(bench)
         await change(bench, "n0", annotations={key: text})
@@ -69,7 +69,7 @@ def test_a_word_that_is_forgotten_opens_the_gate_for_one_cordon(key: str, text: 
 
 @pytest.mark.parametrize("shut", [False, True], ids=["announced", "announced and cordoned"])
 def test_an_override_that_is_forgotten_lets_no_later_drain_go(shut: bool) -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await running(bench, "a")
         assert await stands(bench)
         spec = CORDONED if shut else {}
@@ -87,7 +87,7 @@ def test_an_override_that_is_forgotten_lets_no_later_drain_go(shut: bool) -> Non
 
 
 def test_a_process_that_is_killed_again_and_again_does_not_put_off_what_a_long_cordon_means() -> None:
-    async def story(bench: Bench) -> None:
+    async def story(bench: Story) -> None:
         await change(bench, "n0", CORDONED)
         for _ in range(4):
             await wait(bench, 14)

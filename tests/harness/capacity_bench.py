@@ -23,7 +23,7 @@ from sidecar.model.objects import LATE, Json
 from sidecar.model.quantity import parse_bytes
 from sidecar.observe.metrics import Metrics
 from sidecar.wiring import Sidecar
-from tests.harness.virtual import Story, staged
+from tests.harness.virtual import AsyncTest, staged
 
 NAME, NODE, NAMESPACE = "cases.csi-node-sidecar.io", "foo", "default"
 KEY, ZONE = f"topology.{NAME}/node", f"topology.{NAME}/zone"
@@ -231,13 +231,13 @@ class Bench:
         return [write.verb for write in self.kube.writes]
 
 
-def play(told: Story, *args: str, **options: Any) -> None:
+def play(told: AsyncTest, *args: str, **options: Any) -> None:
     async def main() -> None:
         await told(Bench(*args, **options))
 
     run_virtual(main(), limit=50_000.0)
 
 
-def story(*args: str, **options: Any) -> Callable[[Story], Callable[[], None]]:
+def story(*args: str, **options: Any) -> Callable[[AsyncTest], Callable[[], None]]:
     """A test on such a bench, in virtual time."""
     return lambda told: staged(lambda each: play(each, *args, **options), told)

@@ -21,7 +21,7 @@ from sidecar.model import names
 from sidecar.model.objects import Claim, Json, claim_provisioner, selected_node
 from tests.harness import samples
 from tests.harness.doors import tools
-from tests.harness.virtual import Story, staged
+from tests.harness.virtual import AsyncTest, staged
 
 NODE = "n1"
 EPOCH = 1_767_225_600.0
@@ -120,7 +120,7 @@ class Scene:
         await self.note(name, provisioner=samples.DRIVER)
 
 
-def play(story: Story, *, policy: bool = True, prepare: Story | None = None, **options: Any) -> None:
+def play(story: AsyncTest, *, policy: bool = True, prepare: AsyncTest | None = None, **options: Any) -> None:
     """`prepare`: what happened before the node's process. Without it all claims are younger, but one."""
 
     async def main() -> None:
@@ -141,6 +141,6 @@ def play(story: Story, *, policy: bool = True, prepare: Story | None = None, **o
     run_virtual(main())
 
 
-def hears(**options: Any) -> Callable[[Story], Callable[[], None]]:
+def hears(**options: Any) -> Callable[[AsyncTest], Callable[[], None]]:
     """A test of such a scene."""
     return lambda story: staged(lambda each: play(each, **options), story)

@@ -7,20 +7,13 @@ import pytest
 
 from hack.sim.cluster import Cluster, Refused
 from sidecar.model.objects import Json
+from tests.harness.clock import Clock
 
 T0 = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = T0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def new_cluster(*, clock: Callable[[], float] | None = None) -> Cluster:
-    return Cluster(clock=clock or Clock(), rng=random.Random(1).random)
+    return Cluster(clock=clock or Clock(T0), rng=random.Random(1).random)
 
 
 def refusal(act: Callable[[], object]) -> tuple[int, str, str]:

@@ -9,7 +9,7 @@ from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, find
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import Bench, all_of, with_pod
+from tests.harness.drain.simulated import Story, all_of, with_pod
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVICTING: Final = (*ARGS, "--evacuation-evict")
@@ -31,11 +31,11 @@ class Evictions:
         return self._refuse(call)
 
 
-def play(story: Callable[[Bench], Awaitable[None]], seen: Evictions, *, args: tuple[str, ...] = EVICTING) -> None:
+def play(story: Callable[[Story], Awaitable[None]], seen: Evictions, *, args: tuple[str, ...] = EVICTING) -> None:
     simulated.play(story, args=args, refuse=seen)
 
 
-async def app(bench: Bench, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
+async def app(bench: Story, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
     """A pod on n0 with a volume of this policy, of a workload of its own."""
     await with_pod(bench, name, **spec)
     await bench.you.patch(CLAIMS, name, _annotated(policy), namespace="default", content_type=MERGE_PATCH)
@@ -47,7 +47,7 @@ def _annotated(policy: str) -> dict[str, Any]:
     return {"metadata": {"annotations": {names.DRAIN_POLICY: policy}}}
 
 
-async def pods(bench: Bench) -> set[str]:
+async def pods(bench: Story) -> set[str]:
     return {pod["metadata"]["name"] for pod in await all_of(bench, PODS) if not pod["metadata"].get("deletionTimestamp")}
 
 
@@ -56,7 +56,7 @@ def owner(name: str, uid: str = "", kind: str = "StatefulSet") -> dict[str, Any]
 
 
 async def run(
-    bench: Bench,
+    bench: Story,
     name: str,
     *,
     namespace: str = "default",

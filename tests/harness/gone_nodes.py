@@ -22,7 +22,7 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import EVACUATE, JUDGING, Bench, Json, all_of, change, node_of, running, wait
+from tests.harness.drain.simulated import EVACUATE, JUDGING, Json, Story, all_of, change, node_of, running, wait
 
 TELLING: Final = (*JUDGING, "--node-delete-policy=Orphan")
 
@@ -50,18 +50,18 @@ class Watchman:
 
 
 def play(
-    story: Callable[[Bench], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = TELLING, nodes: Any = NODES_
+    story: Callable[[Story], Awaitable[None]], seen: Watchman | None = None, *, args: tuple[str, ...] = TELLING, nodes: Any = NODES_
 ) -> None:
     simulated.play(story, args=args, nodes=nodes, refuse=seen or Watchman())
 
 
-async def app(bench: Bench, name: str = "data-db-0", *, node: str = "n0") -> None:
+async def app(bench: Story, name: str = "data-db-0", *, node: str = "n0") -> None:
     """A replica of StatefulSet `db` with a volume on that node, which says where it is."""
     await running(bench, name, node=node)
     await note(bench, name, {names.LIES_ON: f"{node}/{await uid_of(bench, node)}"})
 
 
-async def replicas(bench: Bench, count: int) -> None:
+async def replicas(bench: Story, count: int) -> None:
     template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]
     selector = {"matchLabels": {"app": "db"}}
@@ -69,34 +69,34 @@ async def replicas(bench: Bench, count: int) -> None:
     await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
 
 
-async def one_replica(bench: Bench) -> None:
+async def one_replica(bench: Story) -> None:
     """Its set, its pod and its volume are there, and the sidecar of another node looks for gone nodes."""
     await replicas(bench, 1)
     await app(bench)
     await settled(bench)
 
 
-async def announce(bench: Bench) -> None:
+async def announce(bench: Story) -> None:
     """Its own sidecar leaves a report that says so."""
     await change(bench, "n0", {"taints": [EVACUATE]})
     await wait(bench, 30)
 
 
-async def say(bench: Bench, text: str) -> None:
+async def say(bench: Story, text: str) -> None:
     """As a person, on the report on the gone node."""
     await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: text}}}, content_type=MERGE_PATCH)
 
 
-async def note(bench: Bench, claim: str, annotations: Json) -> None:
+async def note(bench: Story, claim: str, annotations: Json) -> None:
     volume = (await bench.you.get(CLAIMS, claim, namespace="default"))["spec"]["volumeName"]
     await bench.you.patch(VOLUMES, volume, {"metadata": {"annotations": annotations}}, content_type=MERGE_PATCH)
 
 
-async def uid_of(bench: Bench, node: str = "n0") -> str:
+async def uid_of(bench: Story, node: str = "n0") -> str:
     return str((await node_of(bench, node))["metadata"]["uid"])
 
 
-async def vanish(bench: Bench, node: str = "n0", *, pods: bool = True, collected: bool = False) -> None:
+async def vanish(bench: Story, node: str = "n0", *, pods: bool = True, collected: bool = False) -> None:
     """The machine goes, with its sidecar. `pods`: garbage collection has taken its pods; `collected`: and what the Node owned."""
     bench.nodes[node].lay_down()
     await bench.you.delete(NODES, node)
@@ -109,33 +109,33 @@ async def vanish(bench: Bench, node: str = "n0", *, pods: bool = True, collected
         bench.cluster.collect_garbage()
 
 
-async def report(bench: Bench) -> Json | None:
+async def report(bench: Story) -> Json | None:
     try:
         return await bench.you.get(DRAIN_REPORTS, REPORT)
     except NotFound:
         return None
 
 
-async def gone(bench: Bench) -> Json:
+async def gone(bench: Story) -> Json:
     stored = await report(bench)
     return (stored or {}).get("status", {}).get("gone", {})
 
 
-async def told(bench: Bench) -> list[str]:
+async def told(bench: Story) -> list[str]:
     return [event["involvedObject"]["name"] for event in await all_of(bench, EVENTS) if event["reason"] == names.NODE_GONE]
 
 
-async def there(bench: Bench, resource: Resource) -> list[str]:
+async def there(bench: Story, resource: Resource) -> list[str]:
     return [item["metadata"]["name"] for item in await all_of(bench, resource)]
 
 
-async def holder(bench: Bench) -> str:
+async def holder(bench: Story) -> str:
     lease = await bench.you.get(LEASES, names.watch(DRIVER), namespace="default")
     held = lease["spec"]["holderIdentity"]
     return next((item["metadata"]["name"] for item in await all_of(bench, NODES) if held == f"{item['metadata']['uid']}/{DRIVER}"), "")
 
 
-async def settled(bench: Bench, *, besides: str = "n0") -> None:
+async def settled(bench: Story, *, besides: str = "n0") -> None:
     """Another node than that one has the Lease."""
     for _ in range(20):
         await wait(bench, 100)
@@ -146,7 +146,7 @@ async def settled(bench: Bench, *, besides: str = "n0") -> None:
     raise AssertionError("nobody else takes the Lease")
 
 
-async def bound(bench: Bench, name: str, namespace: str = "default", **notes: str) -> None:
+async def bound(bench: Story, name: str, namespace: str = "default", **notes: str) -> None:
     """A claim and its volume on n0, which says that."""
     size, modes, volume = {"storage": "1Gi"}, ["ReadWriteOnce"], f"pv-{namespace}-{name}"
     made = {names.SELECTED_NODE: "n0", names.STORAGE_PROVISIONER: DRIVER}
@@ -167,7 +167,7 @@ async def bound(bench: Bench, name: str, namespace: str = "default", **notes: st
     await bench.you.patch(VOLUMES, volume, bound, content_type=MERGE_PATCH, subresource="status")
 
 
-async def database(bench: Bench, namespace: str) -> None:
+async def database(bench: Story, namespace: str) -> None:
     await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
     template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}

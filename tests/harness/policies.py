@@ -93,7 +93,9 @@ def secured(plane: ControlPlane, overlay: Path) -> Iterator[Secured]:
         yield cluster
     finally:
         # The policies go first: they are for this account only, but what they are about is taken away by others.
-        plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=manifest)
+        # The type of reports stays, because other tests on this server have it installed once.
+        gone = [item for item in yaml.safe_load_all(manifest) if item["kind"] != REPORT_TYPE[0]["kind"]]
+        plane.kubectl("delete", "--ignore-not-found", "--wait=false", "-f", "-", input=yaml.safe_dump_all(gone))
         # No kubelet says that these have ended, once a test has taken their nodes away.
         plane.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods?gracePeriodSeconds=0")
         for path in reversed(cluster.made):

@@ -10,7 +10,7 @@ from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.model import names
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import EVACUATE, Bench, all_of, change, wait
+from tests.harness.drain.simulated import EVACUATE, Story, all_of, change, wait
 
 ARGS: Final = ("--drain-report", "--node-drain-policy=NoSchedule", "--evacuation-evict")
 
@@ -73,7 +73,7 @@ class Workload:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: Story,
         replicas: int = 3,
         *,
         templates: tuple[str, ...] = ("data",),
@@ -115,24 +115,21 @@ class Workload:
         self._bench.spawn(self._run())
 
     async def _run(self) -> None:
-        """Once a second, unless nothing has changed: hours of quiet are to cost nothing."""
-        synced = 0
         while True:
             await asyncio.sleep(1.0)
-            revision = self._bench.cluster.revision
-            if revision != synced and not self._stopped:
-                with contextlib.suppress(NotFound, AlreadyExists, Conflict):
-                    await self._sync()
-                    synced = revision
+            with contextlib.suppress(NotFound, AlreadyExists, Conflict):
+                await (asyncio.sleep(0) if self._stopped else self._sync())
 
     async def _sync(self) -> None:
+        """What is there is not asked for: hours of quiet are to cost nothing."""
+        there = self._bench.cluster.store.find
         for number in range(self._replicas):
             name = f"{self._name}-{number}"
-            for template in self._templates:
-                meta = {"name": f"{template}-{name}", "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
-                with contextlib.suppress(AlreadyExists):
+            for claim in (f"{template}-{name}" for template in self._templates):
+                if there(CLAIMS, claim, self._namespace) is None:
+                    meta = {"name": claim, "annotations": {names.DRAIN_POLICY_RETIRE: "Reprovision"}}
                     await self._bench.you.create(CLAIMS, {"metadata": meta, "spec": _wish()}, namespace=self._namespace)
-            with contextlib.suppress(AlreadyExists):
+            if there(PODS, name, self._namespace) is None:
                 await self._make(name)
 
     async def _make(self, name: str) -> None:
@@ -149,11 +146,11 @@ def _wish() -> dict[str, Any]:
     return {"storageClassName": "late", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 
 
-Story = Callable[[Bench, Workload], Awaitable[None]]
+Plot = Callable[[Story, Workload], Awaitable[None]]
 
 
 def play(
-    story: Story,
+    story: Plot,
     seen: Seen,
     *,
     args: tuple[str, ...] = ANEW,
@@ -163,7 +160,7 @@ def play(
     delay: Callable[[Call], Awaitable[None]] = simulated.no_time,
     answering: Callable[[Call], Awaitable[None]] = simulated.no_time,
 ) -> None:
-    async def whole(bench: Bench) -> None:
+    async def whole(bench: Story) -> None:
         workload = Workload(bench, replicas, templates=templates)
         await workload.begin()
         await wait(bench, 70)
@@ -173,7 +170,7 @@ def play(
     simulated.play(whole, args=args, refuse=seen, nodes=nodes, delay=delay, answering=answering)
 
 
-async def places(bench: Bench) -> dict[str, str]:
+async def places(bench: Story) -> dict[str, str]:
     """By pod that is Ready: its node."""
     found = {}
     for pod in await all_of(bench, PODS):
@@ -182,30 +179,30 @@ async def places(bench: Bench) -> dict[str, str]:
     return found
 
 
-async def uids(bench: Bench) -> dict[str, str]:
+async def uids(bench: Story) -> dict[str, str]:
     return {claim["metadata"]["name"]: claim["metadata"]["uid"] for claim in await all_of(bench, CLAIMS)}
 
 
-async def at_rest(bench: Bench) -> bool:
+async def at_rest(bench: Story) -> bool:
     """No Lease of a workload and no mark is left."""
     leases = [lease for lease in await all_of(bench, LEASES) if names.REPROVISION_FOR in (lease["metadata"].get("labels") or {})]
     marked = [claim for claim in await all_of(bench, CLAIMS) if names.REPROVISIONED_BY in (claim["metadata"].get("annotations") or {})]
     return not leases and not marked
 
 
-async def evacuate(bench: Bench, on: bool = True, *others: str) -> None:
+async def evacuate(bench: Story, on: bool = True, *others: str) -> None:
     """`others` are workloads besides db, each of which has its first replica here too."""
     labels = {f"for-{name}-0": None if on else "yes" for name in ("db", *others)}
     await change(bench, "n0", {"taints": [EVACUATE] if on else None}, labels=labels)
 
 
-def metric(bench: Bench) -> str:
+def metric(bench: Story) -> str:
     tools = bench.nodes["n0"].tools
     assert tools is not None
     return tools.metrics.render()[0].decode()
 
 
-async def unready(bench: Bench, pod: str, on: bool = True, *, namespace: str = "default") -> None:
+async def unready(bench: Story, pod: str, on: bool = True, *, namespace: str = "default") -> None:
     found = await bench.you.get(PODS, pod, namespace=namespace)
     others = [item for item in found["status"]["conditions"] if item["type"] != "Ready"]
     status = {"conditions": [*others, {"type": "Ready", "status": "False" if on else "True"}]}

@@ -6,10 +6,10 @@ from typing import Any
 
 from hack.sim.clock import run_virtual
 
-Story = Callable[..., Coroutine[Any, Any, None]]
+AsyncTest = Callable[..., Coroutine[Any, Any, None]]
 
 
-def virtual(test: Story) -> Callable[..., None]:
+def virtual(test: AsyncTest) -> Callable[..., None]:
     """Hours take a moment, and time is exact; sockets and threads are refused."""
 
     @functools.wraps(test)
@@ -19,7 +19,7 @@ def virtual(test: Story) -> Callable[..., None]:
     return run
 
 
-def staged(play: Callable[[Story], None], story: Story) -> Callable[[], None]:
+def staged(play: Callable[[AsyncTest], None], story: AsyncTest) -> Callable[[], None]:
     """A test to which `play` gives its scene, which is no fixture that pytest would look for."""
 
     def run() -> None:

@@ -15,7 +15,7 @@ from sidecar.model import names
 from sidecar.model.objects import Json
 from tests.harness import samples
 from tests.harness.doors import tools
-from tests.harness.virtual import Story, staged
+from tests.harness.virtual import AsyncTest, staged
 
 OTHERS = list(names.SHARDS)
 A_PAGE = 500
@@ -61,14 +61,14 @@ class Scene:
         return heard
 
 
-def play(story: Story) -> None:
+def play(story: AsyncTest) -> None:
     async def main() -> None:
         await story(Scene())
 
     run_virtual(main())
 
 
-def looks(story: Story) -> Callable[[], None]:
+def looks(story: AsyncTest) -> Callable[[], None]:
     """A test of such a scene."""
     return staged(play, story)
 

@@ -1,4 +1,7 @@
-"""What is off without each right of the sample roles. A right that no row has is used by no story."""
+"""What is off without each right of the sample roles. A right that no row has is used by no story.
+
+The first row says: without `list persistentvolumes` no claim is bound and no capacity published, and the program tells what it lacks.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Stories of replicas that are made anew: no claim is deleted while a lock is shut, whatever happens between the last look and that.
 
-What must not happen is judged by the referee, which shares no rule with the product.
+What must not happen is judged by the referee, which shares no rule of drains with the product.
 """
 
 import asyncio

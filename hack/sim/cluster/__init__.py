@@ -14,8 +14,8 @@ real kube-apiserver.
     inprocess     `InProcessApi`, the `KubeApi` that rooms hold, answered by a `Cluster` in the same process
     serve         the same `Cluster` behind HTTP: `routes` what a request means, `access` who may do it
 
-Other programs of a control plane (binder, scheduler, disruption budgets, kubelets) are in `stand_ins`. Two are here, because objects pile
-up without them: garbage collection and the emptying of namespaces. They run when somebody calls `collect_garbage`.
+Other programs of a control plane (binder, scheduler, disruption budgets, kubelets) are in `stand_ins`. One is here, because objects pile
+up without it: garbage collection, which runs when somebody calls `collect_garbage`.
 """
 
 from hack.sim.cluster.cluster import Cluster

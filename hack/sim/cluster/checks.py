@@ -16,7 +16,6 @@ _VALUE: Final = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _LONGEST_NAME: Final = 253
 _LONGEST_LABEL: Final = 63
 _MOST_ANNOTATIONS: Final = 256 * 1024
-_STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 # What a client sends back of these must be what it was given.
 _GIVEN_BY_SERVER: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace")
 
@@ -52,12 +51,7 @@ def metadata(meta: Json, *, name_rule: Callable[[str], str]) -> Causes:
     for owner in meta.get("ownerReferences") or ():
         lacking = [key for key in ("apiVersion", "kind", "name", "uid") if not owner.get(key)]
         found += [wrong(f"metadata.ownerReferences.{key}", "", "must not be empty") for key in lacking]
-    for number, word in enumerate(meta.get("finalizers") or ()):
-        if why := qualified_name(word):
-            found.append(wrong("metadata.finalizers", word, why))
-        elif "/" not in word and word not in _STANDARD_FINALIZERS:
-            why = "name is neither a standard finalizer name nor is it fully qualified"
-            found.append(wrong(f"metadata.finalizers[{number}]", word, why))
+    found += [wrong("metadata.finalizers", word, why) for word in meta.get("finalizers") or () if (why := qualified_name(word))]
     return found
 
 
@@ -110,8 +104,6 @@ def _expressions(items: Sequence[Json], field: str) -> Causes:
         key, place = str(item.get("key") or ""), f"{field}[{number}]"
         if why := qualified_name(key):
             found.append(wrong(f"{place}.key", key, why))
-        if item.get("operator") in ("In", "NotIn") and not item.get("values"):
-            found.append(required(f"{place}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         for value in item.get("values") or ():
             found += _label_value(value, f"{place}.values")
     return found

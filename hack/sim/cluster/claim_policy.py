@@ -1,13 +1,13 @@
 """The one MutatingAdmissionPolicy that this server carries out: that of deploy/components/scoped-watches, which labels claims.
 
-There is no interpreter of CEL here. A policy of that name whose rules are word for word those of the component has the effect of
+There is no interpreter of CEL here. A policy of that name that is word for word that of the component has the effect of
 `names.claim_label`; any other has none.
 """
 
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import yaml
 
@@ -19,8 +19,6 @@ POLICIES: Final = Resource(names.ADMISSION_GROUP, "v1", "mutatingadmissionpolici
 BINDINGS: Final = Resource(names.ADMISSION_GROUP, "v1", "mutatingadmissionpolicybindings", names.MUTATING_POLICY_BINDING, False)
 COMPONENT: Final = Path("deploy/components/scoped-watches/policy.yaml")
 _ROOT: Final = Path(__file__).resolve().parents[3]
-# What the API server writes into a policy that leaves it open.
-_DEFAULTS: Final[Json] = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
 
 
 class Others(Protocol):
@@ -33,14 +31,9 @@ class Others(Protocol):
 def in_force(others: Others) -> bool:
     """Also of a policy that is being deleted, until it is gone."""
     policy = others.find(POLICIES, names.CLAIM_POLICY)
-    if policy is None or not is_ours(policy):
+    if policy is None or policy.get("spec") != written()[0]["spec"]:
         return False
     return any(binding.get("spec") == {"policyName": names.CLAIM_POLICY} for binding in others.all_of(BINDINGS))
-
-
-def is_ours(policy: Json) -> bool:
-    # The first comparison is much cheaper, and asked with each write of a claim.
-    return bool(policy.get("spec") == written()[0]["spec"]) or _rules(policy) == _rules(written()[0])
 
 
 def label(claim: Json, old: Json | None, others: Others) -> None:
@@ -62,23 +55,3 @@ def written() -> tuple[Json, Json]:
     """Policy and binding of the component, as they lie in its file."""
     policy, binding = yaml.safe_load_all((_ROOT / COMPONENT).read_text())
     return policy, binding
-
-
-def flat(value: Any) -> Any:
-    """With each text on one line: kustomize breaks the lines of an expression anew."""
-    match value:
-        case dict():
-            return {key: flat(item) for key, item in value.items()}
-        case list():
-            return [flat(item) for item in value]
-        case str():
-            return " ".join(value.split())
-        case other:
-            return other
-
-
-def _rules(policy: Json) -> Json:
-    spec: Json = policy.get("spec") or {}
-    given: Json = spec.get("matchConstraints") or {}
-    matched = {key: value for key, value in given.items() if _DEFAULTS.get(key) != value}
-    return dict(flat({**spec, "matchConstraints": matched}))

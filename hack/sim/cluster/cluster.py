@@ -1,6 +1,5 @@
 """`Cluster`: the API server's verbs on plain values. Each either happens wholly or raises `Refused`, and takes no time."""
 
-import base64
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +27,7 @@ from hack.sim.cluster.refusals import (
 )
 from hack.sim.cluster.schema import Misshapen, stored_form
 from hack.sim.cluster.store import Store, Stored, key_of
-from sidecar.kube.api import NAMESPACES, SECRETS, Resource
+from sidecar.kube.api import NAMESPACES, Resource
 from sidecar.model.objects import Json
 
 VERSION: Final = "v1.36.3"
@@ -170,7 +169,7 @@ class Cluster:
         return deletion.post(self, kind, name, subresource, body, namespace=namespace)
 
     def collect_garbage(self) -> int:
-        """Does all that the garbage collector and the namespace controller would do. Returns how many objects went."""
+        """Does all that the garbage collector would do. Returns how many objects went."""
         return deletion.collect(self)
 
     # --- for `deletion` ---------------------------------------------------------------------------------------------
@@ -202,8 +201,6 @@ class Cluster:
     def _check_version(self, kind: Kind, old: Stored, new: Json) -> None:
         resource, was = kind.resource, old.obj["metadata"]
         version = new["metadata"].get("resourceVersion") or "0"
-        if not version.isdigit():
-            raise internal(f'strconv.ParseUint: parsing "{version}": invalid syntax')
         if version == "0" and not kind.unconditional:
             cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(resource.plural, resource.group, was["name"], [cause])
@@ -261,8 +258,6 @@ class Cluster:
             meta["generation"] = 1
         if "ownerReferences" in meta:
             meta["ownerReferences"] = list({owner.get("uid"): owner for owner in meta["ownerReferences"]}.values())
-        if kind.resource == SECRETS:
-            _encode_secret(new)
         kind.defaults(new)
         kind.born(new, now)
         kind.admit(new, None, self.store)
@@ -320,12 +315,6 @@ def _same_namespace(obj: Json, namespace: str, kind: Kind) -> None:
     own = obj["metadata"].get("namespace") or ""
     if own and own != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-
-
-def _encode_secret(secret: Json) -> None:
-    words = secret.pop("stringData", {})
-    if words:
-        secret["data"] = secret.get("data", {}) | {key: base64.b64encode(value.encode()).decode() for key, value in words.items()}
 
 
 def _managed(resource: Resource, obj: Json, manager: str, now: str) -> Json:

@@ -1,17 +1,17 @@
 """How objects go: deletions with their preconditions, finalizers and grace periods, evictions, and the collection of garbage.
 
-The garbage collector and the namespace controller are here as far as tests and the demo need them. One call does all that is due.
+One call does all that the garbage collector would do. Not here: orphaning, and the emptying of namespaces, which stay once deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster.checks import inside
 from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.refusals import Refused, bad_request, conflict, internal, namespace_ends, no_such_method, too_many_requests
+from hack.sim.cluster.refusals import Refused, conflict, internal, namespace_ends, too_many_requests
 from hack.sim.cluster.selectors import labels_of, selector_test
 from hack.sim.cluster.store import Stored
 from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
@@ -20,7 +20,6 @@ from sidecar.model.objects import Json
 if TYPE_CHECKING:
     from hack.sim.cluster.cluster import Cluster
 
-ORPHAN: Final = "orphan"
 _COUNTING_PAUSE: Final = 10
 
 
@@ -29,7 +28,6 @@ class Options:
     uid: str = ""
     resource_version: str = ""
     grace: int | None = None
-    propagation: str = ""
     dry_run: bool = False
 
 
@@ -40,7 +38,6 @@ def options_of(body: Mapping[str, Any]) -> Options:
         uid=str(conditions.get("uid") or ""),
         resource_version=str(conditions.get("resourceVersion") or ""),
         grace=body.get("gracePeriodSeconds"),
-        propagation=body.get("propagationPolicy") or "",
         dry_run=bool(body.get("dryRun")),
     )
 
@@ -50,11 +47,9 @@ def options_of(body: Mapping[str, Any]) -> Options:
 
 def delete(cluster: Cluster, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
     """As `Cluster.delete`."""
-    meta = old.obj["metadata"]
-    _check_preconditions(kind, meta, options)
+    _check_preconditions(kind, old.obj["metadata"], options)
     grace = _grace(kind, old.obj, options)
-    finalizers = [*(meta.get("finalizers") or ()), *([ORPHAN] if options.propagation == "Orphan" else ())]
-    marked = _marked(cluster, kind, old.obj, grace=grace, finalizers=finalizers)
+    marked = _marked(cluster, kind, old.obj, grace=grace)
     gone = is_over(marked)
     return (Stored(marked) if options.dry_run else cluster.rewrite(kind, old, marked)), gone
 
@@ -88,7 +83,7 @@ def _grace(kind: Kind, obj: Json, options: Options) -> int:
     return int(asked) if asked >= 0 else 1
 
 
-def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int, finalizers: list[str]) -> Json:
+def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int) -> Json:
     """The object marked as deleted. A second deletion can only shorten its grace period."""
     meta = dict(obj["metadata"])
     if not meta.get("deletionTimestamp"):
@@ -97,7 +92,6 @@ def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int, finalizers: 
             meta["deletionGracePeriodSeconds"] = grace
         if kind.counted:
             meta["generation"] = meta.get("generation", 0) + 1
-        meta = {key: value for key, value in meta.items() if key != "finalizers"} | ({"finalizers": finalizers} if finalizers else {})
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
         meta |= {"deletionTimestamp": cluster.time(grace), "deletionGracePeriodSeconds": grace}
     result = obj | {"metadata": meta}
@@ -110,11 +104,6 @@ def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int, finalizers: 
 
 
 def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
-    wanted = kind.subresources.get(subresource)
-    if wanted not in ("Eviction", "Binding"):
-        raise no_such_method()
-    if subresource == "eviction" and inside(body, "metadata.name") != name:
-        raise bad_request("name in URL does not match name in Eviction object")
     within = cluster.store.find(NAMESPACES, namespace)
     if within is not None and within["metadata"].get("deletionTimestamp"):
         raise namespace_ends(kind.resource, name, namespace)
@@ -196,7 +185,7 @@ def _over_budget(why: str, *, retry_after: int | None) -> Refused:
 
 
 def collect(cluster: Cluster) -> int:
-    """Deletes dependents whose owners are all gone, and empties terminating namespaces, until a round changes nothing."""
+    """Deletes dependents whose owners are all gone, until a round changes nothing."""
     went, before = 0, -1
     while before != cluster.revision:
         before = cluster.revision
@@ -212,51 +201,20 @@ def _everything(cluster: Cluster) -> Iterator[tuple[Kind, Stored]]:
 
 
 def _attend(cluster: Cluster, kind: Kind, stored: Stored) -> int:
-    if stored.obj["metadata"].keys().isdisjoint(("ownerReferences", "deletionTimestamp")):
+    if "ownerReferences" not in stored.obj["metadata"]:
         return 0  # most objects: what is given one of these meanwhile is met in the next round
     current = cluster.store.stored(kind, stored.obj["metadata"]["name"], stored.obj["metadata"].get("namespace", ""))
     if current is None:
         return 0
     meta = current.obj["metadata"]
-    if kind.resource == NAMESPACES:
-        return _empty_namespace(cluster, kind, current) if "deletionTimestamp" in meta else 0
-    if "deletionTimestamp" in meta:
-        if ORPHAN in (meta.get("finalizers") or ()):
-            _orphan(cluster, kind, current)
-        return 0
-    return _judge(cluster, kind, current)
-
-
-def _judge(cluster: Cluster, kind: Kind, stored: Stored) -> int:
-    owners = stored.obj["metadata"].get("ownerReferences") or []
-    alive = [owner for owner in owners if _is_alive(cluster, stored.obj, owner)]
-    if not owners or len(alive) == len(owners):
+    owners = meta.get("ownerReferences") or []
+    alive = [owner for owner in owners if _is_alive(cluster, current.obj, owner)]
+    if "deletionTimestamp" in meta or len(alive) == len(owners):
         return 0
     if alive:
-        _set(cluster, kind, stored, "ownerReferences", alive)
+        cluster.rewrite(kind, current, current.obj | {"metadata": meta | {"ownerReferences": alive}})
         return 0
-    return int(delete(cluster, kind, stored, Options(uid=stored.obj["metadata"]["uid"], propagation="Background"))[1])
-
-
-def _orphan(cluster: Cluster, kind: Kind, owner: Stored) -> None:
-    """An owner that leaves its dependents behind goes when none of them names it any more."""
-    uid, meta = owner.obj["metadata"]["uid"], owner.obj["metadata"]
-    for other, dependent in list(_everything(cluster)):
-        owners = dependent.obj["metadata"].get("ownerReferences") or ()
-        if any(item["uid"] == uid for item in owners):
-            _set(cluster, other, dependent, "ownerReferences", [item for item in owners if item["uid"] != uid])
-    _set(cluster, kind, owner, "finalizers", [word for word in meta["finalizers"] if word != ORPHAN])
-
-
-def _empty_namespace(cluster: Cluster, kind: Kind, namespace: Stored) -> int:
-    name, went, left = namespace.obj["metadata"]["name"], 0, 0
-    for other, stored in list(_everything(cluster)):
-        if other.resource.namespaced and stored.obj["metadata"]["namespace"] == name:
-            gone = delete(cluster, other, stored, Options())[1]
-            went, left = went + gone, left + (not gone)
-    if not left:
-        cluster.rewrite(kind, namespace, namespace.obj | {"spec": {}})
-    return went
+    return int(delete(cluster, kind, current, Options(uid=meta["uid"]))[1])
 
 
 def _is_alive(cluster: Cluster, dependent: Json, owner: Json) -> bool:
@@ -266,8 +224,3 @@ def _is_alive(cluster: Cluster, dependent: Json, owner: Json) -> bool:
             found = cluster.store.stored(kind, owner["name"], dependent["metadata"].get("namespace", ""))
             return found is not None and bool(found.obj["metadata"]["uid"] == owner["uid"])
     return True
-
-
-def _set(cluster: Cluster, kind: Kind, stored: Stored, field: str, items: Sequence[Any]) -> None:
-    meta = {key: value for key, value in stored.obj["metadata"].items() if key != field}
-    cluster.rewrite(kind, stored, stored.obj | {"metadata": meta | ({field: list(items)} if items else {})})

@@ -58,7 +58,7 @@ class InProcessApi:
         self._streams: set[Stream] = set()
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
-        return await self._ask(
+        return await self.ask(
             Call("get", resource, namespace, name), lambda: _copy(self.cluster.get(resource, name, namespace=namespace).obj)
         )
 
@@ -89,7 +89,7 @@ class InProcessApi:
             take, items = begin(), (_copy(item.bare) for item in page.items)
             return Page([item for item in items if not take(item)], str(page.revision), page.token)
 
-        return await self._ask(Call("list", resource, namespace), act)
+        return await self.ask(Call("list", resource, namespace), act)
 
     async def watch(
         self,
@@ -103,7 +103,7 @@ class InProcessApi:
     ) -> AsyncGenerator[WatchEvent, None]:
         query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
         call = Call("watch", resource, namespace)
-        stream = await self._ask(
+        stream = await self.ask(
             call, lambda: Stream(lambda wake: self.cluster.watch(resource, query, wake=wake), seconds=self._watch_for())
         )
         self._streams.add(stream)
@@ -120,7 +120,7 @@ class InProcessApi:
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         name = str((body.get("metadata") or {}).get("name") or "")
         call = Call("create", resource, namespace, name)
-        return await self._ask(call, lambda: _copy(self.cluster.create(resource, _copy(body), namespace=namespace).obj))
+        return await self.ask(call, lambda: _copy(self.cluster.create(resource, _copy(body), namespace=namespace).obj))
 
     async def replace(
         self,
@@ -139,7 +139,7 @@ class InProcessApi:
         def act() -> Json:
             return _copy(self.cluster.replace(resource, whole, name=name, namespace=namespace, subresource=subresource).obj)
 
-        return await self._ask(Call("update", resource, namespace, name, subresource), act)
+        return await self.ask(Call("update", resource, namespace, name, subresource), act)
 
     async def patch(
         self,
@@ -157,7 +157,7 @@ class InProcessApi:
             stored = self.cluster.patch(resource, name, wanted, content_type=content_type, namespace=namespace, subresource=subresource)
             return _copy(stored.obj)
 
-        return await self._ask(Call("patch", resource, namespace, name, subresource), act)
+        return await self.ask(Call("patch", resource, namespace, name, subresource), act)
 
     async def delete(
         self,
@@ -171,32 +171,35 @@ class InProcessApi:
         propagation: str = "",
         dry_run: bool = False,
     ) -> None:
-        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, propagation=propagation, dry_run=dry_run)
+        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, dry_run=dry_run)
         call = Call("delete", resource, namespace, name, dry_run=dry_run)
-        await self._ask(call, lambda: self.cluster.delete(resource, name, namespace=namespace, options=options))
+        await self.ask(call, lambda: self.cluster.delete(resource, name, namespace=namespace, options=options))
 
     async def create_subresource(
         self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""
     ) -> Json:
         call = Call("create", resource, namespace, name, subresource)
-        return await self._ask(call, lambda: self.cluster.post(resource, name, subresource, _copy(body), namespace=namespace))
+        return await self.ask(call, lambda: self.cluster.post(resource, name, subresource, _copy(body), namespace=namespace))
 
     async def resource_for(self, api_version: str, kind: str) -> Resource:
-        await self.before(Call("discover", api_version, name=kind))
-        for resource in self.cluster.store.kinds:
-            if (resource.api_version, resource.kind) == (api_version, kind):
-                return resource
-        raise NotFound(f"discover {api_version} {kind}: the server knows no such kind", status=404, reason="NotFound")
+        def act() -> Resource:
+            for resource in self.cluster.store.kinds:
+                if (resource.api_version, resource.kind) == (api_version, kind):
+                    return resource
+            raise NotFound(f"discover {api_version} {kind}: the server knows no such kind", status=404, reason="NotFound")
+
+        return await self.ask(Call("discover", api_version, name=kind), act)
 
     async def server_version(self) -> str:
-        return await self._ask(Call("get", "version"), lambda: VERSION)
+        return await self.ask(Call("get", "version"), lambda: VERSION)
 
     def cut_watches(self, error: ApiError | None = None) -> None:
         """Ends all open watches of this client, with this error or, without one, normally."""
         for stream in tuple(self._streams):
             stream.end(error)
 
-    async def _ask(self, call: Call, act: Callable[[], T]) -> T:
+    async def ask(self, call: Call, act: Callable[[], T]) -> T:
+        """Every request but the events of a watch passes here."""
         await self.before(call)
         try:
             answer = act()

@@ -14,7 +14,6 @@ from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", True)
-JOBS: Final = Resource("batch", "v1", "jobs", "Job", True)
 ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", True)
 ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", True)
 CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", False)
@@ -185,7 +184,7 @@ TABLE: Final[Iterable[Kind]] = (
     Kind(resource=api.CONFIG_MAPS, fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),
     Kind(
         resource=api.SECRETS,
-        fields={"data": WORDS, "stringData": WORDS, "type": str, "immutable": bool},
+        fields={"data": WORDS, "type": str, "immutable": bool},
         selectable={"type": ""},
     ),
     Kind(resource=SERVICE_ACCOUNTS, fields={"secrets": [dict], "imagePullSecrets": [dict], "automountServiceAccountToken": bool}),
@@ -228,7 +227,6 @@ TABLE: Final[Iterable[Kind]] = (
     _workload(api.DEPLOYMENTS),
     _workload(api.REPLICA_SETS),
     _workload(api.STATEFUL_SETS),
-    Kind(resource=JOBS, fields={"spec": {"template": dict}, "status": dict}, status=True, counted=True, born=rules.workload_born),
     Kind(resource=ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),
     Kind(resource=CLUSTER_ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),
     Kind(resource=ROLE_BINDINGS, fields=dict.fromkeys(("subjects", "roleRef"), ANY), name_rule=checks.any_name),

@@ -8,22 +8,18 @@ from typing import Any
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
-RESOURCE_EXPIRED = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
-    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided "
-    "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "
-    "returned and now may show up in the list."
-)
+RESOURCE_EXPIRED = "The provided continue parameter is too old to display a consistent list result."
+"""With the real one's first sentence. Nobody goes on with what it offers then, an inconsistent list."""
 
 
 class Refused(Exception):
     """The answer to a request that is not granted. `status` is the object that goes over the wire."""
 
-    def __init__(self, code: int, reason: str, message: str, *, details: Json | None = None, meta: Json | None = None) -> None:
+    def __init__(self, code: int, reason: str, message: str, *, details: Json | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.retry_after: int | None = (details or {}).get("retryAfterSeconds")
-        status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": meta or {}, "status": "Failure", "message": message}
+        status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
         if reason:
             status["reason"] = reason
         if details is not None:
@@ -128,14 +124,8 @@ def unauthorized() -> Refused:
     return Refused(401, "Unauthorized", "Unauthorized")
 
 
-def expired(message: str, *, go_on: str = "") -> Refused:
-    return Refused(410, "Expired", message, meta={"continue": go_on} if go_on else None)
-
-
-def version_too_large(wanted: int, current: int) -> Refused:
-    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
-    return Refused(504, "Timeout", message, details={"causes": causes, "retryAfterSeconds": 1})
+def expired(message: str) -> Refused:
+    return Refused(410, "Expired", message)
 
 
 def too_many_requests(message: str, *, retry_after: int | None, causes: Sequence[Json] = ()) -> Refused:

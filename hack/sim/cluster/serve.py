@@ -6,7 +6,6 @@ tokens everybody is the admin. kubectl sends tokens by TLS only; of kubectl's ve
 """
 
 import base64
-import gzip
 import json
 import random
 import secrets
@@ -35,7 +34,6 @@ from sidecar.model.objects import Json
 
 _JSON: Final = "application/json"
 _GONE: Final = 410
-_WORTH_COMPRESSING: Final = 128 * 1024
 _WATCH_SECONDS: Final = (1800.0, 3600.0)
 _REVIEWS: Final = {path_of(resource): resource for resource in (ACCESS_REVIEWS, REVIEWS_OF_OTHERS)}
 
@@ -129,7 +127,7 @@ class Served:
             return web.Response()  # which nobody gets
         except Refused as refusal:
             headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
-            return _response(request, _encoded(refusal.status), status=refusal.code, headers=headers)
+            return _response(_encoded(refusal.status), status=refusal.code, headers=headers)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         user = self.access.user(request.headers.get("Authorization"))
@@ -143,13 +141,13 @@ class Served:
             await self.before(Call(request.method.lower(), path))
             if request.method != "GET":
                 raise no_such_method()
-            return _response(request, _encoded(about_itself))
+            return _response(_encoded(about_itself))
         if of_pod := routes.proxied(path):
             self.access.demand(user, of_pod[0])
             found = self.pages.get(f"{of_pod[1]}?{request.query_string}")
             if found is None:
                 raise Refused(503, "ServiceUnavailable", "error trying to reach service: connect: connection refused")
-            return _response(request, found)
+            return _response(found)
         target = routes.target(request.method, path, request.query, kinds)
         body = _body(raw)
         named = (body.get("metadata") or {}).get("name") if isinstance(body, dict) else None
@@ -160,11 +158,11 @@ class Served:
             return await self._watch(request, target)
         status, answer = self._done(request, target, body)
         await self.after(call)
-        return _response(request, answer, status=status)
+        return _response(answer, status=status)
 
     async def _review(self, request: web.BaseRequest, user: User, kind: Resource, raw: bytes) -> web.StreamResponse:
         await self.before(Call("create", kind))
-        return _response(request, _encoded(self.access.review(user, kind, _body(raw))), status=201)
+        return _response(_encoded(self.access.review(user, kind, _body(raw))), status=201)
 
     def _done(self, request: web.BaseRequest, target: Target, body: Any) -> tuple[int, bytes]:
         """Status and body of a success. It never awaits, so no other request comes in between."""
@@ -289,9 +287,5 @@ def _encoded(obj: Any) -> bytes:
     return json.dumps(obj).encode()
 
 
-def _response(request: web.BaseRequest, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
-    more = dict(headers or {})
-    if len(body) >= _WORTH_COMPRESSING and "gzip" in request.headers.get("Accept-Encoding", ""):
-        body = gzip.compress(body, compresslevel=1)
-        more |= {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-    return web.Response(body=body, status=status, headers=more, content_type=_JSON)
+def _response(body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=body, status=status, headers=headers, content_type=_JSON)

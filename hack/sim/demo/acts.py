@@ -1,17 +1,74 @@
-"""What the demo shows, one function for each act. An act ends when its result was seen, or with Failed."""
+"""What the demo shows, one function for each act. An act ends when its result was seen, or with Failed.
+
+The real program runs as three processes, each beside a served driver of its own. The story is told while it happens; at the end there is a
+row for each claim, and the drivers' own state is held against what the API server says.
+"""
 
 import asyncio
+import logging
+import shutil
+import signal
+import sys
+import tempfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
-from hack.sim.demo.stage import SMALL, Failed, Stage
+from hack.sim.demo.stage import NAMESPACE, SMALL, Failed, Stage, staged
 from sidecar.csi.outcome import Code
+from sidecar.errors import SidecarError
 from sidecar.kube.api import CLAIMS, PODS
 from sidecar.model.objects import IMMEDIATE, LATE
 
 _SLOW: Final = {"method": "CreateVolume", "times": 1, "delay": 3.0}
 """A slow creation that goes on after its caller is gone, as with a driver that does not notice."""
+# The path of a unix socket has at most 107 bytes, and some machines have a long TMPDIR.
+_LONGEST_TEMPORARY: Final = 60
+
+
+def show(
+    *, keep: bool, kubeconfig: Path | None = None, sidecar_kubeconfig: Path | None = None, node_labels: Mapping[str, str] | None = None
+) -> int:
+    """The exit code. Without a kubeconfig on an embedded API server, else on that of a cluster without nodes that has its own controllers.
+    `keep`: leave everything running at the end, until Ctrl-C."""
+    temporary = tempfile.gettempdir()
+    work = Path(tempfile.mkdtemp(prefix="csi-demo-", dir=temporary if len(temporary) <= _LONGEST_TEMPORARY else "/tmp"))
+    logging.basicConfig(filename=work / "demo.log", level=logging.INFO)
+
+    async def play() -> None:
+        async with staged(work, kubeconfig, sidecar_kubeconfig, node_labels or {}) as (stage, own):
+            await tell(stage)
+            if keep:
+                await _stay(stage, own)
+
+    try:
+        asyncio.run(play())
+    except (SidecarError, OSError, AssertionError) as error:
+        print(f"\nFAILED: {error}\nwhat the programs said is kept in {work}", flush=True)
+        return 1
+    except BaseException:  # it is told to stop, and everything that was started is gone
+        shutil.rmtree(work, ignore_errors=True)
+        raise
+    shutil.rmtree(work, ignore_errors=True)
+    return 0
+
+
+async def _stay(stage: Stage, kubeconfig: Path) -> None:
+    """Until told to stop, which then is no failure."""
+    folder = next(iter(stage.drivers.values())).socket.parent
+    print(
+        f"\nEverything goes on running until Ctrl-C. To play with it, in another terminal:\n"
+        f"  export KUBECONFIG={kubeconfig}\n"
+        f"  kubectl get persistentvolumeclaims,persistentvolumes,pods,csistoragecapacities\n"
+        f"  {sys.executable} -m sidecar explain pvc {NAMESPACE}/race-1\n"
+        f"The logs, and what the drivers know, are in {folder}.",
+        flush=True,
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await stop.wait()
 
 
 async def tell(stage: Stage) -> None:
@@ -22,6 +79,11 @@ async def tell(stage: Stage) -> None:
     await kill_in_mid_creation(stage)
     await delete_one(stage)
     await stage.until_settled()
+    text, agree = stage.verdict()
+    print(f"\n{stage.table()}\n\n{text}", flush=True)
+    if not agree:
+        raise Failed("the drivers' own state and the API server disagree")
+    print(f"all came as it should, in {stage.seconds():.0f} s", flush=True)
 
 
 async def race(stage: Stage) -> None:

@@ -1,7 +1,7 @@
 """A control plane and three nodes with a driver and a sidecar each, what the acts do with them, and what is seen of the cluster.
 
 Drivers and sidecars are child processes that work in one folder and end with the stage. The API server is in this process, or the one of
-`--kubeconfig`.
+a kubeconfig.
 """
 
 import asyncio

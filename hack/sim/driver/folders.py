@@ -5,6 +5,7 @@ agree at every moment at which a driver may be killed. A folder that the journal
 removes it. One renaming to `.deleted-<id>` decides a deletion; whoever finds such a folder completes it.
 """
 
+import contextlib
 import ctypes
 import os
 import re
@@ -38,13 +39,8 @@ class Backing:
         """Ids of volumes whose deletion was decided but not completed."""
         return ()
 
-    def tidy(self, known: Iterable[str]) -> list[str]:
-        """After a start: removes what nobody was told of, and returns what else does not agree with the journal."""
-        return []
-
-    def highest_serial(self) -> int:
-        """No volume may get a number up to this one: something lies under it."""
-        return 0
+    def tidy(self, known: Iterable[str]) -> None:
+        """After a start: removes what nobody was told of."""
 
     def make(self, volume_id: str) -> None: ...
 
@@ -87,7 +83,7 @@ class Folders(Backing):
     def __init__(self, roof: Path, *, node_id: str) -> None:
         roof.mkdir(parents=True, exist_ok=True)
         self._roof = Path(os.path.realpath(roof))
-        self._id = re.compile(re.escape(node_id) + r"-vol-(\d+)")
+        self._id = re.compile(re.escape(node_id) + r"-vol-\d+")
 
     def refuses(self, *, block: bool, mount_flags: Sequence[str]) -> str:
         if block:
@@ -99,19 +95,13 @@ class Folders(Backing):
     def retired(self) -> list[str]:
         return [path.name.removeprefix(_RETIRED) for path in self._roof.iterdir() if path.name.startswith(_RETIRED)]
 
-    def tidy(self, known: Iterable[str]) -> list[str]:
+    def tidy(self, known: Iterable[str]) -> None:
         for volume_id in self.retired():
             self.discard(volume_id)
-        expected, found = set(known), {path.name for path in self._roof.iterdir() if self._id.fullmatch(path.name)}
-        unknown = [name for name in sorted(found - expected) if not _removed_if_empty(self._roof / name)]
-        return [
-            *(f"{self._roof / name} holds data and is no volume of the journal; it is left alone" for name in unknown),
-            *(f"volume {name} has lost its folder {self._roof / name}" for name in sorted(expected - found)),
-        ]
-
-    def highest_serial(self) -> int:
-        numbers = (self._id.fullmatch(path.name) for path in self._roof.iterdir())
-        return max((int(number[1]) for number in numbers if number), default=0)
+        for path in self._roof.iterdir():
+            if self._id.fullmatch(path.name) and path.name not in set(known):
+                with contextlib.suppress(OSError):  # it holds data: the journal is not the one of this folder
+                    path.rmdir()
 
     def make(self, volume_id: str) -> None:
         folder = self._roof / volume_id
@@ -189,14 +179,6 @@ class Folders(Backing):
         below = max((mount for mount in table() if folder.is_relative_to(mount.place)), key=lambda mount: len(mount.place.parts))
         device, root = below.origin
         return device, str(Path(root) / folder.relative_to(below.place))
-
-
-def _removed_if_empty(folder: Path) -> bool:
-    try:
-        folder.rmdir()
-    except OSError:
-        return False
-    return True
 
 
 def _bytes_in(folder: Path) -> int:

@@ -35,8 +35,6 @@ class LocalDriver:
 
     def __init__(self, spec: Spec, *, state: Path | None = None, backing: Backing | None = None) -> None:
         self.spec = spec
-        self.findings: tuple[str, ...] = ()
-        """What at the start did not agree with the journal."""
         self._backing = backing or Backing()
         self._state = State(node=spec.node_id)
         self._journal: Journal | None = None
@@ -182,9 +180,7 @@ class LocalDriver:
         for change in self._overtaken():
             known.apply(change)
         self._journal.rewrite(known.changes())
-        self.findings = tuple(self._backing.tidy(known.volumes))
-        # Also after a journal was lost: what lies there under an old number is not to be had under a new name.
-        known.serial = max(known.serial, self._backing.highest_serial())
+        self._backing.tidy(known.volumes)
 
     def _overtaken(self) -> list[dict[str, Any]]:
         """What has happened to the volumes, and the journal does not know: deletions cut short, and mounts that a reboot has ended."""

@@ -34,7 +34,7 @@ from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Faults
 from hack.sim.driver.folders import Folders
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.options import Registration, read_options
+from hack.sim.driver.spec import Registration, read_options
 from sidecar.csi import api, redact
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
@@ -259,9 +259,8 @@ def _socket_place(path: Path) -> Path:
 
 
 @asynccontextmanager
-async def registering(name: str, registration: Registration) -> AsyncIterator[asyncio.Future[str]]:
-    """The kubelet finds the driver inside the block, also after a restart of its own. The future has its reason if it refuses."""
-    refusal: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+async def registering(name: str, registration: Registration, refused: Callable[[str], None]) -> AsyncIterator[None]:
+    """The kubelet finds the driver inside the block, also after a restart of its own."""
     path = _socket_place(registration.folder / f"{name}-reg.sock")
 
     async def info(_: kubelet.InfoRequest, _context: Any) -> kubelet.PluginInfo:
@@ -270,8 +269,8 @@ async def registering(name: str, registration: Registration) -> AsyncIterator[as
     async def status(message: kubelet.RegistrationStatus, _context: Any) -> kubelet.RegistrationStatusResponse:
         if message.plugin_registered:
             _say(f"the kubelet has registered {name} at {registration.endpoint}")
-        elif not refusal.done():
-            refusal.set_result(message.error or "it gives no reason")
+        else:
+            refused(message.error or "it gives no reason")
         return kubelet.RegistrationStatusResponse()
 
     handlers = {"GetInfo": _handler(kubelet.InfoRequest, info), "NotifyRegistrationStatus": _handler(kubelet.RegistrationStatus, status)}
@@ -280,7 +279,7 @@ async def registering(name: str, registration: Registration) -> AsyncIterator[as
     server.add_insecure_port(f"unix:{path}")
     await server.start()
     try:
-        yield refusal
+        yield
     finally:
         # With the server gRPC takes away its socket, and by that the kubelet knows that the driver has gone.
         await server.stop(_GRACE_SECONDS)
@@ -291,10 +290,16 @@ async def registering(name: str, registration: Registration) -> AsyncIterator[as
 
 async def run(options: argparse.Namespace) -> None:
     """Serves until SIGTERM or SIGINT. A kubelet that refuses the driver is a RuntimeError."""
-    stop = asyncio.Event()
+    stop, refusals = asyncio.Event(), list[str]()
+
+    def refused(why: str) -> None:
+        refusals.append(why)
+        stop.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    driver = _driver(options)
+    folders = None if options.volumes is None else Folders(options.volumes, node_id=options.spec.node_id)
+    driver = LocalDriver(options.spec, state=options.state, backing=folders)
     faults = Faults(options.faults, file=options.faults_file, complain=_say)
     reception = Reception(record=Record(options.calls), faults=faults)
     async with AsyncExitStack() as stack:
@@ -302,28 +307,11 @@ async def run(options: argparse.Namespace) -> None:
         serves = serving(driver, options.endpoint, reception=reception, node_only=options.node_only)
         await stack.enter_async_context(serves)
         _say(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}")
-        if options.registration is None:
-            await stop.wait()
-        else:
-            refusal = await stack.enter_async_context(registering(options.spec.name, options.registration))
-            await _first(stop, refusal)
-
-
-def _driver(options: argparse.Namespace) -> LocalDriver:
-    folders = None if options.volumes is None else Folders(options.volumes, node_id=options.spec.node_id)
-    driver = LocalDriver(options.spec, state=options.state, backing=folders)
-    for finding in driver.findings:
-        _say(finding)
-    return driver
-
-
-async def _first(stop: asyncio.Event, refusal: asyncio.Future[str]) -> None:
-    stopped = asyncio.ensure_future(stop.wait())
-    either: list[asyncio.Future[Any]] = [stopped, refusal]
-    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if refusal.done():
-        raise RuntimeError(f"the kubelet refuses to register the driver: {refusal.result()}")
+        if options.registration is not None:
+            await stack.enter_async_context(registering(options.spec.name, options.registration, refused))
+        await stop.wait()
+    if refusals:
+        raise RuntimeError(f"the kubelet refuses to register the driver: {refusals[0]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,9 +5,8 @@ sidecars do. tests/contract_control_plane runs the same scenarios on each stand-
 left out. Garbage collection is not here: the simulated API server does it when it is asked to.
 """
 
-from hack.sim.stand_ins.binder import Binder
+from hack.sim.stand_ins.binder import Binder, EphemeralClaims
 from hack.sim.stand_ins.disruptions import Disruptions
-from hack.sim.stand_ins.ephemeral_claims import EphemeralClaims
 from hack.sim.stand_ins.kubelet import Kubelet
 from hack.sim.stand_ins.pod_gc import PodGarbageCollector
 from hack.sim.stand_ins.scheduler import Scheduler

@@ -2,7 +2,8 @@
 
 Claims that are missing are made before a pod is made, and again whenever the set is looked at while the pod is Pending. No change of a
 claim makes it look: the pod's status does, in which the scheduler writes that the claim is missing. A claim that is being deleted is waited
-for. What was deleted with a StatefulSet is the garbage collector's work. Not here: partitions, ControllerRevisions, adoption.
+for. What was deleted with a StatefulSet is the garbage collector's work. Not here: partitions, ControllerRevisions, adoption,
+`minReadySeconds`, claims that go with their set.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,6 @@ from hack.sim.stand_ins.stand_in_base import StandInBase, sides, stateful_set_of
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
-from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 
@@ -34,8 +34,6 @@ class StatefulSets:
         self._sets, self._pods, self._claims = base.cache(STATEFUL_SETS), base.cache(PODS), base.cache(CLAIMS)
         self._missing: dict[str, float] = {}
         """By full name of a pod: when it may be made."""
-        self._ready_since: dict[str, float] = {}
-        """By uid of a pod."""
         self._errors: Attempts[str] = Attempts()
         self.sets = base.loop("stateful sets", self._sync)
         base.wake(self.sets, STATEFUL_SETS, lambda change: [change.key])
@@ -46,7 +44,8 @@ class StatefulSets:
         if workload is None:
             return None
         pods = [pod for pod in self._pods.by_index("stateful set", key) if _owns(workload, pod)]
-        self._note(pods)
+        for pod in pods:
+            self._missing.pop(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", None)
         again = None
         try:
             if not workload["metadata"].get("deletionTimestamp"):
@@ -55,7 +54,7 @@ class StatefulSets:
         except _Later:
             again = self._base.clock() + _AFTER_ERROR.delay(self._errors.next(key))
         await self._report(workload, pods)
-        return min(filter(None, (again, self._next_available(workload, pods))), default=None)
+        return again
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -65,29 +64,27 @@ class StatefulSets:
         found = {objects.ordinal_of(workload, pod): pod for pod in pods}
         later: list[float] = []
         for batch in ([ordinal] for ordinal in wanted) if ordered else _batches(wanted):
-            later += await self._attend_all(workload, {ordinal: found.get(ordinal) for ordinal in batch}, ordered=ordered)
-            if ordered and not self._is_settled(workload, found.get(batch[0])):
+            later += await self._attend_all(workload, {ordinal: found.get(ordinal) for ordinal in batch})
+            if ordered and not _is_settled(found.get(batch[0])):
                 return min(later, default=None)
         condemned = [found[ordinal] for ordinal in sorted(found, reverse=True) if ordinal >= 0 and ordinal not in wanted]
-        for pod in condemned:
-            await self._fit_owners(workload, pod)
         if await self._scale_down(workload, condemned, ordered=ordered):
             await self._update(workload, [found[ordinal] for ordinal in reversed(wanted) if ordinal in found], len(wanted))
         return min(later, default=None)
 
-    async def _attend_all(self, workload: Json, batch: Mapping[int, Json | None], *, ordered: bool) -> list[float]:
+    async def _attend_all(self, workload: Json, batch: Mapping[int, Json | None]) -> list[float]:
         """When to look again. What is in the way of one pod is not in the way of the others of the batch."""
         later, in_the_way = [], False
         for ordinal, pod in batch.items():
             try:
-                later.append(await self._attend(workload, ordinal, pod, ordered=ordered))
+                later.append(await self._attend(workload, ordinal, pod))
             except (_Later, AlreadyExists):
                 in_the_way = True
         if in_the_way:
             raise _Later
         return [until for until in later if until is not None]
 
-    async def _attend(self, workload: Json, ordinal: int, pod: Json | None, *, ordered: bool) -> float | None:
+    async def _attend(self, workload: Json, ordinal: int, pod: Json | None) -> float | None:
         """When to look again."""
         if pod is None:
             return await self._make(workload, ordinal)
@@ -96,9 +93,6 @@ class StatefulSets:
             return None
         if _phase(pod) == "Pending":
             await self._make_claims(workload, ordinal)
-            await self._fit_owners(workload, pod)
-        if not ordered or self._is_settled(workload, pod):
-            await self._fit_owners(workload, pod)
         return None
 
     async def _make(self, workload: Json, ordinal: int) -> float | None:
@@ -107,24 +101,13 @@ class StatefulSets:
         due = self._missing.setdefault(f"{namespace}/{pod['metadata']['name']}", now + self._delay(key))
         if due > now:
             return due
-        if not objects.is_retained(workload, "whenScaled"):
-            claims = (self._claim(namespace, claim) for claim in objects.claims_of(workload, ordinal).values())
-            if any(claim is not None and objects.is_stale(claim, pod, names.POD) for claim in claims):
-                return None  # it is about to be collected with the pod that it was made for
         await self._make_claims(workload, ordinal)
         await self._base.api.create(PODS, pod, namespace=namespace)
         return None
 
-    def _is_settled(self, workload: Json, pod: Json | None) -> bool:
-        return pod is not None and not _is_leaving(pod) and self._is_available(workload, pod)
-
-    def _is_available(self, workload: Json, pod: Json) -> bool:
-        since = self._ready_since.get(pod["metadata"]["uid"])
-        return since is not None and self._base.clock() - since >= workload["spec"].get("minReadySeconds", 0)
-
     async def _scale_down(self, workload: Json, condemned: list[Json], *, ordered: bool) -> bool:
         """From the highest ordinal down; an ordered set takes one at a time. Whether nothing is left to be taken away."""
-        unsettled = [pod for pod in condemned if not self._is_settled(workload, pod)]
+        unsettled = [pod for pod in condemned if not _is_settled(pod)]
         for pod in condemned:
             if ordered and (_is_leaving(pod) or (pod in unsettled and pod is not unsettled[-1])):
                 return False
@@ -141,7 +124,7 @@ class StatefulSets:
             if _revision(pod) != objects.revision_of(workload) and not _is_leaving(pod):
                 await self._delete(pod)
                 return
-            if not self._is_settled(workload, pod):
+            if not _is_settled(pod):
                 return
 
     async def _delete(self, pod: Json) -> None:
@@ -162,36 +145,10 @@ class StatefulSets:
         if in_the_way:
             raise _Later
 
-    async def _fit_owners(self, workload: Json, pod: Json) -> None:
-        namespace = workload["metadata"]["namespace"]
-        for made in objects.claims_of(workload, objects.ordinal_of(workload, pod)).values():
-            claim = self._claim(namespace, made)
-            if claim is None:
-                continue
-            owners, before = objects.owners_wanted(workload, pod, claim), claim["metadata"].get("ownerReferences") or []
-            if owners != before:
-                meta = {"ownerReferences": owners or None, "resourceVersion": claim["metadata"]["resourceVersion"]}
-                await self._base.patch(CLAIMS, claim, {"metadata": meta})
-
     def _claim(self, namespace: str, claim: Json) -> Json | None:
         return self._claims.get(f"{namespace}/{claim['metadata']['name']}")
 
     # --- what it says of itself ---------------------------------------------------------------------------------------
-
-    def _note(self, pods: list[Json]) -> None:
-        now = self._base.clock()
-        for pod in pods:
-            meta = pod["metadata"]
-            self._missing.pop(f"{meta['namespace']}/{meta['name']}", None)
-            if Pod.of(pod).ready:
-                self._ready_since.setdefault(meta["uid"], now)
-            else:
-                self._ready_since.pop(meta["uid"], None)
-
-    def _next_available(self, workload: Json, pods: list[Json]) -> float | None:
-        least, now = workload["spec"].get("minReadySeconds", 0), self._base.clock()
-        ends = (self._ready_since[uid] + least for pod in pods if (uid := pod["metadata"]["uid"]) in self._ready_since)
-        return min((end for end in ends if end > now), default=None)
 
     async def _report(self, workload: Json, pods: list[Json]) -> None:
         newest, before = objects.revision_of(workload), workload.get("status") or {}
@@ -201,7 +158,7 @@ class StatefulSets:
             "observedGeneration": workload["metadata"]["generation"],
             "replicas": len(pods),
             "readyReplicas": len(ready),
-            "availableReplicas": sum(self._is_available(workload, pod) for pod in ready),
+            "availableReplicas": len(ready),
             "currentReplicas": sum(_revision(pod) == current and not _is_leaving(pod) for pod in pods),
             "updatedReplicas": sum(_revision(pod) == newest and not _is_leaving(pod) for pod in pods),
             "currentRevision": current,
@@ -236,6 +193,10 @@ def _phase(pod: Json) -> str:
 
 def _revision(pod: Json) -> str:
     return str((pod["metadata"].get("labels") or {}).get(objects.REVISION, ""))
+
+
+def _is_settled(pod: Json | None) -> bool:
+    return pod is not None and not _is_leaving(pod) and Pod.of(pod).ready
 
 
 def _is_leaving(obj: Json) -> bool:

@@ -13,5 +13,6 @@
     strangers        objects of others, which the sidecars must leave alone
     story            a world that a test leads step by step
 
-`hack/fire` plays many seeds; tests/world plays some of them.
+`hack/fire` plays many seeds; tests/world plays some of them. In other words: a stand-in is a fake controller, a door a client, the referee
+checks invariants, a finding is a violation, who is doomed is killed at its n-th effect, a theme is a scenario.
 """

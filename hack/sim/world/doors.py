@@ -5,11 +5,12 @@ go on with a call that nobody waits for. A request that has not left by then nev
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from hack.sim.cluster import Call, InProcessApi
 from hack.sim.driver.calls import Reception
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.world.life import Life
@@ -17,9 +18,8 @@ from hack.sim.world.network import Broken, Latency, Network, Stream
 from hack.sim.world.requests import RequestLog
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
-from sidecar.kube.api import KubeApi, Page, Resource, WatchEvent, always
-from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable, Withdrawn
-from sidecar.model.objects import Json
+from sidecar.kube.api import Resource, WatchEvent
+from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable
 from sidecar.provisioning.creations.creation_record import CreationRecord
 
 T = TypeVar("T")
@@ -29,66 +29,26 @@ REQUEST_TIMEOUT = 30.0
 """As the real client has it."""
 
 
-@dataclass(slots=True)
-class NodeKube:
+class NodeKube(InProcessApi):
     """`KubeApi` for one life of one node's sidecar."""
 
-    api: KubeApi
-    network: Network
-    life: Life
-    node: str
-    tell: Tell
-    request_log: RequestLog = field(default_factory=lambda: RequestLog(lambda: 0.0))
+    def __init__(
+        self, api: InProcessApi, network: Network, life: Life, *, node: str, tell: Tell, request_log: RequestLog | None = None
+    ) -> None:
+        super().__init__(api.cluster)
+        self.api, self.network, self.life, self.node, self.tell = api, network, life, node, tell
+        self.request_log = request_log or RequestLog(lambda: 0.0)
 
-    async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
-        return await self._read(f"get {resource} {name}", lambda: self.api.get(resource, name, namespace=namespace))
+    async def ask(self, call: Call, act: Callable[[], T]) -> T:
+        what = str(replace(call, namespace=""))
+        if call.verb not in ("get", "list", "discover") and not call.dry_run:
+            return await self._write(what, lambda: self.api.ask(call, act))
+        await self._travel(what, self.network.weather.read)
+        answer = await self.api.ask(call, act)
+        self.life.check()
+        return answer
 
-    async def list_page(self, resource: Resource, **query: Any) -> Page:
-        return await self._read(f"list {resource}", lambda: self.api.list_page(resource, **query))
-
-    async def server_version(self) -> str:
-        return await self._read("get version", self.api.server_version)
-
-    async def resource_for(self, api_version: str, kind: str) -> Resource:
-        return await self._read(f"discover {api_version}", lambda: self.api.resource_for(api_version, kind))
-
-    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
-        name = body["metadata"].get("name") or f"{body['metadata'].get('generateName', '')}… {body.get('storageClassName', '')}".rstrip()
-        return await self._write(f"create {resource} {name}", lambda: self.api.create(resource, body, namespace=namespace))
-
-    async def replace(
-        self,
-        resource: Resource,
-        body: Mapping[str, Any] | bytes,
-        *,
-        name: str,
-        namespace: str = "",
-        subresource: str = "",
-        is_current: Callable[[], bool] = always,
-    ) -> Json:
-        if not is_current():  # evaluated before the request goes out, not when it arrives
-            raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
-        return await self._write(
-            f"update {resource} {name}",
-            lambda: self.api.replace(resource, body, name=name, namespace=namespace, subresource=subresource),
-        )
-
-    async def patch(self, resource: Resource, name: str, patch: Any, **options: Any) -> Json:
-        return await self._write(f"patch {resource} {name}", lambda: self.api.patch(resource, name, patch, **options))
-
-    async def delete(self, resource: Resource, name: str, **options: Any) -> None:
-        send = self._read if options.get("dry_run") else self._write
-        await send(f"delete {resource} {name}", lambda: self.api.delete(resource, name, **options))
-
-    async def create_subresource(
-        self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""
-    ) -> Json:
-        return await self._write(
-            f"create {resource}/{subresource} {name}",
-            lambda: self.api.create_subresource(resource, name, subresource, body, namespace=namespace),
-        )
-
-    async def watch(self, resource: Resource, **query: Any) -> AsyncIterator[WatchEvent]:
+    async def watch(self, resource: Resource, **query: Any) -> AsyncGenerator[WatchEvent, None]:
         """Events arrive in order, each a little late; a cut ends the stream in the middle."""
         what = f"watch {resource}"
         await self._travel(what, self.network.weather.read)
@@ -104,7 +64,7 @@ class NodeKube:
     async def _pump(self, resource: Resource, query: Mapping[str, Any], stream: Stream[object]) -> None:
         now = asyncio.get_running_loop().time
         try:
-            async with aclosing(self.api.watch(resource, **query)) as events:  # type: ignore[type-var]
+            async with aclosing(self.api.watch(resource, **query)) as events:
                 async for event in events:
                     stream.put(event, now() + self.network.watch_delay(self.node, str(resource)))
             stream.put(None, now())
@@ -122,12 +82,6 @@ class NodeKube:
             raise item
         assert item is None or isinstance(item, WatchEvent)
         return item
-
-    async def _read(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        await self._travel(what, self.network.weather.read)
-        answer = await ask()
-        self.life.check()
-        return answer
 
     async def _travel(self, what: str, latency: Latency) -> None:
         await self._set_out(what)
@@ -156,18 +110,13 @@ class NodeKube:
         await self._set_out(what)
         self.request_log.wrote(self.node, self.life.number)
         on_the_wire = asyncio.create_task(self._land(what, ask))
-        self.network.sent[what] += 1
-        on_the_wire.add_done_callback(lambda done: self._arrived(what, done))
+        on_the_wire.add_done_callback(_look_at)
         # A request under way is not called back, neither when its sender dies nor when it stops waiting.
         await asyncio.wait({on_the_wire}, timeout=REQUEST_TIMEOUT)
         self.life.cross(f"after {what}")
         if not on_the_wire.done():
             raise Unavailable(f"{what}: no answer in time")
         return on_the_wire.result()
-
-    def _arrived(self, what: str, done: "asyncio.Task[Any]") -> None:
-        self.network.sent[what] -= 1
-        _look_at(done)
 
     async def _land(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(self.network.write_delay())
@@ -194,8 +143,6 @@ class Folder:
     def __init__(self) -> None:
         self.begun: dict[str, CreationRecord] = {}
         self.full = False
-        self.last_served = ""
-        """The name of the driver, as a sidecar has written it down."""
 
 
 class NodeJournal:
@@ -251,23 +198,6 @@ class NodeJournal:
 
     async def close(self) -> None:
         pass
-
-
-class NodeLastServed:
-    """What one process reads and writes there of the driver's name."""
-
-    def __init__(self, folder: Folder, life: Life) -> None:
-        self._folder = folder
-        self._life = life
-
-    async def read(self) -> str:
-        self._life.check()
-        return self._folder.last_served
-
-    async def write(self, driver: str) -> None:
-        self._life.check()
-        if not self._folder.full:
-            self._folder.last_served = driver
 
 
 class Link:

@@ -1,7 +1,7 @@
 """Holds each eviction, each deletion and each mark by a sidecar against the truth at the moment it arrives.
 
-A second reading of the promises, which shares no rule with the product. It stands before the API server, and a verdict counts only if the
-request is carried out. What was the case until a moment ago excuses a request that was on its way then.
+A second reading of the promises, which shares no rule of drains with the product. It stands before the API server, and a verdict counts
+only if the request is carried out. What was the case until a moment ago excuses a request that was on its way then.
 """
 
 import contextvars

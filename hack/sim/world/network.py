@@ -3,7 +3,6 @@
 import asyncio
 import math
 import random
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -87,8 +86,6 @@ class Network:
     def __init__(self, rng: random.Random, weather: Weather) -> None:
         self.weather = weather
         self.rng = rng
-        self.sent: Counter[str] = Counter()
-        """The writes that are on their way to the server."""
         self._down: set[str] = set()
         self._lags: dict[str, float] = {}
         self._parts: dict[tuple[str, str], float] = {}

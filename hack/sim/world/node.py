@@ -2,8 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.clock import EPOCH
 from hack.sim.driver.calls import Reception, Record
@@ -11,10 +10,6 @@ from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
 from hack.sim.world.life import Killed, Life
-from hack.sim.world.network import Network
-from hack.sim.world.plan import Plan
-from hack.sim.world.requests import RequestLog
-from hack.sim.world.transcript import Transcript
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
@@ -24,6 +19,10 @@ from sidecar.model import names
 from sidecar.model.quantity import parse_bytes
 from sidecar.observe.metrics import Metrics
 from sidecar.wiring import Sidecar
+
+if TYPE_CHECKING:
+    from hack.sim.world.story import Story
+    from hack.sim.world.world import World
 
 DRIVER: Final = "world.csi-node-sidecar.io"
 TOPOLOGY_KEY: Final = f"topology.{DRIVER}/node"
@@ -41,28 +40,11 @@ def csi_node(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
 
 
-class Around(Protocol):
-    """What a node needs of the world around it."""
-
-    plan: Plan
-    clock: Callable[[], float]
-    api: KubeApi
-    network: Network
-    request_log: RequestLog
-    transcript: Transcript
-
-    def found(self, kind: str, what: str) -> None:
-        """Reports a violation."""
-
-    def acted(self, node: str, method: str, name: str) -> None:
-        """Called when the node's driver has done this."""
-
-
 class Node:
     """Runs one life of the sidecar after the other, with a pause in between, as a kubelet would."""
 
-    def __init__(self, world: Around, name: str, *, driver: LocalDriver | None = None) -> None:
-        """`driver`: disks that were there before, under another name of this node."""
+    def __init__(self, world: "World | Story", name: str, *, driver: LocalDriver | None = None) -> None:
+        """`driver`: with the disks that were there before."""
         self.name = name
         self.ends: list[str] = []
         """How each life of the sidecar ended."""
@@ -70,9 +52,8 @@ class Node:
         self._dice = random.Random(f"node {world.plan.seed} {name}")
         spec = Spec(node_id=name, name=DRIVER, pools={POOL: parse_bytes(world.plan.pool)}, topology={TOPOLOGY_KEY: name})
         self.driver = driver or LocalDriver(spec)
-        self.driver.spec = spec
-        self.link = Link(forsakes=lambda: self._dice.random() < 0.5)
-        self.folder = Folder()
+        self.link: Link = Link(forsakes=lambda: self._dice.random() < 0.5)
+        self.folder: Folder = Folder()
         self.reception = Reception(record=Record(now=world.clock))
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
         self.leaks_told: list[str] = []

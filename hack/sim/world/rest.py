@@ -270,8 +270,9 @@ def _may_leave(world: "World") -> Iterator[str]:
     """Pods on nodes that are emptied whose volumes may go with them, whose budget lets somebody go, and that were there before anybody
     asked: what is put there during a short undo is taken for what nothing keeps off."""
     budgets = {item.whom: item.detail.split()[-1] for item in world.plan.events if item.what == SET}
-    # Where several nodes are emptied at once, only a budget keeps two replicas of a set from being away.
-    held = ("maxUnavailable=0",) if "--max-concurrent-evacuations=1" in world.plan.args else ("maxUnavailable=0", "none")
+    # Where several nodes are emptied at once, only a budget for one pod keeps two replicas of a set from being away.
+    is_alone = "--max-concurrent-evacuations=1" in world.plan.args
+    held = ("maxUnavailable=0",) if is_alone else ("maxUnavailable=0", "maxUnavailable=2", "none")
     # A pod that waits for the very node where its ephemeral volume was made, and that is closed since, is a person's to delete.
     waiting = (pod for pod in world.cluster.store.all_of(PODS) if not pod["spec"].get("nodeName"))
     stranded = {(pod["metadata"].get("labels") or {}).get("app", "") for pod in waiting}

@@ -21,7 +21,7 @@ from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.plan import Plan
 from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
-from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NODES, PODS, KubeApi, Resource
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NODES, PODS, Resource
 from sidecar.model.objects import IMMEDIATE, LATE
 from sidecar.wiring import Sidecar
 
@@ -50,7 +50,7 @@ class Story:
         self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random("server").random)
         self.log = Log(self.clock)
         self.transcript: Transcript = self.log
-        self.api: KubeApi = InProcessApi(self.cluster)
+        self.api: InProcessApi = InProcessApi(self.cluster)
         """Of the sidecars. A test may put its own in its place before `begin`."""
         self.you = self._api_of("you")
         self.network = Network(random.Random("network"), _EVEN)

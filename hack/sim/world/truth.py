@@ -1,7 +1,7 @@
 """What would be lost if a node were gone now, or stranded if it were rebooted: from what the drivers really have, and from all objects.
 
-This is a second reading of the promises, and shares no rule with the product. Only data that was written counts: on a volume that no pod
-ever ran with there is nothing to lose.
+This is a second reading of the promises, and shares no rule of drains with the product. Only data that was written counts: on a volume that
+no pod ever ran with there is nothing to lose.
 """
 
 from collections.abc import Iterator

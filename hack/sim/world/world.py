@@ -36,7 +36,7 @@ from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
-from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, KubeApi
+from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
@@ -129,7 +129,7 @@ class World:
         self.report = Report(plan)
         self.dice = random.Random(f"world {plan.seed}")
         self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
-        self.api: KubeApi = InProcessApi(self.cluster, before=self._before, after=self._after)
+        self.api: InProcessApi = InProcessApi(self.cluster, before=self._before, after=self._after)
         self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
@@ -269,9 +269,6 @@ class World:
         await self._end(node)
         for resource in (NODES, CSI_NODES):
             await self.api.delete(resource, node)
-        for meta in [pod["metadata"] for pod in await self._pods(node)]:
-            await self.api.delete(PODS, meta["name"], namespace=meta["namespace"], grace_period_seconds=0)
-        self.cluster.collect_garbage()
         self.nodes.pop(node)
         self.drains.pop(node, None)
 
@@ -332,9 +329,6 @@ class World:
         if life := self._lives.pop(node, None):  # one that has just come back may not have begun yet
             life.cancel()
             await asyncio.gather(life, return_exceptions=True)
-
-    async def _pods(self, node: str) -> list[Json]:
-        return (await self.api.list_page(PODS, field_selector=f"spec.nodeName={node}", limit=0)).items
 
     def _begin(self, node: str) -> None:
         """All that the node's process does, and what it leaves on its way when it dies, says that it comes from there."""

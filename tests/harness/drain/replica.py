@@ -73,8 +73,11 @@ def noted(**words: str) -> FoundClaim:
 def judged(*others: str, gib: float = 100, **changes: Any) -> Snapshot:
     """Of n1 with db-0, in a cluster with these other nodes, each of which has so much room."""
     others = others or ("n2", "n3", "n4")
-    around = {"others": tuple(samples.node(name) for name in others), "capacities": tuple(samples.record(name, gib) for name in others)}
-    here = {"node": TAINTED, "volumes": (volume(),), "claims": (claim(),), "pods": (replica(0),)}
+    around: dict[str, Any] = {
+        "others": tuple(samples.node(name) for name in others),
+        "capacities": tuple(samples.record(name, gib) for name in others),
+    }
+    here: dict[str, Any] = {"node": TAINTED, "volumes": (volume(),), "claims": (claim(),), "pods": (replica(0),)}
     return samples.snapshot(**here | around | changes)
 
 

@@ -15,9 +15,7 @@ from sidecar.model import names
 from sidecar.model.objects import LATE
 
 Json = dict[str, Any]
-Bench = Story
-"""A small cluster of nodes with sidecars and drivers, which a test leads."""
-Plot = Callable[[Bench], Awaitable[None]]
+Plot = Callable[[Story], Awaitable[None]]
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
 EVACUATING = ("--drain-report", "--node-drain-policy=Evacuate")
 STATE, RECORD = names.of_driver(DRIVER, names.EVACUATION_STATE), names.of_driver(DRIVER, names.DRAIN_RECORD)
@@ -67,11 +65,11 @@ def play(
     run_virtual(main())
 
 
-async def wait(bench: Bench, seconds: float) -> None:
+async def wait(bench: Story, seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
-async def with_pod(bench: Bench, name: str, *, node: str = "n0", **spec: Any) -> None:
+async def with_pod(bench: Story, name: str, *, node: str = "n0", **spec: Any) -> None:
     """A claim and a pod that uses it, on that node."""
     await do(bench, f"claim {name} class=late")
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
@@ -81,26 +79,26 @@ async def with_pod(bench: Bench, name: str, *, node: str = "n0", **spec: Any) ->
     await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
 
 
-async def running(bench: Bench, name: str, *, node: str = "n0", **spec: Any) -> None:
+async def running(bench: Story, name: str, *, node: str = "n0", **spec: Any) -> None:
     """The same, once the pod runs."""
     await with_pod(bench, name, node=node, **spec)
     await do(bench, f"until running {name}")
 
 
-async def change(bench: Bench, node: str, spec: Json | None = None, **meta: Any) -> None:
+async def change(bench: Story, node: str, spec: Json | None = None, **meta: Any) -> None:
     patch = ({"spec": spec} if spec is not None else {}) | ({"metadata": meta} if meta else {})
     await bench.you.patch(NODES, node, patch, content_type=MERGE_PATCH)
 
 
-async def node_of(bench: Bench, name: str = "n0") -> Json:
+async def node_of(bench: Story, name: str = "n0") -> Json:
     return await bench.you.get(NODES, name)
 
 
-async def report_of(bench: Bench, node: str = "n0") -> Json:
+async def report_of(bench: Story, node: str = "n0") -> Json:
     return (await bench.you.get(DRAIN_REPORTS, names.drain_report(node, DRIVER)))["status"]
 
 
-async def all_of(bench: Bench, resource: Resource) -> list[Json]:
+async def all_of(bench: Story, resource: Resource) -> list[Json]:
     return (await bench.you.list_page(resource)).items
 
 
