@@ -51,7 +51,7 @@ from sidecar.kube.api import (
     find,
     records,
 )
-from sidecar.kube.errors import ApiError, Conflict, NotFound
+from sidecar.kube.errors import ApiError, Conflict, NotFound, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod, SnapshotContent
@@ -257,6 +257,9 @@ class MakingAnew:
             except Conflict:
                 raise
             except ApiError as error:
+                if isinstance(error, Unavailable):
+                    # It may be carried out yet, when the pod is back on its data. Without its mark the claim is another version, and stays.
+                    await self._unmark((found,))
                 why = f"claim {claim.name} could not be deleted: {error}"
                 return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, record.target.full_name, why, refused=True))
             message = f"Deleted, with its data on node {picture.node.name}, which is being retired: {step.why}"

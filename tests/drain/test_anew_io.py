@@ -1,12 +1,14 @@
 """Making a replica anew, as a process does it: led step by step against a simulated API server."""
 
-from typing import Final
+from typing import Any, Final
+
+import pytest
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.drain.anew_io import READY_TIMEOUT
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
-from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import EVACUATE, STATE, Story, all_of, change, node_of, report_of, wait
@@ -462,6 +464,31 @@ def test_a_claim_that_is_changed_right_before_its_deletion_stays() -> None:
         assert await uids(bench) == before
 
     play(story, seen, delay=delay)
+
+
+def test_a_deletion_that_was_not_answered_comes_to_nothing_when_it_arrives_late() -> None:
+    """An undo, and a pod that is back on its data, may have come before it."""
+    benches: list[Story] = []
+    late: list[Any] = []
+
+    async def delay(call: Call) -> None:
+        if said(call) == "delete data-db-0" and not late:
+            late.append(benches[0].cluster.get(CLAIMS, "data-db-0", namespace="default").obj["metadata"])
+            raise Unavailable("no answer in time")
+
+    async def story(bench: Story, _: Workload) -> None:
+        benches.append(bench)
+        await evacuate(bench)
+        assert await bench.until(lambda: bool(late), 200)
+        await wait(bench, 1)
+        guards = {"uid": late[0]["uid"], "resource_version": late[0]["resourceVersion"]}
+        with pytest.raises(Conflict):
+            await bench.you.delete(CLAIMS, "data-db-0", namespace="default", **guards)
+        await wait(bench, 200)
+        assert (await places(bench))["db-0"] == "n3"
+        assert await at_rest(bench)
+
+    play(story, Seen(), delay=delay)
 
 
 def test_whose_lease_another_node_has_taken_evicts_and_deletes_nothing_more() -> None:

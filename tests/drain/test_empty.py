@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.drain import empty
-from sidecar.drain.empty import Candidate, Hold, Memory, Replicas, keeping_off, objection, refused_by_budget
+from sidecar.drain.empty import OVERDUE, Candidate, Hold, Memory, Replicas, keeping_off, objection, refused_by_budget
 from sidecar.drain.policy import CLAIM, unread_key
 from sidecar.drain.snapshot import InFlight, Own
 from sidecar.drain.things import classify
@@ -184,6 +184,12 @@ def test_who_is_never_evicted_is_not_named_either(pod: Pod) -> None:
 def test_while_a_pod_leaves_nobody_else_goes(other: Pod, memory: Memory) -> None:
     candidates, (hold,) = found(evictable(), other, memory=memory)
     assert (candidates, hold.reason, hold.pod, hold.lasting) == ([], Reason.POD_TERMINATING, "apps/web-0", False)
+
+
+def test_drain_B9_a_pod_that_leaves_for_more_than_five_minutes_holds_nobody_else() -> None:
+    for since, goes in ((OVERDUE - 1, False), (OVERDUE, True)):
+        candidates, _ = found(evictable(), evictable("web-0", deleting_since=stamp(since)))
+        assert bool(candidates) is goes, since
 
 
 def test_one_that_is_held_does_not_hold_up_another() -> None:

@@ -77,7 +77,7 @@ def test_it_is_taken_kept_without_a_request_for_five_minutes_and_renewed_then() 
 
 
 @pytest.mark.parametrize("said", [1, DURATION, 2**31 - 1, None], ids=["a second", "as it is written", "decades", "nothing"])
-def test_another_holders_is_taken_once_it_was_seen_unchanged_for_a_quarter_of_an_hour(said: Any) -> None:
+def test_drain_G8_another_holders_is_taken_once_it_was_seen_unchanged_for_a_quarter_of_an_hour(said: Any) -> None:
     """By this process's own clock, whatever stands in it; and its record is not taken over."""
 
     async def story(scene: Scene) -> None:

@@ -49,6 +49,20 @@ async def may_be_lost(bench: Story, claim: str) -> None:
     await bench.you.patch(CLAIMS, claim, note, namespace="default", content_type=MERGE_PATCH)
 
 
+def test_drain_A9_a_node_that_is_given_up_leaves_the_other_one_to_be_emptied() -> None:
+    async def story(bench: Story) -> None:
+        for node in ("n0", "n1"):
+            await app(bench, f"kept-{node}", node=node, policy="Block")
+        await retire(bench, "n0", "n1")
+        await wait(bench, 60)
+        assert await states(bench) == ["InProgress", "InProgress"]
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, 30)
+        assert await states(bench) == ["", "InProgress"]
+
+    play(story, Evictions())
+
+
 def test_a_replica_that_is_never_ready_again_keeps_the_slot_for_a_quarter_of_an_hour_and_no_longer() -> None:
     seen = Evictions()
 

@@ -106,6 +106,13 @@ def test_why_no_node_takes_it(changes: Any, why: str) -> None:
 # --- StatefulSets -----------------------------------------------------------------------------------------------------
 
 
+def test_drain_D7_the_volumes_of_a_pod_stay_together() -> None:
+    """Room for one here and one there is none for both."""
+    wanted = ((CLASS, 30 * GIB), (CLASS, 30 * GIB))
+    room = (samples.record("n2", 40), samples.record("n3", 70))
+    assert found(wanted=wanted, capacities=room) == ("n3", "")
+
+
 def test_what_a_statefulset_says_is_read_with_distrust() -> None:
     stored = {
         "metadata": {"name": "db", "uid": "u", "generation": 2},

@@ -210,7 +210,8 @@ class Effects:
         """Its owner has asked for just this, the node is to be retired, its replica will be made again, and every other one is there."""
         node, volume, (workload, ordinal) = self._store.find(NODES, sender), self.volume_of(claim), self._maker(claim)
         mark = note(claim, names.REPROVISIONED_BY)
-        yield from (f"a pod on {user['spec']['nodeName']} uses it" for user in self.users(claim))
+        users = [pod for pod in self.users(claim) if not self._world.is_new(PODS, pod["metadata"]["name"])]
+        yield from (f"a pod on {user['spec']['nodeName']} uses it" for user in users)
         if node is None or mark != f"{sender}/{node['metadata']['uid']}":
             yield f"its mark is {mark}"
         policy = said(self._world.truth.look(), volume, claim, RETIRE).policy if volume else ""

@@ -136,7 +136,9 @@ def _left_behind(world: "World") -> Iterator[str]:
         mark, lost = note(claim, names.REPROVISIONED_BY), note(claim, names.LOST_WITH)
         # The mark of a Node that was made again under another uid meanwhile is for a person to take off.
         node, _, uid = mark.partition("/")
-        if mark and world.effects.unasked_for(node) > 0.0 and _uid_of(world, node) == uid:
+        # One that is deleted is too, with its pod on it: the deletion was on its way when the pod came back.
+        ends = "deletionTimestamp" in claim["metadata"]
+        if mark and not ends and world.effects.unasked_for(node) > 0.0 and _uid_of(world, node) == uid:
             yield f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired"
         # One that is back within the seconds between the mark and the deletion finds the mark: a person takes it off.
         if lost and lost not in world.ever_lost:
