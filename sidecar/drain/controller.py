@@ -159,6 +159,7 @@ class DrainRoom:
         node, marks = await self._evacuation.end_if_late(node, marks, judged, look)
         picture = await self._picture(node, marks)
         self._judged = picture.assessment
+        look.told |= self._looks.unread
         if not self._settings.dry_run:
             # Before all that may take long: nobody is to read an old True meanwhile.
             await look.attempt("the node's conditions", self._own_node.write_conditions(picture.assessment))

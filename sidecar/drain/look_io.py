@@ -83,6 +83,8 @@ class Looks:
         """By question: when it was answered last, how, and what it was asked about."""
         self._tried: dict[str, tuple[float, str]] = {}
         """By question: when it failed last, and why."""
+        self.unread: dict[str, str] = {}
+        """What the last look could not read, and why. Whoever reads it elsewhere sees no names of claims."""
         self._waiting_since: dict[str, float] = {}
         """By uid of a claim without a volume: since when it waits for one here."""
 
@@ -92,6 +94,7 @@ class Looks:
         unread: dict[str, str] = {}
         asked = await self._ask_all(node, every, unread, observed=observed)
         found, missing = await self._ask_for_missing(every, unread)
+        self.unread = {CLAIM if what.startswith(unread_key(CLAIM, "")) else what: why for what, why in unread.items()}
         # From here on nothing is awaited.
         cached, driver = self._cached, self._settings.driver
         volumes = _by_name([*cached.volumes.values(), *asked["volumes"], *(volume for volume in asked["unseen"].values() if volume)])
