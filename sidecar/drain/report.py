@@ -27,7 +27,6 @@ LONGEST: Final = 1024
 """Characters of a text."""
 LISTS_BYTES: Final = 1_000_000
 """Of all lists together: an API server stores no object above about 1.5 MiB."""
-_TIMES: Final = ("observedAt",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +94,15 @@ def body(
     }
 
 
-def differs(stored: Mapping[str, Any], new: Json) -> bool:
-    """Whether the status has to be written now. A new time can wait for the next heartbeat."""
+def differs(stored: Mapping[str, Any], status: Json) -> bool:
+    """Whether it has to be written now. A new time can wait for the next heartbeat, and an empty list need not be stored."""
 
-    def timeless(status: Mapping[str, Any]) -> Json:
-        return {key: value for key, value in status.items() if key not in _TIMES and value != []}
+    def said(value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        return {key: said(each) for key, each in value.items() if key != "observedAt" and each != []}
 
-    return timeless(stored.get("status") or {}) != timeless(new["status"])
+    return said(stored.get("status") or {}) != said(status)
 
 
 def head_patch(stored: Mapping[str, Any], new: Json) -> Json | None:

@@ -56,7 +56,7 @@ class ReportWriter:
             seen = timestamps.to_seconds(str(((stored or {}).get("status") or {}).get("observedAt") or ""))
             now = timestamps.to_seconds(new["status"]["observedAt"])
             fresh = seen is not None and now is not None and 0 <= now - seen < HEARTBEAT and not self._may_arrive
-            if stored is not None and fresh and not report.differs(stored, new) and report.head_patch(stored, new) is None:
+            if stored is not None and fresh and not report.differs(stored, new["status"]) and report.head_patch(stored, new) is None:
                 return
             read_at = self._begin()
             if stored is None:
