@@ -118,13 +118,11 @@ class Looks:
             ignorance=tuple(ignorance),
         )
         listed_at = self._known["pods without a node"][0] if "pods without a node" in self._known else float("-inf")
-        lately = self._recent.among(open_claims, listed_at=listed_at)
         own = Own(
             segment=cached.segment,
             begun=frozenset(cached.begun()),
             waited=self._waited(node.name),
-            lately_used=lately,
-            lately_ends=self._recent.ends_in(lately) if lately else None,
+            lately_used=self._recent.among(open_claims, listed_at=listed_at),
             listed=self._list.handles,
             untracked=self._list.untracked,
             untracked_unknown=self._list.unknown,

@@ -58,12 +58,12 @@ class ReportWriter:
             fresh = seen is not None and now is not None and 0 <= now - seen < HEARTBEAT and not self._may_arrive
             if stored is not None and fresh and not report.differs(stored, new["status"]) and report.head_patch(stored, new) is None:
                 return
-            read_at = self._begin()
+            self.stored, self._read_at, self._may_arrive = None, None, True
             if stored is None:
                 stored = await self._create(new)
             if (patch := report.head_patch(stored, new)) is not None:
                 stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=MERGE_PATCH)
-            self._end(await self._write_status(stored, {**new["status"], **held().as_json()}), read_at)
+            await self._write_status(stored, {**new["status"], **held().as_json()})
 
     async def write_held(self, held: Callable[[], HeldPods]) -> None:
         """Into the report that is stored, at once: the drainer evicts a moment after its cordon. Where none is stored the next look does
@@ -73,18 +73,8 @@ class ReportWriter:
             if stored is None or self._settings.dry_run:
                 return
             status = {**(stored.get("status") or {}), **held().as_json()}
-            if status == stored.get("status"):
-                return
-            read_at = self._begin()
-            self._end(await self._write_status(stored, status), read_at)
-
-    def _begin(self) -> float | None:
-        """Until it is answered nothing is known of what is stored."""
-        read_at, self.stored, self._read_at, self._may_arrive = self._read_at, None, None, True
-        return read_at
-
-    def _end(self, stored: Json, read_at: float | None) -> None:
-        self.stored, self._read_at, self._may_arrive = stored, read_at, False
+            if status != stored.get("status"):
+                await self._write_status(stored, status)
 
     async def _create(self, new: Json) -> Json:
         """The one that is there is as good. Without status: where the type has no status of its own, nobody could take that back."""
@@ -96,12 +86,15 @@ class ReportWriter:
         except NotFound as error:
             raise NotFound(f"NodeDrainReports are not served: {_INSTALL}", status=404) from error
 
-    async def _write_status(self, stored: Json, status: Json) -> Json:
+    async def _write_status(self, stored: Json, status: Json) -> None:
+        """Until it is answered nothing is known of what is stored; the answer says all of it."""
+        self.stored, self._read_at, self._may_arrive = None, None, True
         patch = report.status_patch(status, version=version_of(stored))
         try:
-            return await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=JSON_PATCH, subresource="status")
+            self.stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=JSON_PATCH, subresource="status")
         except NotFound as error:
             raise NotFound(f"the report is gone, or NodeDrainReports have no status of their own: {_INSTALL}", status=404) from error
+        self._read_at, self._may_arrive = self._clock(), False
 
 
 async def take_back(kube: KubeApi, settings: Settings, *, wall: Callable[[], float]) -> None:
