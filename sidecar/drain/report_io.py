@@ -97,20 +97,30 @@ class ReportWriter:
         self._read_at, self._may_arrive = self._clock(), False
 
 
+def conditions_of(node: Json, driver: str) -> list[Json]:
+    """Those that this driver's sidecar has written."""
+    ours = (names.condition(driver, names.DRAIN_READY), names.condition(driver, names.RETIRE_READY))
+    return [item for item in (node.get("status") or {}).get("conditions") or () if item.get("type") in ours]
+
+
+async def unsay(kube: KubeApi, node: Json, driver: str, said: Verdict, *, now: float) -> Json | None:
+    """Both conditions of this driver become what `said` says, on condition of the version; None: there are none, or they say it. Raises
+    ApiError."""
+    before = conditions_of(node, driver)
+    if all((item.get("status"), item.get("reason")) == (said.status, said.reason) for item in before):
+        return None
+    meta = node["metadata"]
+    wanted = conditions(driver, said, said, before=before, now=now)
+    patch = conditions_patch(wanted, uid=meta["uid"], version=version_of(node))
+    return await kube.patch(NODES, meta["name"], patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+
+
 async def take_back(kube: KubeApi, settings: Settings, *, wall: Callable[[], float]) -> None:
     """At the start, before anything is listed: until this process has judged the node, both verdicts are Unknown. Raises ApiError."""
     said, driver, now = JUST_STARTED if settings.judges else NOT_JUDGED, settings.driver, wall()
     obj = await find(kube, NODES, settings.node)
-    before = ((obj or {}).get("status") or {}).get("conditions") or ()
-    ours = [
-        item
-        for item in before
-        if item.get("type") in (names.condition(driver, names.DRAIN_READY), names.condition(driver, names.RETIRE_READY))
-    ]
-    if obj is not None and any(item.get("status") != Status.UNKNOWN for item in ours):
-        wanted = conditions(driver, said, said, before=before, now=now)
-        patch = conditions_patch(wanted, uid=obj["metadata"]["uid"], version=version_of(obj))
-        await kube.patch(NODES, settings.node, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+    if obj is not None:
+        await unsay(kube, obj, driver, said, now=now)
     name = names.drain_report(settings.node, driver)
     stored = await find(kube, DRAIN_REPORTS, name)
     status = (stored or {}).get("status") or {}
