@@ -35,6 +35,9 @@ class PodFate:
     """Names of the volumes of this driver that it uses."""
     why: str
 
+    def fate(self, intent: Intent) -> Fate:
+        return self.reboot if intent is Intent.REBOOT else self.retire
+
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
@@ -54,8 +57,6 @@ class Assessment:
     """What is worth knowing and blocks nothing."""
     complete: bool
     """All that should be known was read, so what is not among the blockers does not block."""
-    passes_in: float | None = None
-    """Seconds until volumes that a pod has used a moment ago count as used no more; None: there are none."""
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire
@@ -84,7 +85,6 @@ def assess(snapshot: Snapshot) -> Assessment:
         pods=tuple(_fates(snapshot, things)),
         notes=tuple(_notes(snapshot, things)),
         complete=not unknown,
-        passes_in=snapshot.own.lately_ends if any(thing.use.lately for thing in things) else None,
     )
 
 

@@ -104,11 +104,6 @@ def resolve(
     return Resolved(taken.policy, taken.source, by_order, _problem(counted), certain)
 
 
-def laxest(resolved: Resolved) -> Policy:
-    """What is left of it where an object that may say more could not be read."""
-    return resolved.policy if resolved.certain else Policy.IGNORE
-
-
 def _fallback(default: Policy | None, intent: Intent) -> tuple[Policy, str]:
     """What counts where nobody says anything."""
     if default is None or (default is Policy.ALLOW_IDLE and intent is Intent.RETIRE):

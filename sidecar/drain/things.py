@@ -8,6 +8,8 @@ from sidecar.drain.policy import Resolved, resolve
 from sidecar.drain.snapshot import InFlight, Snapshot
 from sidecar.drain.use import NOBODY, Use, Users
 from sidecar.drain.words import Intent, Policy, VolumeClass
+from sidecar.kube.api import SNAPSHOT_CONTENTS
+from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Pod, SnapshotContent
 from sidecar.model.objects import Claim, Notes, Volume
@@ -18,16 +20,6 @@ _EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectName:
-    """The object by which people know a thing."""
-
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-
-@dataclass(frozen=True, slots=True)
 class Thing:
     """One thing of this driver on this node: a volume, a creation, a snapshot."""
 
@@ -35,7 +27,8 @@ class Thing:
     """Of the PersistentVolume; without one, of the claim, the snapshot or the handle."""
     class_: VolumeClass
     bytes: int
-    object: ObjectName
+    object: ObjectRef
+    """By which people know it."""
     claim: str = ""
     """`namespace/name`, or empty."""
     volume: Volume | None = None
@@ -51,11 +44,6 @@ class Thing:
     def in_use(self) -> bool:
         """It keeps its pods on this node."""
         return self.class_ is VolumeClass.IN_USE
-
-    @property
-    def pods(self) -> tuple[Pod, ...]:
-        """Those of this node that use it."""
-        return self.use.pods
 
     def policy(self, intent: Intent) -> Resolved | None:
         return self.reboot if intent is Intent.REBOOT else self.retire
@@ -159,21 +147,21 @@ def _class_of(volume: Volume, use: Use, *, ephemeral: bool) -> VolumeClass:
     return VolumeClass.RETAINED if never_bound and not deleted else VolumeClass.IDLE
 
 
-def _object_of(volume: Volume, claim: Claim | None) -> ObjectName:
+def _object_of(volume: Volume, claim: Claim | None) -> ObjectRef:
     if claim and volume.phase not in ("Available", "Released", "Failed"):
-        return ObjectName(names.CLAIM, claim.namespace, claim.name, claim.uid)
-    return ObjectName(names.VOLUME, "", volume.name, volume.uid)
+        return ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
+    return ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
 
 
 def _of_flight(flight: InFlight) -> Thing:
     claim = flight.claim
-    named = ObjectName(names.CLAIM, claim.namespace, claim.name, claim.uid)
+    named = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
     says = "its PersistentVolume does not exist yet" if flight.begun else "its creation was asked for, and is not known to have begun"
     return Thing(claim.full_name, VolumeClass.IN_FLIGHT, claim.requested or 0, named, claim=claim.full_name, says=says)
 
 
 def _of_content(content: SnapshotContent) -> Thing:
-    named = ObjectName(names.SNAPSHOT_CONTENT, "", content.name, content.uid)
+    named = ObjectRef(SNAPSHOT_CONTENTS.api_version, names.SNAPSHOT_CONTENT, "", content.name, content.uid)
     excuse = ACKNOWLEDGED if is_acknowledged(content.notes) else ""
     says = f"it has no annotation {names.ACKNOWLEDGED}"
     return Thing(content.name, VolumeClass.SNAPSHOT, content.size, named, excuse=excuse, says=says)
@@ -181,12 +169,12 @@ def _of_content(content: SnapshotContent) -> Thing:
 
 def _of_handle(handle: str) -> Thing:
     says = "the driver lists it, and it has no PersistentVolume"
-    return Thing(handle, VolumeClass.UNTRACKED, 0, ObjectName("Volume", "", handle, ""), excuse=UNTRACKED, says=says)
+    return Thing(handle, VolumeClass.UNTRACKED, 0, ObjectRef("", "Volume", "", handle), excuse=UNTRACKED, says=says)
 
 
 def _inline(pod: Pod, driver: str) -> Iterable[Thing]:
     """Inline volumes have neither an object nor a name of their own."""
     for number in range(1, pod.inline.count(driver) + 1):
-        named = ObjectName(names.POD, pod.namespace, pod.name, pod.uid)
+        named = ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
         name = f"{pod.full_name}#{number}"
         yield Thing(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), reboot=_EPHEMERAL, retire=_EPHEMERAL)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.snapshot import Snapshot
+from sidecar.drain.words import first_few
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Volume
 
@@ -51,13 +52,6 @@ class RecentUse:
         named = {claim: self._named_at[claim] for claim in claims if claim in self._named_at}
         return frozenset(claim for claim, at in named.items() if now - at < LATELY or listed_at < at + MADE_AGAIN_WITHIN)
 
-    def ends_in(self, claims: Iterable[str]) -> float | None:
-        """Seconds until none of these counts any more; None: none does."""
-        now = self._clock()
-        ends = [LATELY if self._began is None else self._began + LATELY - now]
-        ends += [self._named_at[claim] + LATELY - now for claim in claims if claim in self._named_at]
-        return max((end for end in ends if end > 0), default=None)
-
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -86,11 +80,11 @@ class Use:
     def says(self) -> str:
         """Why it counts as in use; empty: it does not."""
         if self.pods:
-            return f"used by {_few(self.pods)}"
+            return f"used by {first_few([pod.full_name for pod in self.pods], 1)}"
         if self.claimants:
             first = self.claimants[0]
             where = f"on node {first.node}" if first.node else "which waits for a node"
-            return f"pod {_few(self.claimants)}, {where}, names its claim"
+            return f"pod {first_few([pod.full_name for pod in self.claimants], 1)}, {where}, names its claim"
         if self.attached:
             return "it is attached to this node"
         return "a pod used it until a moment ago, or may have: that counts for a minute" if self.lately else ""
@@ -128,8 +122,3 @@ def _by_claim(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
         for claim in dict.fromkeys(pod.claim_names):
             found[claim].append(pod)
     return found
-
-
-def _few(pods: tuple[Pod, ...]) -> str:
-    rest = len(pods) - 1
-    return pods[0].full_name + (f" and {rest} more" if rest else "")

@@ -1,16 +1,14 @@
 """The report on a node that is gone: what was on it, what proves that it is lost, what became of each thing. Pure.
 
 It has the name of the report of the node's own sidecar, and no owner, so that garbage collection leaves it. Where that sidecar had been
-told that the node goes for good, it took the owner off itself, and the volumes of the node stand there (`evidence.LeftReport`).
+told that the node goes for good, it took the owner off itself, and the volumes of the node stand there (`loss.LeftReport`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.drain.watch.evidence import Evidence, Loss, Machine
-from sidecar.drain.watch.remains import Remain, Step
-from sidecar.drain.words import first_few
+from sidecar.drain.watch.loss import Evidence, Loss, Machine, Remain
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 from sidecar.observe.sanitize import visible
@@ -34,7 +32,6 @@ class Found:
     """Full names of pods that are still bound to it."""
     beside: int = 0
     """Volumes of another machine of the name, or of which it is not known: they stay."""
-    unread: tuple[str, ...] = ()
 
 
 def gone_of(report: Json | None) -> Mapping[str, Any]:
@@ -90,39 +87,20 @@ def status(found: Found, stored: Json | None, done: Sequence[Json], *, agent: st
             "claims": claims[:MOST],
             "pods": list(found.pods[:MOST]),
             "done": list(done[-MOST:]),
-            "unread": [why[:LONGEST] for why in found.unread[:MOST]],
         },
     }
 
 
-def differs(stored: Json | None, new: Json) -> bool:
-    """When it was last looked at is no difference, nor is an empty list that the API server did not store."""
-
-    def said(status: Mapping[str, Any]) -> Json:
-        gone = status.get("gone") if isinstance(status.get("gone"), Mapping) else {}
-        return {**status, "observedAt": "", "gone": {key: value for key, value in (gone or {}).items() if value != []}}
-
-    return said((stored or {}).get("status") or {}) != said(new)
-
-
 def done_entry(item: Remain, *, now: float) -> Json:
-    return {
-        "at": timestamps.to_text(now),
-        "step": str(item.step),
-        "kind": item.kind,
-        "namespace": item.namespace,
-        "name": item.name,
-        "uid": item.uid,
-    }
+    object_ = {"kind": item.kind, "namespace": item.namespace, "name": item.name, "uid": item.uid}
+    return {"at": timestamps.to_text(now), "step": str(item.step), **object_}
 
 
 def event(loss: Loss, volume: str) -> str:
     """What the event of a claim says, with the ways out."""
-    if loss.evidence is Evidence.UNPROVEN:
-        return f"The data of volume {volume} may be lost: {loss.why}. {_COMES_BACK.capitalize()}, or, if it may be lost, delete this claim"
     return (
-        f"The data of volume {volume} was on node {loss.machine.node}, which is gone: {loss.why}. {_COMES_BACK.capitalize()}, or, if the "
-        "data may be lost, delete this claim, so that it is made anew elsewhere, and restore the data"
+        f"The data of volume {volume} may be lost: {loss.why}. {_COMES_BACK.capitalize()}, or, if the data may be lost, delete this claim, "
+        "so that it is made anew elsewhere, and restore the data"
     )
 
 
@@ -156,13 +134,6 @@ def as_text(report: Json) -> str:
         *_section("Done", (f"{_of(item, 'at')} {_of(item, 'step')} {_of(item, 'name')}" for item in entries(gone, "done"))),
     ]
     return "\n".join(visible(line) for line in lines)
-
-
-def named(items: Iterable[Remain]) -> str:
-    """Those with a step that could not be taken."""
-    return first_few(
-        [f"{item.kind} {'/'.join(filter(None, (item.namespace, item.name)))}" for item in items if item.step is not Step.NOTHING]
-    )
 
 
 def _message(why: str) -> Json:
