@@ -39,12 +39,8 @@ class Blocker:
         """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count, and where there is no claim it cannot
         be said there."""
         remedy = WORDS[self.reason].remedy
-        if "annotate the claim" not in remedy or self.object.kind == names.POD:
-            return remedy
-        if self.object.kind == names.VOLUME:
-            return remedy.replace("annotate the claim with", f"annotate the PersistentVolume {self.volume} with")
-        if self.policy_source == names.VOLUME:
-            return f"{remedy} (the policy stands on the PersistentVolume {self.volume}: change it there)"
+        if "annotate the claim" in remedy and names.VOLUME in (self.object.kind, self.policy_source):
+            return f"{remedy} (on the PersistentVolume {self.volume} instead: there it counts)"
         return remedy
 
     @property

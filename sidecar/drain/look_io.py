@@ -12,7 +12,6 @@ from sidecar.drain.driver_list_io import DriverList
 from sidecar.drain.policy import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Own, Raw, Snapshot, build
-from sidecar.drain.use import MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.where import ELSEWHERE, Locator
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError
@@ -31,6 +30,11 @@ LAST_GOOD: Final = 180.0
 all nodes to Unknown and back, with all their writes, just when it has come back."""
 _AGAIN: Final = 5.0
 """Seconds until what was not answered is asked again."""
+LATELY: Final = 60.0
+"""Seconds. Controllers make a pod again within seconds; one that takes longer is found by the list of pods without a node."""
+MADE_AGAIN_WITHIN: Final = 30.0
+_MANY_NAMES: Final = 1000
+"""Names that are kept before those that count no more are looked for: tenants may make pods without end."""
 _UNSEEN: Final = "volumes of claims that are bound here"
 _MOST_UNSEEN: Final = 200
 _MOST_BY_NAME: Final = 200
@@ -53,6 +57,42 @@ class Cached:
     segment: Segment = field(default_factory=Segment)
     begun: Callable[[], Collection[str]] = frozenset
     """Uids of claims for which something was begun in the driver."""
+
+
+class RecentUse:
+    """One per process: by claim, when a pod that drains evict named it last.
+
+    Between an eviction and the new pod nobody names the claim, for some seconds. So a claim that a pod has named counts as used for a
+    minute after. That is not stored: a process that has just begun takes every claim for lately used for its first minute.
+    """
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._named_at: dict[str, float] = {}
+        self._began: float | None = None
+
+    def began(self) -> None:
+        """From now on this process sees which pods name which claims; told again, nothing changes."""
+        self._began = self._clock() if self._began is None else self._began
+
+    def named(self, pod: Pod) -> None:
+        """This pod names its claims now, or did until now."""
+        now = self._clock()
+        if len(self._named_at) > _MANY_NAMES:
+            self._named_at = {claim: at for claim, at in self._named_at.items() if now - at < 2 * LATELY}
+        if not (pod.stays or pod.ended):
+            self._named_at |= dict.fromkeys(pod.claim_names, now)
+
+    def among(self, claims: Iterable[str], *, listed_at: float = float("inf")) -> frozenset[str]:
+        """Those of these claims (`namespace/name`) that count as used, whoever uses them now.
+
+        `listed_at`: when the pods without a node were listed last. One that was made again since would not be among them.
+        """
+        now = self._clock()
+        if self._began is None or now - self._began < LATELY:
+            return frozenset(claims)
+        named = {claim: self._named_at[claim] for claim in claims if claim in self._named_at}
+        return frozenset(claim for claim, at in named.items() if now - at < LATELY or listed_at < at + MADE_AGAIN_WITHIN)
 
 
 @dataclass(slots=True)

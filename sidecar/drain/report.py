@@ -183,15 +183,9 @@ def as_json(judged: Assessment) -> Json:
 
 def bytes_in_the_way(judged: Assessment, intent: Intent = Intent.RETIRE) -> int:
     """Of all volumes that block, themselves or by a pod that they keep here; each counts once."""
-    sizes = {thing.name: thing.bytes for thing in judged.things}
-    by_pod = {fate.pod.uid: fate.volumes for fate in judged.pods}
-    found: dict[str, int] = {}
-    for blocker in (blocker for blocker in judged.blockers if intent in blocker.blocks):
-        if blocker.object.kind == names.POD:
-            found |= {name: sizes[name] for name in by_pod.get(blocker.object.uid, ()) if name in sizes}
-        else:
-            found[blocker.volume or blocker.named] = blocker.bytes
-    return sum(found.values())
+    blocking = [blocker for blocker in judged.blockers if intent in blocker.blocks]
+    named, uids = {blocker.volume or blocker.named for blocker in blocking}, {blocker.object.uid for blocker in blocking}
+    return sum(thing.bytes for thing in judged.things if thing.name in named or any(pod.uid in uids for pod in thing.use.pods))
 
 
 def _verdict(verdict: Verdict) -> Json:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from sidecar.drain.assess import Assessment, Verdict, assess
 from sidecar.drain.blockers import OF_THINGS, Blocker, is_bare
+from sidecar.drain.look_io import LATELY, MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.snapshot import InFlight, Own, Snapshot, Unplaced
 from sidecar.drain.things import Thing, classify, used_though_acknowledged
-from sidecar.drain.use import LATELY, MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, VolumeClass, first_few, quoted
 from sidecar.model import names
 from sidecar.model.nodes import Pod

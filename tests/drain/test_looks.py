@@ -10,10 +10,9 @@ from hack.sim.cluster import Call
 from sidecar.csi.api import LIST_VOLUMES
 from sidecar.drain.assess import assess
 from sidecar.drain.driver_list_io import APART, EVERY, PATIENCE, DriverList
-from sidecar.drain.look_io import LAST_GOOD, Cached, Looks
+from sidecar.drain.look_io import LAST_GOOD, LATELY, Cached, Looks, RecentUse
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
-from sidecar.drain.use import LATELY, RecentUse
 from sidecar.drain.words import Policy, Status
 from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Change
 from sidecar.kube.errors import Forbidden, Unavailable

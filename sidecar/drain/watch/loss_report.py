@@ -4,11 +4,12 @@ It has the name of the report of the node's own sidecar, and no owner, so that g
 told that the node goes for good, it took the owner off itself, and the volumes of the node stand there (`loss.LeftReport`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.drain.watch.loss import Evidence, Loss, Machine, Remain
+from sidecar.drain.watch.loss import Loss, Machine, Remain
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 from sidecar.observe.sanitize import visible
@@ -117,21 +118,20 @@ def as_text(report: Json) -> str:
     gone, spec = gone_of(report), report.get("spec") or {}
     if not gone:
         return ""
-    evidence, uid, name = str(gone.get("evidence")), ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"]
+    uid, name, pods = ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"], gone.get("pods")
     clears = "with --node-delete-policy=Cleanup wait: what is made again is cleared away; delete the rest by hand"
     following = {
-        Evidence.NONE: f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
-        Evidence.UNPROVEN: f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
+        "None": f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
+        "Unproven": f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
     }
-    pods = gone.get("pods")
     lines = [
         f"Node {spec.get('nodeName')} is missed since {gone.get('since')}, volumes of {spec.get('driver')}",
-        f"That its disks do not come back: {evidence}; {gone.get('message')}",
-        f"Next: {following.get(Evidence(evidence), clears) if evidence in tuple(Evidence) else 'read the report'}",
-        *_section("Volumes", (f"{_of(item, 'name')} ({_of(item, 'phase')}){_why(item)}" for item in entries(gone, "volumes"))),
-        *_section("Claims", (f"{_of(item, 'namespace')}/{_of(item, 'name')}{_why(item)}" for item in entries(gone, "claims"))),
-        *_section("Pods", [str(item) for item in pods] if isinstance(pods, list) else ()),
-        *_section("Done", (f"{_of(item, 'at')} {_of(item, 'step')} {_of(item, 'name')}" for item in entries(gone, "done"))),
+        f"That its disks do not come back: {gone.get('evidence')}; {gone.get('message')}",
+        f"Next: {following.get(str(gone.get('evidence')), clears)}",
+        *_section("Volumes", _table(gone, "volumes", "{name} ({phase}){why}")),
+        *_section("Claims", _table(gone, "claims", "{namespace}/{name}{why}")),
+        *_section("Pods", [str(item) for item in pods] if isinstance(pods, list) else []),
+        *_section("Done", _table(gone, "done", "{at} {step} {name}")),
     ]
     return "\n".join(visible(line) for line in lines)
 
@@ -145,15 +145,12 @@ def entries(gone: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
-def _of(item: Mapping[str, Any], key: str) -> str:
-    return str(item.get(key) or "")
+def _table(gone: Mapping[str, Any], key: str, line: str) -> list[str]:
+    """What is missing of an entry is left out of its line."""
+    found = [{"why": f": {item['message']}" if item.get("message") else "", **item} for item in entries(gone, key)]
+    return [line.format_map(defaultdict(str, item)) for item in found]
 
 
-def _why(item: Mapping[str, Any]) -> str:
-    return f": {_of(item, 'message')}" if item.get("message") else ""
-
-
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    rest = len(found) - 20
-    return [f"{title}:", *(f"  {line}" for line in found[:20]), *([f"  and {rest} more"] if rest > 0 else [])] if found else []
+def _section(title: str, lines: list[str]) -> list[str]:
+    rest = [f"  and {len(lines) - 20} more"] if len(lines) > 20 else []
+    return [f"{title}:", *(f"  {line}" for line in lines[:20]), *rest] if lines else []
