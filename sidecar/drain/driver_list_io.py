@@ -27,6 +27,8 @@ _LONGEST: Final = 600.0
 """Seconds that the driver's list may take, page after page."""
 _INLINE: Final = re.compile(r"csi-[0-9a-f]{64}")
 """The name that the kubelet gives an inline volume. It goes with its pod."""
+_COUNTED: Final = 10_000
+"""Volumes without a PersistentVolume that are judged in each look: a tenth of a second."""
 _NOT_YET: Final = "the driver has not been asked yet"
 
 
@@ -92,7 +94,7 @@ class DriverList:
             self._asked = self._asked or (isinstance(error, DriverError) and error.code is Code.UNIMPLEMENTED)
             return
         self.handles = listed
-        self.untracked = tuple(sorted(untracked))
+        self.untracked = tuple(sorted(untracked)[:_COUNTED])
         self.elsewhere = self.handles & stored - frozenset(self._known_here())
         self.unknown, self._asked, self._failing_since = "", True, None
 
