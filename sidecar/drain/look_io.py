@@ -4,7 +4,7 @@ drains the node, every ten minutes in peace, and once more right before a True o
 The caches are read last and all at one moment: a creation that ends while lists are awaited must be seen either as one or as the other.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
