@@ -48,7 +48,7 @@ POD_COUNT, FROM, TO = 50, "n1", "n2"
 EVICTING: Final = "--evacuation-evict"
 MOVING: Final = (EVICTING, "--allow-reprovision", "--reprovision-pause=0", "--node-delete-policy=Cleanup")
 REPORTS: Final = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
-MOST_MIB, MOST_TIMES, LONGEST = 30.0, 1.2, 300.0
+MOST_MIB, MOST_TIMES, LONGEST = 4.0, 1.2, 300.0
 
 
 def add_to(commands: Any) -> None:

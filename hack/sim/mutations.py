@@ -127,7 +127,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a lost node is cleared up though nobody has said that its disks do not come back",
-        "drain/watch/evidence.py",
+        "drain/watch/loss.py",
         "        return self.evidence in (Evidence.ANNOUNCED, Evidence.ACKNOWLEDGED)",
         "        return self.evidence is not Evidence.UNPROVEN",
         "tests/world/test_node_loss.py -k otherwise_nothing_is_touched",

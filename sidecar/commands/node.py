@@ -151,7 +151,7 @@ async def _show(kube: KubeApi, order: Order, config: Config, told: Told) -> list
 
 
 def _told(judged: Judged, intent: Intent | None) -> str:
-    text = render(judged.assessment, intent=intent, beside=about_own_word(judged, intent), layout=Fitted())
+    text = render(judged.assessment, Fitted(), intent=intent, beside=about_own_word(judged, intent))
     return "\n".join([text, "", *aligned(verdicts(judged.assessment, Intent))])
 
 

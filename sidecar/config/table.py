@@ -207,7 +207,8 @@ TABLE: tuple[Row, ...] = (
     _setting(PROGRAM, "help", BOOL, False, "Print this and end.", field="", shorthand="h"),
     _variable("NODE_NAME", "Name of this node (spec.nodeName). Required."),
     _variable("NAMESPACE",
-              "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate-image and --node-drain-policy."),
+              "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate-image, --node-drain-policy and "
+              "--node-delete-policy."),
     _variable("POD_NAME", "Name of this pod (metadata.name). Required by --enable-capacity with --capacity-ownerref-level of 0 or more."),
     _ignored("leader-election", BOOL, False,
              "every node works on its own volumes; with one lease for all nodes, a single node would work and all others wait"),

@@ -35,6 +35,9 @@ class PodFate:
     """Names of the volumes of this driver that it uses."""
     why: str
 
+    def fate(self, intent: Intent) -> Fate:
+        return self.reboot if intent is Intent.REBOOT else self.retire
+
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
@@ -54,8 +57,6 @@ class Assessment:
     """What is worth knowing and blocks nothing."""
     complete: bool
     """All that should be known was read, so what is not among the blockers does not block."""
-    passes_in: float | None = None
-    """Seconds until volumes that a pod has used a moment ago count as used no more; None: there are none."""
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire
@@ -84,7 +85,6 @@ def assess(snapshot: Snapshot) -> Assessment:
         pods=tuple(_fates(snapshot, things)),
         notes=tuple(_notes(snapshot, things)),
         complete=not unknown,
-        passes_in=snapshot.own.lately_ends if any(thing.use.lately for thing in things) else None,
     )
 
 
@@ -117,14 +117,12 @@ def _unknown_of_data(snapshot: Snapshot) -> Iterable[str]:
     if own.not_listed:
         yield f"which volumes the driver has on this node is not known: {own.not_listed}"
     if doubtful := [each for each in snapshot.unplaced if not _may_be_lost(each, snapshot)]:
-        yield about_unplaced(doubtful)
-
-
-def about_unplaced(found: Sequence[Unplaced]) -> str:
-    kind = names.VOLUME if found[0].volume is not None else names.SNAPSHOT_CONTENT
-    remedy = f"if that data may be lost, annotate it with {names.ACKNOWLEDGED}: WHO; else give it the node affinity or label of its node"
-    more = f" ({len(found) - 1} more like it)" if len(found) > 1 else ""
-    return f"the data of {kind} {found[0].name} may be on this node: {found[0].why}{more}; {remedy}"
+        kind = names.VOLUME if doubtful[0].volume is not None else names.SNAPSHOT_CONTENT
+        more = f" ({len(doubtful) - 1} more like it)" if len(doubtful) > 1 else ""
+        yield (
+            f"the data of {kind} {doubtful[0].name} may be on this node: {doubtful[0].why}{more}; if that data may be lost, annotate it "
+            f"with {names.ACKNOWLEDGED}: WHO; else give it the node affinity or label of its node"
+        )
 
 
 def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
@@ -144,14 +142,13 @@ def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
 
 
 def _fates(snapshot: Snapshot, things: Iterable[Thing]) -> Iterable[PodFate]:
-    held: dict[str, list[Thing]] = defaultdict(list)
+    held: dict[str, tuple[Pod, list[Thing]]] = {}
     for thing in things:
         for pod in thing.use.everybody:
-            held[pod.uid].append(thing)
-    users = {pod.uid: pod for thing in things for pod in thing.use.everybody}
-    for pod in sorted(users.values(), key=lambda pod: pod.full_name):
-        reboot, retire, why = _fate(pod, held[pod.uid], snapshot)
-        yield PodFate(pod, reboot, retire, tuple(thing.name for thing in held[pod.uid]), why)
+            held.setdefault(pod.uid, (pod, []))[1].append(thing)
+    for pod, its in sorted(held.values(), key=lambda each: each[0].full_name):
+        reboot, retire, why = _fate(pod, its, snapshot)
+        yield PodFate(pod, reboot, retire, tuple(thing.name for thing in its), why)
 
 
 def _fate(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> tuple[Fate, Fate, str]:

@@ -1,14 +1,15 @@
-"""What blocks a reboot or a retirement, as two tables: what is on the node, and the pods that use it. The blockers are made from them."""
+"""What blocks a reboot or a retirement: what is on the node, by a table, and the pods that use it."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sidecar.drain.policy import CLAIM, Resolved, laxest, unread_key
+from sidecar.drain.policy import CLAIM, Resolved, unread_key
 from sidecar.drain.snapshot import Snapshot
-from sidecar.drain.things import ObjectName, Thing
+from sidecar.drain.things import Thing
 from sidecar.drain.words import WORDS, Intent, Policy, Reason, VolumeClass
+from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Pod
 from sidecar.model.timestamps import to_seconds
@@ -21,7 +22,7 @@ TERMINATING_TOO_LONG: Final = 300.0
 class Blocker:
     """One thing that keeps a verdict from being True."""
 
-    object: ObjectName
+    object: ObjectRef
     volume: str
     """Name of the PersistentVolume, or the handle if it has none; empty for a volume that is being created."""
     bytes: int
@@ -35,7 +36,12 @@ class Blocker:
 
     @property
     def remedy(self) -> str:
-        return _remedy(self)
+        """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count, and where there is no claim it cannot
+        be said there."""
+        remedy = WORDS[self.reason].remedy
+        if "annotate the claim" in remedy and names.VOLUME in (self.object.kind, self.policy_source):
+            return f"{remedy} (on the PersistentVolume {self.volume} instead: there it counts)"
+        return remedy
 
     @property
     def named(self) -> str:
@@ -44,7 +50,7 @@ class Blocker:
         return full if self.object.kind == names.CLAIM else f"{self.object.kind} {full}"
 
 
-# --- the tables -------------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,35 +85,6 @@ OF_THINGS: Final = (
 drain evicts any of the pods that use it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRow:
-    """A pod in this situation blocks these intents for this reason. `says` describes the situation; empty: the pod is not in it."""
-
-    says: Callable[[Pod, Snapshot], str]
-    blocks: tuple[Intent, ...]
-    reason: Reason
-
-
-def _unowned(pod: Pod, snapshot: Snapshot) -> str:
-    return "no controller owns it" if is_bare(pod) else ""
-
-
-def _overdue(pod: Pod, snapshot: Snapshot) -> str:
-    """Not on a node that does not answer: there nobody could report that the pod has ended."""
-    due = to_seconds(pod.deleting_since)
-    answers = snapshot.node is not None and snapshot.node.ready != nodes.UNKNOWN
-    late = due is not None and answers and snapshot.now - due > TERMINATING_TOO_LONG
-    return f"it should have ended at {pod.deleting_since}" if late else ""
-
-
-OF_PODS: Final = (
-    PodRow(_unowned, _BOTH, Reason.BARE_POD),
-    PodRow(_overdue, _REBOOT, Reason.POD_TERMINATING),
-)
-"""For pods that use a volume here and that a drain evicts. An eviction is the end of the first kind, whether the node comes back or not;
-that of the second does not finish."""
-
-
 def is_bare(pod: Pod) -> bool:
     """Nothing creates it again after an eviction, and nobody has asked it to end yet."""
     return pod.owner is None and not pod.stays and not pod.deleting_since
@@ -121,7 +98,7 @@ def find(snapshot: Snapshot, things: Sequence[Thing]) -> tuple[Blocker, ...]:
     found = [blocker for thing in things for blocker in _of_thing(thing)]
     held: dict[str, list[Thing]] = defaultdict(list)
     for thing in things:
-        for pod in thing.pods if thing.in_use else ():
+        for pod in thing.use.pods if thing.in_use else ():
             held[pod.uid].append(thing)
     found += [blocker for pod in snapshot.running if pod.uid in held for blocker in _of_pod(pod, held[pod.uid], snapshot)]
     return tuple(sorted(found, key=lambda item: (Intent.REBOOT not in item.blocks, -item.bytes, item.named, item.volume, item.reason)))
@@ -138,7 +115,7 @@ def why_blocked(thing: Thing, intent: Intent) -> Reason | None:
     resolved = thing.policy(intent)
     if resolved is None:
         return _in_table(thing, intent, None)
-    if not resolved.certain and _in_table(thing, intent, laxest(resolved)) is None:
+    if not resolved.certain and _in_table(thing, intent, Policy.IGNORE) is None:
         return None
     reason = _in_table(thing, intent, resolved.policy)
     if reason and resolved.problem and _in_table(thing, intent, resolved.by_order) is None:
@@ -163,20 +140,28 @@ def _of_thing(thing: Thing) -> Iterable[Blocker]:
 
 
 def _of_pod(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> Iterable[Blocker]:
-    """`held` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge."""
+    """`held` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge.
+
+    An eviction would be the end of a bare one, whether the node comes back or not; that of one that has not ended in time does not finish.
+    """
     # A claim that could not be read may be a generic ephemeral volume's, which goes with its pod and keeps it nowhere.
     in_use = tuple(thing for thing in held if unread_key(CLAIM, thing.claim) not in snapshot.unread)
     if not in_use or pod.stays:
         return
     said = sorted((thing.reboot for thing in in_use if thing.reboot), key=lambda item: (tuple(Policy).index(item.policy), item.source))
-    for row in OF_PODS:
-        if message := row.says(pod, snapshot):
-            named = ObjectName(names.POD, pod.namespace, pod.name, pod.uid)
-            yield _blocker(named, in_use, row.reason, row.blocks, said[-1] if said else None, message)
+    strictest, named = said[-1] if said else None, ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
+    if is_bare(pod):
+        yield _blocker(named, in_use, Reason.BARE_POD, _BOTH, strictest, "no controller owns it")
+    due = to_seconds(pod.deleting_since)
+    # Not on a node that does not answer: there nobody could report that the pod has ended.
+    answers = snapshot.node is not None and snapshot.node.ready != nodes.UNKNOWN
+    if due is not None and answers and snapshot.now - due > TERMINATING_TOO_LONG:
+        message = f"it should have ended at {pod.deleting_since}"
+        yield _blocker(named, in_use, Reason.POD_TERMINATING, _REBOOT, strictest, message)
 
 
 def _blocker(
-    named: ObjectName, things: Sequence[Thing], reason: Reason, blocks: tuple[Intent, ...], resolved: Resolved | None, message: str
+    named: ObjectRef, things: Sequence[Thing], reason: Reason, blocks: tuple[Intent, ...], resolved: Resolved | None, message: str
 ) -> Blocker:
     first = things[0]
     return Blocker(
@@ -190,16 +175,3 @@ def _blocker(
         blocks=blocks,
         message=message,
     )
-
-
-def _remedy(blocker: Blocker) -> str:
-    """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count, and where there is no claim it cannot be
-    said there."""
-    remedy = WORDS[blocker.reason].remedy
-    if "annotate the claim" not in remedy or blocker.object.kind == names.POD:
-        return remedy
-    if blocker.object.kind == names.VOLUME:
-        return remedy.replace("annotate the claim with", f"annotate the PersistentVolume {blocker.volume} with")
-    if blocker.policy_source == names.VOLUME:
-        return f"{remedy} (the policy stands on the PersistentVolume {blocker.volume}: change it there)"
-    return remedy

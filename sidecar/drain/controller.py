@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
-from sidecar.drain import events, gate, report
+from sidecar.drain import gate, report
 from sidecar.drain.assess import Assessment, assess
 from sidecar.drain.course_io import PACE, ROOM, SETTLES, USUAL, Evacuation, Look
 from sidecar.drain.gate_io import Gate
@@ -159,12 +159,13 @@ class DrainRoom:
         node, marks = await self._evacuation.end_if_late(node, marks, judged, look)
         picture = await self._picture(node, marks)
         self._judged = picture.assessment
+        look.told |= self._looks.unread
         if not self._settings.dry_run:
             # Before all that may take long: nobody is to read an old True meanwhile.
             await look.attempt("the node's conditions", self._own_node.write_conditions(picture.assessment))
             look.soon(_URGENT if self._own_node.true_is_old else USUAL)
-        if picture.assessment.passes_in is not None:
-            look.soon(picture.assessment.passes_in)
+        if any(thing.use.lately for thing in picture.assessment.things):
+            look.soon(CALM)  # that it counts as used ends by itself
         await self._void_acknowledgements(picture, look)
         told = await self._evacuation.go_on(picture, look)
         marks = self.marks if self.marks is not None and self.marks.uid == node.uid else marks
@@ -243,10 +244,10 @@ class DrainRoom:
             return
         await look.attempt("the autoscalers' annotations", self._own_node.protect(node, needed=needed))
         settling = self._clock() - self._began_at < SETTLES
-        for event in events.changes(self.report.stored, judged, marks, before=self._told_marks, settling=settling):
+        for event in report.changes(self.report.stored, judged, marks, before=self._told_marks, settling=settling):
             self._record(event.ref, event.type_, event.reason, event.message, once=event.once)
         if isinstance(decision, gate.Open):
-            event = events.of_node(judged, names.DRAIN_LET_GO, decision.why)
+            event = report.of_node(judged, names.DRAIN_LET_GO, decision.why)
             self._record(event.ref, event.type_, event.reason, event.message)
         self._told_marks = marks
         body = report.body(

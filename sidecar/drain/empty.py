@@ -103,7 +103,7 @@ def users_of(snapshot: Snapshot, things: Iterable[Thing]) -> Sequence[tuple[Pod,
     for thing in things:
         if thing.class_ is VolumeClass.IN_FLIGHT:
             by_claim[thing.claim].append(thing)
-        for user in thing.pods:
+        for user in thing.use.pods:
             by_pod[user.uid].append(thing)
     found = []
     for pod in sorted(snapshot.running, key=lambda pod: (pod.full_name, pod.uid)):

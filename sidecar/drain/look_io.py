@@ -6,26 +6,14 @@ The caches are read last and all at one moment: a creation that ends while lists
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from sidecar.drain.driver_list_io import DriverList
 from sidecar.drain.policy import CLAIM, CLASS, NAMESPACE, unread_key
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Own, Raw, Snapshot, build
-from sidecar.drain.use import MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.where import ELSEWHERE, Locator
-from sidecar.kube.api import (
-    CAPACITIES,
-    CLAIMS,
-    CLASSES,
-    NAMESPACES,
-    NODES,
-    PODS,
-    VOLUMES,
-    KubeApi,
-    find,
-    records,
-)
+from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.store import Store
 from sidecar.model import names
@@ -33,16 +21,24 @@ from sidecar.model.nodes import Node, Pod, SnapshotContent
 from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Notes, Volume, notes_of
 from sidecar.model.topology import Segment
 
+R = TypeVar("R")
+
 DRAINING: Final = 60.0
 IN_PEACE: Final = 600.0
 LAST_GOOD: Final = 180.0
 """Seconds for which the last good answer counts while nothing newer is to be had: a pause of the API server must not turn the verdicts of
 all nodes to Unknown and back, with all their writes, just when it has come back."""
-_TOLD: Final = {"unseen": "volumes of claims that are bound here"}
 _AGAIN: Final = 5.0
 """Seconds until what was not answered is asked again."""
-_MOST_CLAIMS: Final = 200
-"""Claims that are read one by one because the watch saw them before it knew of their volume. More than these are found in one list."""
+LATELY: Final = 60.0
+"""Seconds. Controllers make a pod again within seconds; one that takes longer is found by the list of pods without a node."""
+MADE_AGAIN_WITHIN: Final = 30.0
+_MANY_NAMES: Final = 1000
+"""Names that are kept before those that count no more are looked for: tenants may make pods without end."""
+_UNSEEN: Final = "volumes of claims that are bound here"
+_MOST_UNSEEN: Final = 200
+_MOST_BY_NAME: Final = 200
+"""Claims that the watch dropped, because it saw them before it knew of their volume, may be all of a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +59,53 @@ class Cached:
     """Uids of claims for which something was begun in the driver."""
 
 
+class RecentUse:
+    """One per process: by claim, when a pod that drains evict named it last.
+
+    Between an eviction and the new pod nobody names the claim, for some seconds. So a claim that a pod has named counts as used for a
+    minute after. That is not stored: a process that has just begun takes every claim for lately used for its first minute.
+    """
+
+    def __init__(self, *, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._named_at: dict[str, float] = {}
+        self._began: float | None = None
+
+    def began(self) -> None:
+        """From now on this process sees which pods name which claims; told again, nothing changes."""
+        self._began = self._clock() if self._began is None else self._began
+
+    def named(self, pod: Pod) -> None:
+        """This pod names its claims now, or did until now."""
+        now = self._clock()
+        if len(self._named_at) > _MANY_NAMES:
+            self._named_at = {claim: at for claim, at in self._named_at.items() if now - at < 2 * LATELY}
+        if not (pod.stays or pod.ended):
+            self._named_at |= dict.fromkeys(pod.claim_names, now)
+
+    def among(self, claims: Iterable[str], *, listed_at: float = float("inf")) -> frozenset[str]:
+        """Those of these claims (`namespace/name`) that count as used, whoever uses them now.
+
+        `listed_at`: when the pods without a node were listed last. One that was made again since would not be among them.
+        """
+        now = self._clock()
+        if self._began is None or now - self._began < LATELY:
+            return frozenset(claims)
+        named = {claim: self._named_at[claim] for claim in claims if claim in self._named_at}
+        return frozenset(claim for claim, at in named.items() if now - at < LATELY or listed_at < at + MADE_AGAIN_WITHIN)
+
+
+@dataclass(slots=True)
+class _Answer:
+    """To a question: the last good one, and the last failure after it."""
+
+    at: float = float("-inf")
+    value: Any = None
+    about: frozenset[str] = frozenset()
+    failed_at: float = float("-inf")
+    why: str = ""
+
+
 class Looks:
     """One per process."""
 
@@ -79,10 +122,10 @@ class Looks:
     ) -> None:
         self._kube, self._cached, self._settings, self._recent, self._list = kube, cached, settings, recent, driver_list
         self._clock, self._wall = clock, wall
-        self._known: dict[str, tuple[float, Any, frozenset[str]]] = {}
-        """By question: when it was answered last, how, and what it was asked about."""
-        self._tried: dict[str, tuple[float, str]] = {}
-        """By question: when it failed last, and why."""
+        self._answers: dict[str, _Answer] = {}
+        """By question."""
+        self.unread: dict[str, str] = {}
+        """What the last look could not read, and why."""
         self._waiting_since: dict[str, float] = {}
         """By uid of a claim without a volume: since when it waits for one here."""
 
@@ -90,15 +133,17 @@ class Looks:
         """`observed`: somebody empties the node. `anew`: nothing counts that was read before."""
         every = 0.0 if anew else DRAINING if observed else IN_PEACE
         unread: dict[str, str] = {}
-        asked = await self._ask_all(node, every, unread, observed=observed)
-        found, missing = await self._ask_for_missing(every, unread)
+        asked, missing = await self._ask_all(node, every, unread, observed=observed)
+        self.unread = unread
         # From here on nothing is awaited.
         cached, driver = self._cached, self._settings.driver
-        volumes = _by_name([*cached.volumes.values(), *asked["volumes"], *(volume for volume in asked["unseen"].values() if volume)])
-        claims = {claim.uid: claim for claim in (*found, *cached.claims.values())}
+        found = [*asked["volumes"], *filter(None, asked[_UNSEEN].values()), *cached.volumes.values()]
+        volumes = {volume.name: volume for volume in found}.values()  # the watch comes last, because it is the newest
+        read = (asked["claims"].get(name) for name in missing)  # an answer that is older may have more, which are gone
+        claims = {claim.uid: claim for claim in (*filter(None, read), *cached.claims.values())}
         open_claims = [volume.claim_name for volume in volumes if volume.phase == "Bound" and volume.claim is not None]
         now_missing = self._missing_claims() - missing
-        ignorance = [*cached.ignorance(), *(f"{_TOLD.get(what, what)}: {why}" for what, why in sorted(unread.items()))]
+        ignorance = [*cached.ignorance(), *(f"{what}: {why}" for what, why in sorted(unread.items()))]
         ignorance += [f"claim {sorted(now_missing)[0]} has not been read yet"] if now_missing else []
         raw = Raw(
             at=self._wall(),
@@ -106,25 +151,23 @@ class Looks:
             volumes=tuple(volumes),
             claims=tuple(claims.values()),
             pods=(*cached.pods.values(), *asked["pods without a node"]),
-            classes=(*cached.classes.values(), *asked["classes"]),
+            classes=(*cached.classes.values(), *filter(None, asked["classes"].values())),
             namespaces=asked["namespaces"],
             contents=tuple(cached.contents.values()),
             attachments=tuple(cached.attachments.values()),
             capacities=asked["capacities"],
             others_known=asked["nodes"] is not None,
-            gone=frozenset(name for name, volume in asked["unseen"].items() if volume is None),
-            unread=frozenset(unread),
+            gone=frozenset(name for name, volume in asked[_UNSEEN].items() if volume is None),
+            unread=frozenset(unread_key(CLAIM, name) for name in missing if "claims" in unread),
             unlisted=frozenset(kind for kind, what in ((NAMESPACE, "namespaces"), (CLASS, "classes")) if what in unread),
             ignorance=tuple(ignorance),
         )
-        listed_at = self._known["pods without a node"][0] if "pods without a node" in self._known else float("-inf")
-        lately = self._recent.among(open_claims, listed_at=listed_at)
+        pods_listed = self._answers.get("pods without a node", _Answer())
         own = Own(
             segment=cached.segment,
             begun=frozenset(cached.begun()),
             waited=self._waited(node.name),
-            lately_used=lately,
-            lately_ends=self._recent.ends_in(lately) if lately else None,
+            lately_used=self._recent.among(open_claims, listed_at=pods_listed.at),
             listed=self._list.handles,
             untracked=self._list.untracked,
             untracked_unknown=self._list.unknown,
@@ -136,16 +179,18 @@ class Looks:
 
     # --- what is not watched ----------------------------------------------------------------------------------------------
 
-    async def _ask_all(self, node: Node, every: float, unread: dict[str, str], *, observed: bool) -> dict[str, Any]:
-        """By question. Lists are of the whole cluster, and of each object only what counts is kept."""
+    async def _ask_all(self, node: Node, every: float, unread: dict[str, str], *, observed: bool) -> tuple[dict[str, Any], frozenset[str]]:
+        """By question, and of which claims was asked. Lists are of the whole cluster, and of each object only what counts is kept."""
         driver, volumes = self._settings.driver, list(self._cached.volumes.values())
-        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": (), "capacities": None, "pods without a node": ()}
-        found["unseen"] = {}
+        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": {}, "capacities": None, "pods without a node": ()}
+        found |= {_UNSEEN: {}, "claims": {}}
 
         async def ask(
             what: str, question: Callable[[], Awaitable[Any]], default: Any, *, about: Collection[str] = (), every: float = every
         ) -> None:
-            found[what] = await self._ask(what, question, every, unread, default, about=about)
+            found[what], why = await self._ask(what, question, default, every=every, about=about)
+            if why is not None:
+                unread[what] = why
 
         wanted = {volume.claim.namespace for volume in volumes if volume.claim is not None}
         if wanted:
@@ -155,63 +200,56 @@ class Looks:
         if named:
             await ask("pods without a node", lambda: self._waiting_pods(named), (), every=often)
         known = {class_.name for class_ in self._cached.classes.values()}
-        if missing := sorted({volume.class_name for volume in volumes} - known - {""}):
+        if foreign := {volume.class_name for volume in volumes} - known - {""}:
             # A class of volumes that people made names no driver of ours, so the watch drops it; its policy counts all the same.
-            await ask("classes", lambda: self._get_all(CLASSES, missing, Class.of), (), about=missing)
+            await ask("classes", lambda: self._by_name(CLASSES, foreign, Class.of), {}, about=foreign)
         locator = Locator(node, (), segment=self._cached.segment)
         unsure = [volume for volume in volumes if locator.needs_others(volume) and not self._names_only_this(volume, node)]
         # A watch that lags will show it. That of a claim whose volume is gone never will, and must not hold the node for ever.
         bound = (claim for claim in self._cached.claims.by_index("node", node.name) if claim.volume_name not in self._cached.volumes)
-        if unseen := sorted({claim.volume_name for claim in bound} - {""})[:_MOST_CLAIMS]:
-            await ask("unseen", lambda: self._volumes_by_name(unseen), {}, about=unseen)
+        if unseen := sorted({claim.volume_name for claim in bound} - {""})[:_MOST_UNSEEN]:
+            await ask(_UNSEEN, lambda: self._by_name(VOLUMES, unseen, Volume.of), {}, about=unseen)
         elsewhere, handles = self._list.elsewhere, {volume.handle for volume in volumes}
-        if unsure or elsewhere:
+        reprovisions = observed and self._settings.reprovisions
+        if unsure or elsewhere or reprovisions:
             await ask("nodes", lambda: self._list_all(NODES, Node.of), None)
         sources = {content.source_handle for content in self._cached.contents.values() if not content.managed_by} - handles
         if sources or elsewhere:
             locator = Locator(node, found["nodes"] or (), segment=self._cached.segment)
 
-            def counts(volume: Volume) -> bool:
+            def counts(obj: Json) -> Volume | None:
                 """A snapshot's, or one that the driver has here although its PersistentVolume says another node that is not there."""
+                volume = Volume.of(obj) if ((obj.get("spec") or {}).get("csi") or {}).get("driver") == driver else None
+                if volume is None or volume.handle in sources:
+                    return volume
                 is_odd = volume.handle in elsewhere and locator.place(volume, listed=True) is not ELSEWHERE
-                return is_odd or volume.handle in sources
+                return volume if is_odd else None
 
-            await ask("volumes", lambda: self._volumes_of(driver, counts), (), about=sources | elsewhere)
-        if observed and self._settings.reprovisions:
-            await ask("capacities", self._capacities, None)
-            await ask("nodes", lambda: self._list_all(NODES, Node.of), None)
-        return found
+            await ask("volumes", lambda: self._list_all(VOLUMES, counts), (), about=sources | elsewhere)
+        if reprovisions:
+            where = {"namespace": self._settings.namespace, "label_selector": f"{names.CAPACITY_DRIVER_LABEL}={driver}"}
+            await ask("capacities", lambda: self._list_all(CAPACITIES, CapacityRecord.of, **where), None)
+        if missing := self._missing_claims():
+            await ask("claims", lambda: self._by_name(CLAIMS, missing, Claim.of), {}, about=missing)
+        return found, missing
 
     async def _ask(
-        self,
-        what: str,
-        question: Callable[[], Awaitable[Any]],
-        every: float,
-        unread: dict[str, str],
-        default: Any,
-        *,
-        about: Collection[str] = (),
-    ) -> Any:
-        """`about`: what the answer is about, where it leaves out all else. One about less counts for nothing."""
-        now = self._clock()
-        known_at, answer, of = self._known.get(what, (float("-inf"), default, frozenset()))
-        known_at = known_at if of.issuperset(about) else float("-inf")
-        failed_at, why = self._tried.get(what, (float("-inf"), ""))
-        if now - known_at < every:
-            return answer
-        if now - failed_at >= min(_AGAIN, every or _AGAIN) or every == 0.0:
+        self, what: str, question: Callable[[], Awaitable[Any]], default: Any, *, every: float, about: Collection[str]
+    ) -> tuple[Any, str | None]:
+        """And why it is not known; None: it is. `about`: what the answer is about, where it leaves out all else. One about less counts for
+        nothing."""
+        now, last = self._clock(), self._answers.setdefault(what, _Answer())
+        at = last.at if last.about.issuperset(about) else float("-inf")
+        if now - at < every:
+            return last.value, None
+        if now - last.failed_at >= min(_AGAIN, every):
             try:
-                answer = await question()
-                self._known[what] = now, answer, frozenset(about)
-                self._tried.pop(what, None)
-                return answer
+                last.value = await question()
+                last.at, last.about, last.failed_at = now, frozenset(about), float("-inf")
+                return last.value, None
             except ApiError as error:
-                why = str(error)
-                self._tried[what] = now, why
-        if every > 0.0 and now - known_at < every + LAST_GOOD:
-            return answer
-        unread[what] = why
-        return default
+                last.failed_at, last.why = now, str(error)
+        return (last.value, None) if every > 0.0 and now - at < every + LAST_GOOD else (default, last.why)
 
     async def _namespaces(self, wanted: Collection[str], *, cached: bool) -> Mapping[str, Notes]:
         """Not from the API server's cache where something would be opened by what they say."""
@@ -234,26 +272,26 @@ class Looks:
             self._recent.named(pod)
         return found
 
-    async def _volumes_of(self, driver: str, counts: Callable[[Volume], bool]) -> tuple[Volume, ...]:
-        def ours(obj: Json) -> Volume | None:
-            volume = Volume.of(obj) if ((obj.get("spec") or {}).get("csi") or {}).get("driver") == driver else None
-            return volume if volume is not None and counts(volume) else None
+    async def _list_all(self, resource: Resource, of: Callable[[Json], R | None], **scope: str) -> tuple[R, ...]:
+        return tuple([item async for item in records(self._kube, resource, of, cached=True, **scope)])
 
-        return await self._list_all(VOLUMES, ours)
+    async def _by_name(self, resource: Resource, wanted: Collection[str], of: Callable[[Json], R]) -> Mapping[str, R | None]:
+        """By their full names: one by one, since a list is of the whole cluster, unless there are many."""
+        if len(wanted) > _MOST_BY_NAME:
 
-    async def _volumes_by_name(self, wanted: Iterable[str]) -> Mapping[str, Volume | None]:
-        found = {name: await find(self._kube, VOLUMES, name) for name in wanted}
-        return {name: None if obj is None else Volume.of(obj) for name, obj in found.items()}
+            def named(obj: Json) -> tuple[str, R] | None:
+                meta = obj["metadata"]
+                full_name = "/".join(filter(None, (meta.get("namespace"), meta["name"])))
+                return (full_name, of(obj)) if full_name in wanted else None
 
-    async def _capacities(self) -> tuple[CapacityRecord, ...]:
-        where = {"namespace": self._settings.namespace, "label_selector": f"{names.CAPACITY_DRIVER_LABEL}={self._settings.driver}"}
-        return tuple([record async for record in records(self._kube, CAPACITIES, CapacityRecord.of, cached=True, **where)])
-
-    async def _list_all(self, resource: Any, of: Callable[[Json], Any]) -> tuple[Any, ...]:
-        return tuple([item async for item in records(self._kube, resource, of, cached=True)])
-
-    async def _get_all(self, resource: Any, wanted: Iterable[str], of: Callable[[Json], Any]) -> tuple[Any, ...]:
-        return tuple([of(obj) for name in wanted if (obj := await find(self._kube, resource, name)) is not None])
+            listed = dict(await self._list_all(resource, named))
+            return {name: listed.get(name) for name in wanted}
+        found: dict[str, R | None] = {}
+        for full_name in sorted(wanted):
+            namespace, _, name = full_name.rpartition("/")
+            obj = await find(self._kube, resource, name, namespace=namespace)
+            found[full_name] = None if obj is None else of(obj)
+        return found
 
     def _names_only_this(self, volume: Volume, node: Node) -> bool:
         """It asks for a label that one node alone has, the driver's or the hostname: then no other node matters."""
@@ -269,46 +307,8 @@ class Looks:
         bound = (volume for volume in self._cached.volumes.values() if volume.phase == "Bound" and volume.claim is not None)
         return frozenset(volume.claim_name for volume in bound) - known
 
-    async def _ask_for_missing(self, every: float, unread: dict[str, str]) -> tuple[list[Claim], frozenset[str]]:
-        found: list[Claim] = []
-        missing = self._missing_claims()
-        if len(missing) > _MOST_CLAIMS:
-            found += await self._ask("claims", lambda: self._claims(missing), every, unread, (), about=missing)
-            if why := unread.pop("claims", ""):
-                unread |= {unread_key(CLAIM, name): why for name in missing}
-            return found, missing
-        for full_name in sorted(missing):
-            namespace, _, name = full_name.partition("/")
-            what = unread_key(CLAIM, full_name)
-            obj = await self._ask(what, lambda: find(self._kube, CLAIMS, name, namespace=namespace), every, unread, None)  # noqa: B023
-            found += [Claim.of(obj)] if obj is not None else []
-        self._known = {what: item for what, item in self._known.items() if _is_of(what, missing)}
-        self._tried = {what: item for what, item in self._tried.items() if _is_of(what, missing)}
-        return found, missing
-
-    async def _claims(self, wanted: Collection[str]) -> tuple[Claim, ...]:
-        def named(obj: Json) -> Claim | None:
-            claim = Claim.of(obj)
-            return claim if claim.full_name in wanted else None
-
-        return await self._list_all(CLAIMS, named)
-
     def _waited(self, node: str) -> dict[str, float]:
         now = self._clock()
         waiting = [claim.uid for claim in self._cached.claims.by_index("node", node) if not claim.volume_name]
         self._waiting_since = {uid: self._waiting_since.get(uid, now) for uid in waiting}
         return {uid: now - since for uid, since in self._waiting_since.items()}
-
-
-def _by_name(volumes: Iterable[Volume]) -> list[Volume]:
-    """The watch comes first, because it is the newest."""
-    found: dict[str, Volume] = {}
-    for volume in volumes:
-        found.setdefault(volume.name, volume)
-    return list(found.values())
-
-
-def _is_of(what: str, missing: Collection[str]) -> bool:
-    """The question is about no claim, or about one of these."""
-    prefix = unread_key(CLAIM, "")
-    return not what.startswith(prefix) or what.removeprefix(prefix) in missing

@@ -72,7 +72,8 @@ def _no_room(node: Node, wanted: Wanted, published: Sequence[CapacityRecord], cl
         class_ = classes.get(name)
         if class_ is None:
             return f"StorageClass {name!r} does not exist"
-        records = [record for record in published if record.class_name == name and _reaches(record, node)]
+        here = [record for record in published if (record.node_topology or {}).items() <= node.labels.items()]
+        records = [record for record in here if record.class_name == name]
         if not records:
             return f"no CSIStorageCapacity is published there for StorageClass {name!r}"
         record = max(records, key=lambda record: record.capacity or 0)
@@ -85,7 +86,3 @@ def _no_room(node: Node, wanted: Wanted, published: Sequence[CapacityRecord], cl
         free[pool] = max(free.get(pool, 0), record.capacity or 0)
     missing = sum(max(size - free[pool], 0) for pool, size in needed.items())
     return f"{missing} bytes are missing" if missing else ""
-
-
-def _reaches(record: CapacityRecord, node: Node) -> bool:
-    return all(node.labels.get(key) == value for key, value in (record.node_topology or {}).items())

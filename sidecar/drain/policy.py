@@ -92,7 +92,8 @@ def resolve(
     of_namespace = _word(f"Namespace {volume.claim.namespace}" if volume.claim else "", namespace, intent)
     own = tuple(filter(None, (of_volume, of_claim)))
     shared = tuple(filter(None, (of_class, of_namespace)))
-    fallback, said_by = _fallback(default, intent)
+    loosens = default is Policy.ALLOW_IDLE and intent is Intent.RETIRE  # a reboot only, as a default too
+    fallback, said_by = (_BUILT_IN[intent], _DEFAULT) if default is None or loosens else (default, "driver")
     by_order = next((word.known for word in (*own, *shared) if word.known), fallback)
     certain = _is_certain(volume, unread, own=bool(own), shared=bool(shared))
     counted = own or shared[:1]
@@ -102,18 +103,6 @@ def resolve(
     if taken.loosens_reboots_only:
         return Resolved(taken.policy, _DEFAULT, by_order, _problem(counted), certain, f"{taken}, which loosens a reboot only")
     return Resolved(taken.policy, taken.source, by_order, _problem(counted), certain)
-
-
-def laxest(resolved: Resolved) -> Policy:
-    """What is left of it where an object that may say more could not be read."""
-    return resolved.policy if resolved.certain else Policy.IGNORE
-
-
-def _fallback(default: Policy | None, intent: Intent) -> tuple[Policy, str]:
-    """What counts where nobody says anything."""
-    if default is None or (default is Policy.ALLOW_IDLE and intent is Intent.RETIRE):
-        return _BUILT_IN[intent], _DEFAULT
-    return default, "driver"
 
 
 def _is_certain(volume: Volume, unread: Set[str], *, own: bool, shared: bool) -> bool:

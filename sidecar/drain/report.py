@@ -1,12 +1,15 @@
-"""The NodeDrainReport of a node that is there: an assessment as other programs find it on the API server. Pure.
+"""An assessment as people and programs find it on the API server: the NodeDrainReport of a node that is there, and Events. Pure.
 
-It is the Node's, so that it goes with it. Where the node is announced to go for good it is nobody's, and says which volumes were on it: a
-sidecar of another node may find it when the Node is gone (`watch`). An undo gives it back to the Node.
+The report is the Node's, so that it goes with it. Where the node is announced to go for good it is nobody's, and says which volumes were on
+it: a sidecar of another node may find it when the Node is gone (`watch`). An undo gives it back to the Node.
+
+An event's name is the same for the same thing, so one that is written again is no second one: nothing has to be remembered of what was
+told. A claim gets one only while somebody wants to drain its node: in normal life nearly every volume would block a retirement.
 """
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +18,8 @@ from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.things import Thing
-from sidecar.drain.words import Intent, VolumeClass
+from sidecar.drain.words import WORDS, Intent, Status, VolumeClass
+from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
@@ -27,7 +31,10 @@ LONGEST: Final = 1024
 """Characters of a text."""
 LISTS_BYTES: Final = 1_000_000
 """Of all lists together: an API server stores no object above about 1.5 MiB."""
-_TIMES: Final = ("observedAt",)
+MOST_CLAIMS: Final = 50
+"""That get an event for one drain."""
+DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
+_EVENTS: Final = {Status.TRUE: "Ready", Status.FALSE: "Blocked", Status.UNKNOWN: "Unknown"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +102,15 @@ def body(
     }
 
 
-def differs(stored: Mapping[str, Any], new: Json) -> bool:
-    """Whether the status has to be written now. A new time can wait for the next heartbeat."""
+def differs(stored: Mapping[str, Any], status: Json) -> bool:
+    """Whether it has to be written now. A new time can wait for the next heartbeat, and an empty list need not be stored."""
 
-    def timeless(status: Mapping[str, Any]) -> Json:
-        return {key: value for key, value in status.items() if key not in _TIMES and value != []}
+    def said(value: object) -> object:
+        if not isinstance(value, Mapping):
+            return value
+        return {key: said(each) for key, each in value.items() if key != "observedAt" and each != []}
 
-    return timeless(stored.get("status") or {}) != timeless(new["status"])
+    return said(stored.get("status") or {}) != said(status)
 
 
 def head_patch(stored: Mapping[str, Any], new: Json) -> Json | None:
@@ -174,15 +183,9 @@ def as_json(judged: Assessment) -> Json:
 
 def bytes_in_the_way(judged: Assessment, intent: Intent = Intent.RETIRE) -> int:
     """Of all volumes that block, themselves or by a pod that they keep here; each counts once."""
-    sizes = {thing.name: thing.bytes for thing in judged.things}
-    by_pod = {fate.pod.uid: fate.volumes for fate in judged.pods}
-    found: dict[str, int] = {}
-    for blocker in (blocker for blocker in judged.blockers if intent in blocker.blocks):
-        if blocker.object.kind == names.POD:
-            found |= {name: sizes[name] for name in by_pod.get(blocker.object.uid, ()) if name in sizes}
-        else:
-            found[blocker.volume or blocker.named] = blocker.bytes
-    return sum(found.values())
+    blocking = [blocker for blocker in judged.blockers if intent in blocker.blocks]
+    named, uids = {blocker.volume or blocker.named for blocker in blocking}, {blocker.object.uid for blocker in blocking}
+    return sum(thing.bytes for thing in judged.things if thing.name in named or any(pod.uid in uids for pod in thing.use.pods))
 
 
 def _verdict(verdict: Verdict) -> Json:
@@ -235,3 +238,57 @@ def _pod(fate: PodFate) -> Json:
 
 def _non_empty(**texts: str) -> Json:
     return {key: str(text) for key, text in texts.items() if text}
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DrainEvent:
+    """An event to write."""
+
+    ref: ObjectRef
+    type_: str
+    reason: str
+    message: str
+    once: str = ""
+    """Its name, if it is written once whoever writes it."""
+
+
+def of_node(judged: Assessment, reason: str, message: str, *, warns: bool = False) -> DrainEvent:
+    ref = ObjectRef("v1", names.NODE, "", judged.node, judged.node_uid)
+    return DrainEvent(ref, names.WARNING if warns else names.NORMAL, reason, f"{judged.driver}: {message}")
+
+
+def changes(
+    stored: Mapping[str, Any] | None, judged: Assessment, marks: Marks, *, before: Marks | None, settling: bool
+) -> Iterable[DrainEvent]:
+    """`stored`: the report as it is stored, which says what was told of this node before. `settling`: the process has just started, so that
+    an Unknown may be over in a moment, and is no news yet."""
+    status = (stored or {}).get("status") or {}
+    was = status.get("verdicts") or {} if status.get("nodeUID") == judged.node_uid else {}
+    for intent, key in ((Intent.REBOOT, "drain"), (Intent.RETIRE, "retire")):
+        verdict, earlier = judged.verdict(intent), (was.get(key) or {}).get("status")
+        news = earlier and earlier != verdict.status and not (settling and Status.UNKNOWN in (verdict.status, earlier))
+        if news:
+            warns = marks.observed and verdict.status is not Status.TRUE
+            remedy = f" What to do: {WORDS[verdict.reason].remedy}." if verdict.reason in WORDS else ""
+            said = f"{verdict.reason}: {verdict.message}.{remedy}"
+            yield of_node(judged, f"Node{key.capitalize()}{_EVENTS[verdict.status]}", said, warns=warns)
+    for problem in marks.problems if before is None or before.problems != marks.problems else ():
+        yield of_node(judged, names.NODE_MARKS_WRONG, problem, warns=True)
+    if marks.observed:
+        yield from _of_claims(judged, marks)
+
+
+def _of_claims(judged: Assessment, marks: Marks) -> Iterable[DrainEvent]:
+    purpose = marks.announced or marks.intent
+    concerned = [
+        blocker for blocker in judged.blockers if blocker.object.kind == names.CLAIM and (not purpose or purpose in blocker.blocks)
+    ]
+    for blocker in concerned[:MOST_CLAIMS]:
+        claim, done = blocker.object, " and ".join(DONE[intent] for intent in blocker.blocks)
+        says = blocker.message or WORDS[blocker.reason].says
+        message = f"Keeps node {judged.node} from being {done}: {blocker.reason}: {says}. What to do: {blocker.remedy}."
+        once = names.shared_event(claim.name, claim.uid, f"{str(blocker.reason).lower()}.{judged.node_uid[:8]}")
+        yield DrainEvent(claim, names.WARNING, names.BLOCKS_NODE_DRAIN, message, once)

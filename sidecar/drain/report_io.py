@@ -56,14 +56,14 @@ class ReportWriter:
             seen = timestamps.to_seconds(str(((stored or {}).get("status") or {}).get("observedAt") or ""))
             now = timestamps.to_seconds(new["status"]["observedAt"])
             fresh = seen is not None and now is not None and 0 <= now - seen < HEARTBEAT and not self._may_arrive
-            if stored is not None and fresh and not report.differs(stored, new) and report.head_patch(stored, new) is None:
+            if stored is not None and fresh and not report.differs(stored, new["status"]) and report.head_patch(stored, new) is None:
                 return
-            read_at = self._begin()
+            self.stored, self._read_at, self._may_arrive = None, None, True
             if stored is None:
                 stored = await self._create(new)
             if (patch := report.head_patch(stored, new)) is not None:
                 stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=MERGE_PATCH)
-            self._end(await self._write_status(stored, {**new["status"], **held().as_json()}), read_at)
+            await self._write_status(stored, {**new["status"], **held().as_json()})
 
     async def write_held(self, held: Callable[[], HeldPods]) -> None:
         """Into the report that is stored, at once: the drainer evicts a moment after its cordon. Where none is stored the next look does
@@ -73,18 +73,8 @@ class ReportWriter:
             if stored is None or self._settings.dry_run:
                 return
             status = {**(stored.get("status") or {}), **held().as_json()}
-            if status == stored.get("status"):
-                return
-            read_at = self._begin()
-            self._end(await self._write_status(stored, status), read_at)
-
-    def _begin(self) -> float | None:
-        """Until it is answered nothing is known of what is stored."""
-        read_at, self.stored, self._read_at, self._may_arrive = self._read_at, None, None, True
-        return read_at
-
-    def _end(self, stored: Json, read_at: float | None) -> None:
-        self.stored, self._read_at, self._may_arrive = stored, read_at, False
+            if status != stored.get("status"):
+                await self._write_status(stored, status)
 
     async def _create(self, new: Json) -> Json:
         """The one that is there is as good. Without status: where the type has no status of its own, nobody could take that back."""
@@ -96,28 +86,41 @@ class ReportWriter:
         except NotFound as error:
             raise NotFound(f"NodeDrainReports are not served: {_INSTALL}", status=404) from error
 
-    async def _write_status(self, stored: Json, status: Json) -> Json:
+    async def _write_status(self, stored: Json, status: Json) -> None:
+        """Until it is answered nothing is known of what is stored; the answer says all of it."""
+        self.stored, self._read_at, self._may_arrive = None, None, True
         patch = report.status_patch(status, version=version_of(stored))
         try:
-            return await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=JSON_PATCH, subresource="status")
+            self.stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=JSON_PATCH, subresource="status")
         except NotFound as error:
             raise NotFound(f"the report is gone, or NodeDrainReports have no status of their own: {_INSTALL}", status=404) from error
+        self._read_at, self._may_arrive = self._clock(), False
+
+
+def conditions_of(node: Json, driver: str) -> list[Json]:
+    """Those that this driver's sidecar has written."""
+    ours = (names.condition(driver, names.DRAIN_READY), names.condition(driver, names.RETIRE_READY))
+    return [item for item in (node.get("status") or {}).get("conditions") or () if item.get("type") in ours]
+
+
+async def unsay(kube: KubeApi, node: Json, driver: str, said: Verdict, *, now: float) -> Json | None:
+    """Both conditions of this driver become what `said` says, on condition of the version; None: there are none, or they say it. Raises
+    ApiError."""
+    before = conditions_of(node, driver)
+    if all((item.get("status"), item.get("reason")) == (said.status, said.reason) for item in before):
+        return None
+    meta = node["metadata"]
+    wanted = conditions(driver, said, said, before=before, now=now)
+    patch = conditions_patch(wanted, uid=meta["uid"], version=version_of(node))
+    return await kube.patch(NODES, meta["name"], patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
 
 
 async def take_back(kube: KubeApi, settings: Settings, *, wall: Callable[[], float]) -> None:
     """At the start, before anything is listed: until this process has judged the node, both verdicts are Unknown. Raises ApiError."""
     said, driver, now = JUST_STARTED if settings.judges else NOT_JUDGED, settings.driver, wall()
     obj = await find(kube, NODES, settings.node)
-    before = ((obj or {}).get("status") or {}).get("conditions") or ()
-    ours = [
-        item
-        for item in before
-        if item.get("type") in (names.condition(driver, names.DRAIN_READY), names.condition(driver, names.RETIRE_READY))
-    ]
-    if obj is not None and any(item.get("status") != Status.UNKNOWN for item in ours):
-        wanted = conditions(driver, said, said, before=before, now=now)
-        patch = conditions_patch(wanted, uid=obj["metadata"]["uid"], version=version_of(obj))
-        await kube.patch(NODES, settings.node, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+    if obj is not None:
+        await unsay(kube, obj, driver, said, now=now)
     name = names.drain_report(settings.node, driver)
     stored = await find(kube, DRAIN_REPORTS, name)
     status = (stored or {}).get("status") or {}

@@ -80,8 +80,6 @@ class Own:
     """By uid of a claim without a volume: seconds since it was first seen to wait here. Others wait since they were made."""
     lately_used: frozenset[str] = frozenset()
     """`namespace/name` of claims that a pod named a moment ago, or may have before this process began."""
-    lately_ends: float | None = None
-    """Seconds until the last of these ends to count; None: none does."""
     listed: frozenset[str] = frozenset()
     """Handles that the driver lists."""
     untracked: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""An assessment as text for people: what `explain node` prints; and the table of words for the page of deploy/components/drain."""
+"""An assessment as text for people: what `explain node` prints."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -6,18 +6,17 @@ from typing import Final, Protocol
 
 from sidecar.drain.assess import Assessment, PodFate
 from sidecar.drain.blockers import Blocker
-from sidecar.drain.report import bytes_in_the_way
+from sidecar.drain.report import DONE, bytes_in_the_way
 from sidecar.drain.words import WORDS, Intent
 from sidecar.model import timestamps
 from sidecar.observe.sanitize import visible
 
 _UNITS: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _AGES: Final = (("d", 86_400), ("h", 3_600), ("m", 60))
-_DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
 
 
 class Layout(Protocol):
-    """How it is laid out: by the line, or as wide as somebody's terminal."""
+    """How it is laid out: as wide as somebody's terminal, or by the line."""
 
     def rows(self, rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[list[str]]:
         """The lines of the heads, where there are some, and those of each row. Nothing for no rows."""
@@ -26,17 +25,8 @@ class Layout(Protocol):
     def text(self, line: str) -> list[str]: ...
 
 
-class OneLineEach:
-    def rows(self, rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[list[str]]:
-        return [[line] for line in aligned(rows, heads=heads)]
-
-    def text(self, line: str) -> list[str]:
-        return [line]
-
-
-def render(judged: Assessment, *, intent: Intent | None = None, beside: Iterable[str] = (), layout: Layout | None = None) -> str:
-    """What `explain node` prints; with an intent, only what concerns that. `beside` the verdicts are lines of the caller."""
-    layout = layout or OneLineEach()
+def render(judged: Assessment, layout: Layout, *, intent: Intent | None = None, beside: Iterable[str] = ()) -> str:
+    """With an intent, only what concerns that. `beside` the verdicts are lines of the caller."""
     asked = (intent,) if intent else tuple(Intent)
     blockers = [blocker for blocker in judged.blockers if set(asked) & set(blocker.blocks)]
     parts = (
@@ -53,7 +43,7 @@ def render(judged: Assessment, *, intent: Intent | None = None, beside: Iterable
 
 def verdicts(judged: Assessment, asked: Iterable[Intent]) -> list[tuple[str, ...]]:
     found = ((intent, judged.verdict(intent)) for intent in asked)
-    return [(f"May it be {_DONE[intent]}?", said.status, said.reason, said.message) for intent, said in found]
+    return [(f"May it be {DONE[intent]}?", said.status, said.reason, said.message) for intent, said in found]
 
 
 def size(count: int) -> str:
@@ -80,12 +70,6 @@ def aligned(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list
     return ["  ".join(row).rstrip() for row in zip(*padded, strict=True)]
 
 
-def words_table() -> str:
-    """Every reason that withholds something, as Markdown."""
-    rows = (" | ".join((f"| `{reason}`", _cell(word.says), f"{_cell(word.remedy)} |")) for reason, word in WORDS.items())
-    return "\n".join(("| reason | what it says | what to do |", "|---|---|---|", *rows))
-
-
 def _told(layout: Layout, lines: Iterable[str]) -> list[str]:
     return [part for line in lines for part in layout.text(visible(line))]
 
@@ -94,7 +78,7 @@ def _sizes(judged: Assessment, asked: Sequence[Intent]) -> list[str]:
     held = len(judged.things)
     if not held:
         return []
-    in_the_way = [f"{size(bytes_in_the_way(judged, intent))} keep it from being {_DONE[intent]}" for intent in asked]
+    in_the_way = [f"{size(bytes_in_the_way(judged, intent))} keep it from being {DONE[intent]}" for intent in asked]
     return [f"{held} volume{'s' * (held > 1)} with {size(sum(thing.bytes for thing in judged.things))}; {', '.join(in_the_way)}."]
 
 
@@ -116,23 +100,11 @@ def _remedies(blockers: Iterable[Blocker]) -> list[str]:
 
 
 def _fates(layout: Layout, pods: Iterable[PodFate], asked: Sequence[Intent]) -> list[str]:
-    heads = ("POD", *(f"IF {_DONE[intent].upper()}" for intent in asked), "VOLUMES", "WHY")
-    fates = [
-        (
-            fate.pod.full_name,
-            *(fate.reboot if intent is Intent.REBOOT else fate.retire for intent in asked),
-            ", ".join(fate.volumes),
-            fate.why,
-        )
-        for fate in pods
-    ]
+    heads = ("POD", *(f"IF {DONE[intent].upper()}" for intent in asked), "VOLUMES", "WHY")
+    fates = [(one.pod.full_name, *(one.fate(intent) for intent in asked), ", ".join(one.volumes), one.why) for one in pods]
     return [*chain.from_iterable(layout.rows(fates, heads=heads))]
 
 
 def _section(head: str, lines: Iterable[str]) -> list[str]:
     body = [f"  {line}" for line in lines]
     return [f"{head}:", *body] if body else []
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")

@@ -1,13 +1,15 @@
 """Sorts what is on a node: each thing is of exactly one class and has one policy for each intent. What of it blocks: `blockers`."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from sidecar.drain.policy import Resolved, resolve
 from sidecar.drain.snapshot import InFlight, Snapshot
-from sidecar.drain.use import NOBODY, Use, Users
-from sidecar.drain.words import Intent, Policy, VolumeClass
+from sidecar.drain.words import Intent, Policy, VolumeClass, first_few
+from sidecar.kube.api import SNAPSHOT_CONTENTS
+from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Pod, SnapshotContent
 from sidecar.model.objects import Claim, Notes, Volume
@@ -17,14 +19,81 @@ UNTRACKED: Final = "known to the driver alone"
 _EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectName:
-    """The object by which people know a thing."""
+# --- who uses a volume ------------------------------------------------------------------------------------------------
 
-    kind: str
-    namespace: str
-    name: str
-    uid: str
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """Whatever shows that a volume is in use, or is about to be; all of it empty: nothing does. An evicted pod that is made again still
+    uses its volume, wherever it waits."""
+
+    pods: tuple[Pod, ...] = ()
+    """Of this node."""
+    claimants: tuple[Pod, ...] = ()
+    """Without a node, or on another one."""
+    attached: bool = False
+    lately: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.pods or self.claimants or self.attached or self.lately)
+
+    @property
+    def everybody(self) -> tuple[Pod, ...]:
+        return (*self.pods, *self.claimants)
+
+    @property
+    def evicts_nobody(self) -> bool:
+        """All who use it are pods that no drain evicts. One that was evicted a moment ago is none, and it is not known who that was."""
+        return bool(self.everybody) and not self.lately and all(pod.stays for pod in self.everybody)
+
+    @property
+    def says(self) -> str:
+        """Why it counts as in use; empty: it does not."""
+        if self.pods:
+            return f"used by {first_few([pod.full_name for pod in self.pods], 1)}"
+        if self.claimants:
+            first = self.claimants[0]
+            where = f"on node {first.node}" if first.node else "which waits for a node"
+            return f"pod {first_few([pod.full_name for pod in self.claimants], 1)}, {where}, names its claim"
+        if self.attached:
+            return "it is attached to this node"
+        return "a pod used it until a moment ago, or may have: that counts for a minute" if self.lately else ""
+
+
+NOBODY: Final = Use()
+
+
+class Users:
+    """All pods by the claims that they name, and by the claims that are made for them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._here, self._elsewhere = _by_claim(snapshot.running), _by_claim(snapshot.claimants)
+        self._ephemeral = {(pod.uid, pod.namespace, claim) for pod in (*snapshot.pods, *snapshot.claimants) for claim in pod.ephemeral}
+        self._attached, self._lately = snapshot.attached, snapshot.own.lately_used
+
+    def of(self, volume: Volume, claim_name: str) -> Use:
+        """`claim_name` is the full name of the claim that it is bound to; empty for none."""
+        return Use(
+            pods=tuple(self._here.get(claim_name, ())),
+            claimants=tuple(self._elsewhere.get(claim_name, ())),
+            attached=volume.name in self._attached,
+            lately=claim_name in self._lately,
+        )
+
+    def asks_for(self, claim: Claim) -> bool:
+        """A pod asked for it as a generic ephemeral volume. That a pod owns it is not enough: anybody may name a pod as owner."""
+        return claim.owner is not None and (claim.owner.uid, claim.namespace, claim.name) in self._ephemeral
+
+
+def _by_claim(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    found: dict[str, list[Pod]] = defaultdict(list)
+    for pod in sorted(pods, key=lambda pod: (pod.full_name, pod.uid)):
+        for claim in dict.fromkeys(pod.claim_names):
+            found[claim].append(pod)
+    return found
+
+
+# --- what is on the node ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +104,8 @@ class Thing:
     """Of the PersistentVolume; without one, of the claim, the snapshot or the handle."""
     class_: VolumeClass
     bytes: int
-    object: ObjectName
+    object: ObjectRef
+    """By which people know it."""
     claim: str = ""
     """`namespace/name`, or empty."""
     volume: Volume | None = None
@@ -51,11 +121,6 @@ class Thing:
     def in_use(self) -> bool:
         """It keeps its pods on this node."""
         return self.class_ is VolumeClass.IN_USE
-
-    @property
-    def pods(self) -> tuple[Pod, ...]:
-        """Those of this node that use it."""
-        return self.use.pods
 
     def policy(self, intent: Intent) -> Resolved | None:
         return self.reboot if intent is Intent.REBOOT else self.retire
@@ -159,21 +224,21 @@ def _class_of(volume: Volume, use: Use, *, ephemeral: bool) -> VolumeClass:
     return VolumeClass.RETAINED if never_bound and not deleted else VolumeClass.IDLE
 
 
-def _object_of(volume: Volume, claim: Claim | None) -> ObjectName:
+def _object_of(volume: Volume, claim: Claim | None) -> ObjectRef:
     if claim and volume.phase not in ("Available", "Released", "Failed"):
-        return ObjectName(names.CLAIM, claim.namespace, claim.name, claim.uid)
-    return ObjectName(names.VOLUME, "", volume.name, volume.uid)
+        return ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
+    return ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
 
 
 def _of_flight(flight: InFlight) -> Thing:
     claim = flight.claim
-    named = ObjectName(names.CLAIM, claim.namespace, claim.name, claim.uid)
+    named = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
     says = "its PersistentVolume does not exist yet" if flight.begun else "its creation was asked for, and is not known to have begun"
     return Thing(claim.full_name, VolumeClass.IN_FLIGHT, claim.requested or 0, named, claim=claim.full_name, says=says)
 
 
 def _of_content(content: SnapshotContent) -> Thing:
-    named = ObjectName(names.SNAPSHOT_CONTENT, "", content.name, content.uid)
+    named = ObjectRef(SNAPSHOT_CONTENTS.api_version, names.SNAPSHOT_CONTENT, "", content.name, content.uid)
     excuse = ACKNOWLEDGED if is_acknowledged(content.notes) else ""
     says = f"it has no annotation {names.ACKNOWLEDGED}"
     return Thing(content.name, VolumeClass.SNAPSHOT, content.size, named, excuse=excuse, says=says)
@@ -181,12 +246,12 @@ def _of_content(content: SnapshotContent) -> Thing:
 
 def _of_handle(handle: str) -> Thing:
     says = "the driver lists it, and it has no PersistentVolume"
-    return Thing(handle, VolumeClass.UNTRACKED, 0, ObjectName("Volume", "", handle, ""), excuse=UNTRACKED, says=says)
+    return Thing(handle, VolumeClass.UNTRACKED, 0, ObjectRef("", "Volume", "", handle), excuse=UNTRACKED, says=says)
 
 
 def _inline(pod: Pod, driver: str) -> Iterable[Thing]:
     """Inline volumes have neither an object nor a name of their own."""
     for number in range(1, pod.inline.count(driver) + 1):
-        named = ObjectName(names.POD, pod.namespace, pod.name, pod.uid)
+        named = ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
         name = f"{pod.full_name}#{number}"
         yield Thing(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), reboot=_EPHEMERAL, retire=_EPHEMERAL)

@@ -13,10 +13,9 @@ from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.driver_list_io import DriverList
 from sidecar.drain.gate import HeldPods, told_of
-from sidecar.drain.look_io import Cached, Looks
+from sidecar.drain.look_io import Cached, Looks, RecentUse
 from sidecar.drain.report_io import take_back
 from sidecar.drain.settings import Settings
-from sidecar.drain.use import RecentUse
 from sidecar.drain.watch.turn_io import Watch as Looker
 from sidecar.engine.loop import Loop
 from sidecar.engine.side_task import keep_running

@@ -39,12 +39,11 @@ def maker_of(volume: Volume) -> str:
 class Locator:
     """One node among others. Many volumes have the same affinity, so each affinity is matched once."""
 
-    def __init__(self, node: Node, others: Iterable[Node] | None, *, segment: Segment | None = None) -> None:
-        """`segment`: the labels that the driver reports for the node, which people may have taken off it. `others`: None, they have not
-        been listed, and nothing is said of a volume that depends on them."""
+    def __init__(self, node: Node, others: Iterable[Node], *, segment: Segment | None = None) -> None:
+        """`segment`: the labels that the driver reports for the node, which people may have taken off it."""
         self._name = node.name
         self._labels: Mapping[str, str] = {**node.labels, **(segment.labels() if segment else {})}
-        self._others = None if others is None else tuple(others)
+        self._others = tuple(others)
         self._known: dict[tuple[Term, ...], tuple[bool, bool, tuple[str, ...]]] = {}
 
     def needs_others(self, volume: Volume, *, listed: bool = False) -> bool:
@@ -57,7 +56,7 @@ class Locator:
         maker, (here, may_be_here, others) = maker_of(volume), self._matches(volume)
         if maker == self._name:
             return HERE
-        living = {node.name for node in self._others or ()}
+        living = {node.name for node in self._others}
         if volume.affinity is None:
             if maker:
                 return Place(Where.UNKNOWN, f"node {maker} made it, and is gone") if listed and maker not in living else ELSEWHERE
@@ -84,13 +83,11 @@ class Locator:
         if affinity not in self._known:
             here = any(term.matches(self._name, self._labels) for term in affinity)
             may_be = any(term.may_match(self._name, self._labels) and self._says_something(term) for term in affinity)
-            others = tuple(
-                sorted(node.name for node in self._others or () if any(term.matches(node.name, node.labels) for term in affinity))
-            )
-            self._known[affinity] = here, may_be, others
+            others = sorted(node.name for node in self._others if any(term.matches(node.name, node.labels) for term in affinity))
+            self._known[affinity] = here, may_be, tuple(others)
         return self._known[affinity]
 
     def _says_something(self, term: Term) -> bool:
         """Of this node, by a label that it has, or by one that it may have lost: others have it. A label that no node has says nothing."""
         keys = {item.key for item in term.requirements}
-        return any(key in self._labels for key in keys) or keys <= {key for other in self._others or () for key in other.labels}
+        return any(key in self._labels for key in keys) or keys <= {key for other in self._others for key in other.labels}

@@ -70,7 +70,7 @@ def test_the_tables_of_explain_fit_a_hundred_columns_with_names_as_they_are(term
     kube = Lists({"nodes": [node(name)], "pods": [user], "persistentvolumeclaims": [bound], "persistentvolumes": [made]})
     # No controller owns the pod: the sentence about that is the longest in the column that has no head.
     (judged,) = judge(look(kube, name), name, "", Own())
-    fitted = render(judged.assessment, layout=Fitted())
+    fitted = render(judged.assessment, Fitted())
     assert "WouldStrand" in fitted and "IF DRAINED" in fitted
     own = "drain True for 36s; retire False for 36s"
     row = (name, driver, "Unknown", "Unknown", "12", "ProvisioningInFlight", "100Gi", "InProgress for 36s", own)

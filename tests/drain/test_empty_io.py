@@ -347,7 +347,7 @@ def test_a_node_that_only_a_person_can_help_keeps_no_other_one_waiting() -> None
     assert seen.calls == ["free-0", "other-0"]
 
 
-def test_two_nodes_are_emptied_one_after_the_other() -> None:
+def test_drain_F8_two_nodes_are_emptied_one_after_the_other() -> None:
     seen = Evictions()
 
     async def story(bench: Story) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from sidecar.drain import report
 from sidecar.drain.assess import Assessment
-from sidecar.drain.events import MOST_CLAIMS, DrainEvent, changes
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
+from sidecar.drain.report import MOST_CLAIMS, DrainEvent, changes
 from sidecar.drain.words import WORDS, Reason, Status
 from sidecar.model import names
 from sidecar.model.objects import Json

@@ -5,14 +5,29 @@ from typing import Any
 
 import pytest
 
+from sidecar.drain import report as drain_report
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
-from sidecar.drain.watch.evidence import Evidence, LeftReport, Loss, Machine, judge, living, machine_of, may_be_gone, unreached, who_had
+from sidecar.drain.watch.loss import (
+    Evidence,
+    LeftReport,
+    Loss,
+    Machine,
+    Remain,
+    Step,
+    Surroundings,
+    judge,
+    living,
+    machine_of,
+    may_be_gone,
+    remains,
+    unreached,
+    who_had,
+)
 from sidecar.drain.watch.loss_report import Found
-from sidecar.drain.watch.remains import LostClaim, Remain, Step, Surroundings, remains
 from sidecar.model import names
 from sidecar.model.nodes import Pod
-from sidecar.model.objects import Attachment, Volume
+from sidecar.model.objects import Attachment, Claim, Volume
 from tests.harness.drain import samples
 
 DRIVER = "local.example"
@@ -32,10 +47,10 @@ def volume(*, phase: str = "Bound", reclaim: str = "Delete", affinity: bool = Tr
     return Volume.of({"metadata": head, "spec": spec, "status": {"phase": phase}})
 
 
-def claim(*, node: str = "n1", driver: str = DRIVER, mark: str = "", volume: str = "pv", **meta: Any) -> LostClaim:
+def claim(*, node: str = "n1", driver: str = DRIVER, mark: str = "", volume: str = "pv", **meta: Any) -> Claim:
     notes = {names.SELECTED_NODE: node, names.STORAGE_PROVISIONER: driver} | ({names.LOST_WITH: mark} if mark else {})
     head = {"namespace": "shop", "name": "data-db-0", "uid": "uid-claim", "resourceVersion": "8", "annotations": notes} | meta
-    return LostClaim.of({"metadata": head, "spec": {"volumeName": volume}})
+    return Claim.of({"metadata": head, "spec": {"volumeName": volume}})
 
 
 def db(**changes: Any) -> StatefulSet:
@@ -53,8 +68,7 @@ def around(**changes: Any) -> Surroundings:
 
 
 def told(of: Volume | None = None, seen: Surroundings | None = None, **changes: Any) -> list[Remain]:
-    given: dict[str, Any] = {"loss": ANNOUNCED, "clears": True, "had_by": N1} | changes
-    return remains(of or volume(), given.pop("had_by"), seen or around(), **given)
+    return remains(of or volume(), seen or around(), **{"loss": ANNOUNCED, "clears": True} | changes)
 
 
 def step_of(found: list[Remain], kind: str) -> Step:
@@ -97,8 +111,7 @@ def test_what_becomes_of_a_claim(seen: Any, step: Step) -> None:
 UNTOUCHED = {
     "Orphan, or not gone for long enough": {"clears": False},
     "A13 no evidence": {"loss": NOBODY},
-    "which machine it was is not known": {"loss": UNPROVEN, "had_by": UNPROVEN.machine},
-    "G1 it was on another machine": {"had_by": Machine("n1", "uid-0")},
+    "which machine it was is not known": {"loss": UNPROVEN},
 }
 
 
@@ -301,12 +314,12 @@ def test_a_time_that_cannot_be_is_not_believed(since: Any) -> None:
 def test_lists_are_bounded_and_only_what_changed_is_written() -> None:
     assert len(stored(found(700))["status"]["gone"]["claims"]) == loss_report.MOST
     later = loss_report.status(found(), None, [], agent="v0", now=9000.0)
-    assert not loss_report.differs(stored(), later)
+    assert not drain_report.differs(stored(), later)
     without = stored()
     without["status"]["gone"] = {key: value for key, value in without["status"]["gone"].items() if value != []}
-    assert not loss_report.differs(without, later), "an empty list need not be stored"
-    assert loss_report.differs(stored(), loss_report.status(found(loss=ANNOUNCED), None, [], agent="v0", now=9000.0))
-    assert loss_report.differs({"status": {"gone": 5}}, later)
+    assert not drain_report.differs(without, later), "an empty list need not be stored"
+    assert drain_report.differs(stored(), loss_report.status(found(loss=ANNOUNCED), None, [], agent="v0", now=9000.0))
+    assert drain_report.differs({"status": {"gone": 5}}, later)
 
 
 def test_what_the_node_itself_said_of_its_leaving_stays_as_long_as_it_is_the_same_machine() -> None:

@@ -65,7 +65,7 @@ async def about_to_lose(bench: Story) -> None:
     await vanish(bench)
 
 
-READS = [("get", VOLUMES), ("get", CLAIMS), ("list", PODS), ("list", STATEFUL_SETS), ("get", NODES), ("get", CSI_NODES)]
+READS = [("get", VOLUMES), ("list", CLAIMS), ("list", PODS), ("list", STATEFUL_SETS), ("get", NODES), ("get", CSI_NODES)]
 
 
 def paused(what: tuple[str, Resource], seconds: float, *, back: bool) -> list[str]:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sidecar.drain.assess import Assessment, Verdict, assess
-from sidecar.drain.blockers import OF_PODS, OF_THINGS, Blocker, is_bare
+from sidecar.drain.blockers import OF_THINGS, Blocker, is_bare
+from sidecar.drain.look_io import LATELY, MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.snapshot import InFlight, Own, Snapshot, Unplaced
 from sidecar.drain.things import Thing, classify, used_though_acknowledged
-from sidecar.drain.use import LATELY, MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, VolumeClass, first_few, quoted
 from sidecar.model import names
 from sidecar.model.nodes import Pod
@@ -27,7 +27,7 @@ TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 FLIGHT = InFlight(claim("new"))
 DB = pod("db-0", "data-0")
 WAITING = pod("db-0", "data-0", node="", phase="Pending", ready=False)
-LATE = Own(lately_used=frozenset({"apps/data-0"}), lately_ends=30.0)
+LATE = Own(lately_used=frozenset({"apps/data-0"}))
 GIVEN_UP, KEPT = volume(phase="Released"), volume(phase="Released", reclaim_policy="Retain")
 
 
@@ -62,7 +62,7 @@ def only(found: Snapshot) -> Thing:
 )
 def test_what_a_volume_is_that_no_pod_uses(changes: dict[str, Any], class_: VolumeClass) -> None:
     one = only(idle(volumes=(replace(volume(), **changes),)))
-    assert (one.class_, one.pods) == (class_, ())
+    assert (one.class_, one.use.pods) == (class_, ())
 
 
 OF_POD = replace(owner("Pod", "db-0"), uid="uid-apps-db-0")
@@ -224,7 +224,7 @@ def test_a_blocker_says_all_that_is_needed_and_reboots_come_first_then_the_large
 
 
 def test_every_reason_of_the_tables_is_explained_with_what_to_do_and_each_that_withholds_something_is_in_the_words() -> None:
-    assert {row.reason for row in (*OF_THINGS, *OF_PODS)} <= set(WORDS)
+    assert {row.reason for row in OF_THINGS} <= set(WORDS)
     assert set(Reason) - set(WORDS) == {Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS}
     assert all(word.says and word.remedy and "\n" not in word.says + word.remedy for word in WORDS.values())
 
@@ -455,9 +455,9 @@ def test_a_claim_counts_as_used_for_a_minute_after_its_last_pod() -> None:
     recent.named(DB)
     recent.named(pod("done", "other", phase="Succeeded"))
     recent.named(pod("agent", "other", owner=owner("DaemonSet")))
-    assert (recent.among(its), recent.ends_in(["apps/data-0"])) == ({"apps/data-0"}, LATELY)
+    assert recent.among(its) == {"apps/data-0"}
     clock.now += LATELY
-    assert (recent.among(its), recent.ends_in(its)) == (set(), None)
+    assert recent.among(its) == set()
     listed_at = clock.now - LATELY + MADE_AGAIN_WITHIN - 1
     assert recent.among(its, listed_at=listed_at) == {"apps/data-0"}, "its pod may have been made again after that list"
     assert recent.among(its, listed_at=listed_at + 1) == set()
@@ -516,7 +516,7 @@ def made_again(found: Snapshot, gone: Pod) -> Snapshot:
 
 
 def about_to_be_made_again(found: Snapshot, gone: Pod) -> Snapshot:
-    return replace(found, own=replace(found.own, lately_used=found.own.lately_used | set(gone.claim_names), lately_ends=30.0))
+    return replace(found, own=replace(found.own, lately_used=found.own.lately_used | set(gone.claim_names)))
 
 
 @pytest.mark.parametrize("afterwards", [made_again, about_to_be_made_again])

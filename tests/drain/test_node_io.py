@@ -237,7 +237,7 @@ OURS = {SAFE: "true", DISRUPT: "true", MARKER: marker(SAFE, DISRUPT)}
         pytest.param({MARKER: "nonsense", SAFE: "true"}, False, {MARKER: None}, id="a marker that nobody can read"),
     ],
 )
-def test_what_of_the_autoscalers_annotations_is_changed(
+def test_drain_E7_what_of_the_autoscalers_annotations_is_changed(
     stands: dict[str, str], needed: bool | None, changed: dict[str, str | None]
 ) -> None:
     assert protection(node(annotations=stands), DRIVER, needed=needed) == changed
@@ -276,7 +276,7 @@ async def test_protection_is_decided_on_the_node_as_it_is_now_and_again_after_a_
     assert bench.asked() == []
 
 
-def test_an_uninstall_takes_away_what_this_drivers_sidecar_has_written_and_nothing_else() -> None:
+def test_drain_G7_an_uninstall_takes_away_what_this_drivers_sidecar_has_written_and_nothing_else() -> None:
     others = {names.of_driver(OTHER, names.DRAIN_RECORD): "x", names.DRAIN_INTENT: "retire", names.FORCE_DRAIN: "why"}
     found = node(annotations={**OURS, RECORD: "x", **others}, labels={LABEL: "Pending", "zone": "a"})
     annotations, labels = nothing_of_ours(found, DRIVER)

@@ -93,12 +93,12 @@ POOLED = tuple(samples.record("n2", 15, of=each.name, pool="vg0") for each in BO
         pytest.param(
             OF_TWO | {"capacities": POOLED},
             f"{5 * GIB} bytes are missing",
-            id="two classes of one pool",
+            id="D5 two classes of one pool",
         ),
         pytest.param({"wanted": TEN * 2, "capacities": (samples.record("n2", 15),), "others": only()}, "are missing", id="two volumes"),
     ],
 )
-def test_why_no_node_takes_it(changes: Any, why: str) -> None:
+def test_drain_D6_why_no_node_takes_it(changes: Any, why: str) -> None:
     node, said = found(**changes)
     assert (node, why in said) == ("", True), said
 

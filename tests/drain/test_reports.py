@@ -77,9 +77,9 @@ def test_since_when_a_verdict_is_as_it_is_is_kept_and_not_that_of_an_earlier_mac
 
 def test_another_time_alone_can_wait_and_another_word_cannot() -> None:
     stored = body(judged(idle()))
-    assert not report.differs(stored, body(judged(idle(now=NOW + 60)), previous=stored))
-    assert report.differs(stored, body(judged(idle(volumes=())), previous=stored))
-    assert report.differs(stored, body(judged(idle()), RETIRING, previous=stored))
+    assert not report.differs(stored, body(judged(idle(now=NOW + 60)), previous=stored)["status"])
+    assert report.differs(stored, body(judged(idle(volumes=())), previous=stored)["status"])
+    assert report.differs(stored, body(judged(idle()), RETIRING, previous=stored)["status"])
 
 
 def test_lists_are_cut_to_what_the_api_server_stores_and_say_how_much_is_missing() -> None:

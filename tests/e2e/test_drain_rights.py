@@ -19,10 +19,10 @@ from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import read
 from sidecar.drain.node_io import PROTECTING, conditions, conditions_patch
 from sidecar.drain.report import Course, body, differs, head_patch, status_patch
-from sidecar.drain.things import ObjectName
 from sidecar.drain.watch.silent_io import SILENT
 from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
+from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node, Pod
 from tests.deploy.manifests import DEPLOY, NAMESPACE, rendered
@@ -101,7 +101,7 @@ def label(key: str, value: str | None = "x") -> Json:
 
 def report(node: str, uid: str = "0f0f", *, retiring: bool = False, held: HeldPods | None = None) -> Json:
     """With something in each field. `retiring`: the node is announced to go for good."""
-    of = ObjectName("PersistentVolumeClaim", "shop", "data-0", "uid-data-0")
+    of = ObjectRef("v1", "PersistentVolumeClaim", "shop", "data-0", "uid-data-0")
     blocker = Blocker(of, "pv-0", 5, VolumeClass.IDLE, Reason.LAST_COPY, Policy.BLOCK, "default", (Intent.RETIRE,), "as always")
     pod = Pod.of({"metadata": {"namespace": "shop", "name": "db-0", "uid": "uid-db-0"}})
     fate = PodFate(pod, Fate.RETURNS, Fate.STRANDED, ("pv-0",), "its volume stays here")
@@ -175,7 +175,7 @@ def test_the_report_is_stored_as_it_was_made(own: Person, drained: Drained) -> N
     patch = put_status(made, wanted_report["status"])
     assert own.patch(f"{REPORTS}/{name}/status", patch, content_type=JSON_PATCH) == (200, "")
     stored = drained.plane.request("GET", f"{REPORTS}/{name}")
-    assert not differs(stored, wanted_report)
+    assert not differs(stored, wanted_report["status"])
     assert stored["status"] == wanted_report["status"]
     assert head_patch(stored, wanted_report) is None
     (row,) = drained.plane.kubectl("get", "drainreports", "--no-headers").splitlines()

@@ -57,6 +57,24 @@ def test_undone_before_the_deletion_the_pod_keeps_its_data(db: Replicas, ground:
         assert db.told(names.CLAIM_REPROVISIONED)
 
 
+def test_undone_while_the_cordon_stays_the_pod_keeps_its_data(db: Replicas, ground: Ground) -> None:
+    """Announced by an annotation, so that the cordon alone keeps pods off, which asks for nothing. The undo comes while no process runs."""
+    before, pod, (_, sidecar) = db.claims(), db.on("n1"), db.of("n1")
+    ground.cordon("n1")
+    ground.change("n1", {"metadata": {"annotations": {names.DRAIN_INTENT: "retire"}}})
+    until(lambda: bool(db.leases()), "the Lease of the workload is taken")
+    sidecar.kill()
+    late = "Deleting" in str(db.leases())
+    ground.change("n1", {"metadata": {"annotations": {names.DRAIN_INTENT: None}}})
+    sidecar.start()
+    until(db.at_rest, "no Lease or mark is left")
+    after_looks(sidecar, at="drain")
+    assert before == db.claims() or late
+    if not late:
+        ground.cordon("n1", False)
+        until(lambda: ground.ready().get(pod) == "n1", "it is on its data, or back on it")
+
+
 @pytest.mark.parametrize("step", ["Taken", "Evicting", "Deleting"])
 def test_killed_in_a_step_it_goes_on_rightly(db: Replicas, ground: Ground, step: str) -> None:
     pod, (driver, sidecar) = db.on("n1"), db.of("n1")

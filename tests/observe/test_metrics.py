@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sidecar.drain.watch.evidence import Evidence
+from sidecar.drain.watch.loss import Evidence
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import OK, Degraded, Health
 from sidecar.engine.loop import Loop, Observer

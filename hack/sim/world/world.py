@@ -285,7 +285,8 @@ class World:
         # What it had noted, and somebody has taken back when it could not see that any more, still stands on its volumes.
         (since, until), eyes = self._announced.get(uid, [math.inf, -math.inf]), self.verdicts.eyes.setdefault(name, Eyes())
         given_up = until > 0.0 and not eyes.had_a_chance(until, self.clock(), seconds=_TO_NOTE + self.slack)
-        known = until == self.clock() and eyes.had_a_chance(since, until, seconds=_TO_NOTE + self.slack)
+        # While a share of all requests is refused, it is chance when that stands in its report.
+        known = until == self.clock() and self.errors == 0.0 and eyes.had_a_chance(since, until, seconds=_TO_NOTE + self.slack)
         self.silent.add(name)
         self.lost[name] = Lost(self.nodes.pop(name), uid, given_up, known)
         self.ever_lost.add(f"{name}/{uid}")

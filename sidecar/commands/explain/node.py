@@ -57,7 +57,7 @@ def told(judged: Sequence[Judged], question: Question, gone: Iterable[Json] = ()
         return Answer(words, (*statuses, *([Status.UNKNOWN] if lost else [])))
     if not judged:
         return Answer(nobody(question.name))
-    words = "\n\n".join(render(one.assessment, intent=intent, beside=about_own_word(one, intent), layout=Fitted()) for one in judged)
+    words = "\n\n".join(render(one.assessment, Fitted(), intent=intent, beside=about_own_word(one, intent)) for one in judged)
     return Answer(words, tuple(statuses))
 
 

@@ -11,12 +11,27 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
+from sidecar.drain.node_io import version_of
+from sidecar.drain.report import differs, status_patch
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
-from sidecar.drain.watch.evidence import LeftReport, Living, Loss, Machine, judge, living, may_be_gone, unreached, who_had
+from sidecar.drain.watch.loss import (
+    LeftReport,
+    Living,
+    Loss,
+    Machine,
+    Remain,
+    Step,
+    Surroundings,
+    judge,
+    living,
+    may_be_gone,
+    remains,
+    unreached,
+    who_had,
+)
 from sidecar.drain.watch.loss_report import Found
-from sidecar.drain.watch.remains import LostClaim, Remain, Step, Surroundings, remains
 from sidecar.kube.api import (
     ATTACHMENTS,
     CLAIMS,
@@ -36,7 +51,7 @@ from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
-from sidecar.model.objects import Attachment, Json, Volume
+from sidecar.model.objects import Attachment, Claim, Json, Volume
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -91,8 +106,6 @@ class LostNodes:
         for name, report in reports.items():
             if report.node not in {machine.node for machine in found}:
                 await self._take_away(name)
-        if self.refused:
-            again = min(again, VOLUMES_EVERY)
         self._due_at = self._clock() + again
         return again
 
@@ -162,18 +175,18 @@ class LostNodes:
                 self.counts[losses[each].evidence] = self.counts.get(losses[each].evidence, 0) + len(lost)
         missed_for = self._clock() - self._missed.setdefault(machine, self._clock())
         clears = self._settings.clears and missed_for >= self._settings.gone_after
-        stored = await self._find_report(machine)
+        stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
         around = await self._surroundings(volumes)
-        left = [item for volume in volumes for item in remains(volume, machine, around[volume.name], loss=loss, clears=clears)]
+        left = [item for volume in volumes for item in remains(volume, around[volume.name], loss=loss, clears=clears)]
         since = loss_report.since_of(stored, machine, now=self._wall())
         pods = [pod.full_name async for pod in records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={machine.node}")]
         beside = sum(len(lost) for other, lost in machines.items() if other != machine)
         done = [dict(item) for item in loss_report.entries(loss_report.gone_of(stored), "done")]
         found = Found(loss, since, volumes, tuple(left), tuple(sorted(pods)), beside)
         self._tell_claims(found)
-        before, begun = len(done), [item for item in left if item.step is not Step.NOTHING]
+        before = len(done)
         try:
-            found = await self._clear(found, begun, done)
+            found = await self._clear(found, done)
         finally:
             await self._write(machine, loss_report.status(found, stored, done, agent=self._settings.agent, now=self._wall()), stored)
         if len(done) > before:
@@ -183,27 +196,19 @@ class LostNodes:
 
     async def _surroundings(self, volumes: Iterable[Volume]) -> dict[str, Surroundings]:
         """By volume. Lists of a namespace each, since a node's claims may be many."""
-        by_namespace: dict[str, tuple[dict[str, LostClaim], tuple[StatefulSet, ...], tuple[Pod, ...]]] = {}
-        attachments = await self._attachments()
-        found: dict[str, Surroundings] = {}
+        kube, found = self._kube, dict[str, Surroundings]()
+        by_namespace: dict[str, tuple[dict[str, Claim], tuple[StatefulSet, ...], tuple[Pod, ...]]] = {}
+        attachments = tuple([item async for item in records(kube, ATTACHMENTS, Attachment.of)]) if self._attaches else ()
         for volume in volumes:
             namespace = volume.claim.namespace if volume.claim else ""
             if namespace and namespace not in by_namespace:
-                claims = {item.uid: item async for item in records(self._kube, CLAIMS, LostClaim.of, namespace=namespace)}
-                by_namespace[namespace] = claims, await self._sets(namespace), await self._pods(namespace)
+                claims = {item.uid: item async for item in records(kube, CLAIMS, Claim.of, namespace=namespace)}
+                sets = tuple([item async for item in records(kube, STATEFUL_SETS, StatefulSet.of, namespace=namespace)])
+                by_namespace[namespace] = claims, sets, tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
             claims, sets, pods = by_namespace.get(namespace, ({}, (), ()))
             claim = claims.get(volume.claim.uid) if volume.claim else None
             found[volume.name] = Surroundings(claim, sets, pods, attachments)
         return found
-
-    async def _attachments(self) -> tuple[Attachment, ...]:
-        return tuple([item async for item in records(self._kube, ATTACHMENTS, Attachment.of)]) if self._attaches else ()
-
-    async def _sets(self, namespace: str) -> tuple[StatefulSet, ...]:
-        return tuple([item async for item in records(self._kube, STATEFUL_SETS, StatefulSet.of, namespace=namespace)])
-
-    async def _pods(self, namespace: str) -> tuple[Pod, ...]:
-        return tuple([pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace)])
 
     def _tell_claims(self, found: Found) -> None:
         """Once each: the event's name is the same whoever writes it."""
@@ -216,15 +221,15 @@ class LostNodes:
 
     # --- clearing -------------------------------------------------------------------------------------------------------
 
-    async def _clear(self, found: Found, steps: list[Remain], done: list[Json]) -> Found:
+    async def _clear(self, found: Found, done: list[Json]) -> Found:
         """Appends to `done` what it has done, also where it fails then."""
+        steps = [item for item in found.remains if item.step is not Step.NOTHING]
         if not steps or not await self._may_go_on():
             return found
         refused: dict[str, str] = {}
-        by_volume = {volume.name: volume for volume in found.volumes}
         for item in sorted(steps, key=lambda item: item.uid in self._refused_before)[:MOST_AT_ONCE]:
             try:
-                volume = next(v for v in by_volume.values() if item.uid in (v.uid, v.claim.uid if v.claim else ""))
+                volume = next(each for each in found.volumes if item.uid in (each.uid, each.claim.uid if each.claim else ""))
                 if await self._take(item, volume, found.loss):
                     done.append(loss_report.done_entry(item, now=self._wall()))
                     self._tell_step(item, found.loss)
@@ -232,7 +237,7 @@ class LostNodes:
                 continue  # it is not as it was judged: the next look sees what it is
             except ApiError as error:
                 refused[item.uid] = str(error)
-                self.refused.append(f"{loss_report.named([item])}: {error}")
+                self.refused.append(f"{item.named}: {error}")
         self._refused_before |= refused.keys()
         return replace(found, remains=tuple(replace(item, why=refused.get(item.uid, item.why)) for item in found.remains))
 
@@ -249,11 +254,9 @@ class LostNodes:
             case Step.MARK_CLAIM:
                 patch = {"metadata": {**guard, "annotations": {names.LOST_WITH: str(loss.machine)}}}
                 await self._kube.patch(CLAIMS, fresh.name, patch, content_type=MERGE_PATCH, namespace=fresh.namespace)
-            case Step.DELETE_CLAIM:
-                version = fresh.resource_version
-                await self._kube.delete(CLAIMS, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=version)
-            case Step.DELETE_VOLUME:
-                await self._kube.delete(VOLUMES, fresh.name, uid=fresh.uid, resource_version=fresh.resource_version)
+            case Step.DELETE_CLAIM | Step.DELETE_VOLUME:
+                resource, version = CLAIMS if fresh.step is Step.DELETE_CLAIM else VOLUMES, fresh.resource_version
+                await self._kube.delete(resource, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=version)
             case Step.RELEASE_VOLUME:
                 stored = await self._kube.get(VOLUMES, fresh.name)
                 left = [name for name in stored["metadata"].get("finalizers") or () if name != names.VOLUME_FINALIZER]
@@ -271,32 +274,18 @@ class LostNodes:
         reports = (await self._reports()).values()
         if now.uid != volume.uid or who_had(now, reports) != loss.machine:
             return None
-        around = Surroundings(None, attachments=await self._attachments())
-        if now.claim is not None:
-            namespace = now.claim.namespace
-            claim = await find(self._kube, CLAIMS, now.claim.name, namespace=namespace)
-            there = LostClaim.of(claim) if claim is not None and claim["metadata"].get("uid") == now.claim.uid else None
-            around = replace(around, claim=there, sets=await self._sets(namespace), pods=await self._pods(namespace))
-        found = remains(now, loss.machine, around, loss=loss, clears=True)
+        around = await self._surroundings((now,))
+        found = remains(now, around[now.name], loss=loss, clears=True)
         return next((each for each in found if (each.kind, each.uid) == (item.kind, item.uid)), None)
 
     def _tell_step(self, item: Remain, loss: Loss) -> None:
-        fields = {"node": loss.machine.node, "step": str(item.step), "object": loss_report.named([item]), "why": item.why}
+        fields = {"node": loss.machine.node, "step": str(item.step), "object": item.named, "why": item.why}
         log.warning("Clearing up after a node that is gone", extra={"fields": fields})
         if item.step is Step.RELEASE_VOLUME:
             ref = ObjectRef("v1", names.VOLUME, "", item.name, item.uid)
             self._recorder.record(ref, names.WARNING, names.NODE_GONE, loss_report.scrub(loss))
 
     # --- the report -----------------------------------------------------------------------------------------------------
-
-    async def _find_report(self, machine: Machine) -> Json | None:
-        """The name may also be that of another node by a driver with a longer or shorter name: nothing of that one is touched."""
-        name = names.drain_report(machine.node, self._driver)
-        found = await find(self._kube, DRAIN_REPORTS, name)
-        spec = (found or {}).get("spec") or {}
-        if found is not None and (spec.get("nodeName"), spec.get("driver")) != (machine.node, self._driver):
-            raise ApiError(f"the report {name} is that of driver {spec.get('driver')} on node {spec.get('nodeName')}, and is left alone")
-        return found
 
     async def _write(self, machine: Machine, status: Json, stored: Json | None) -> None:
         """The report of the node's own sidecar may be there yet, and garbage collection may delete it: its owner is taken off first, and
@@ -310,16 +299,11 @@ class LostNodes:
             owned, other = bool(meta.get("ownerReferences")), ((stored.get("status") or {}).get("nodeUID")) != machine.uid
             labelled = (meta.get("labels") or {}).get(names.NODE_LOSS_FOR) == self._driver
             if owned or other or not labelled:
-                changed: Json = {"resourceVersion": meta["resourceVersion"], "ownerReferences": None}
-                changed |= {"labels": {names.NODE_LOSS_FOR: self._driver}}
+                changed = {"resourceVersion": version_of(stored), "ownerReferences": None, "labels": head["metadata"]["labels"]}
                 changed |= {"annotations": {names.ACKNOWLEDGED: None}} if owned or other else {}
                 stored = await self._kube.patch(DRAIN_REPORTS, name, {"metadata": changed}, content_type=MERGE_PATCH)
-        if loss_report.differs(stored, status):
-            version = stored["metadata"]["resourceVersion"]
-            patch = [
-                {"op": "add", "path": "/metadata/resourceVersion", "value": version},
-                {"op": "add", "path": "/status", "value": status},
-            ]
+        if differs(stored, status):
+            patch = status_patch(status, version=version_of(stored))
             await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
 
     async def _take_away(self, name: str) -> None:

@@ -1,16 +1,15 @@
 """The report on a node that is gone: what was on it, what proves that it is lost, what became of each thing. Pure.
 
 It has the name of the report of the node's own sidecar, and no owner, so that garbage collection leaves it. Where that sidecar had been
-told that the node goes for good, it took the owner off itself, and the volumes of the node stand there (`evidence.LeftReport`).
+told that the node goes for good, it took the owner off itself, and the volumes of the node stand there (`loss.LeftReport`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.drain.watch.evidence import Evidence, Loss, Machine
-from sidecar.drain.watch.remains import Remain, Step
-from sidecar.drain.words import first_few
+from sidecar.drain.watch.loss import Loss, Machine, Remain
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 from sidecar.observe.sanitize import visible
@@ -34,7 +33,6 @@ class Found:
     """Full names of pods that are still bound to it."""
     beside: int = 0
     """Volumes of another machine of the name, or of which it is not known: they stay."""
-    unread: tuple[str, ...] = ()
 
 
 def gone_of(report: Json | None) -> Mapping[str, Any]:
@@ -90,39 +88,20 @@ def status(found: Found, stored: Json | None, done: Sequence[Json], *, agent: st
             "claims": claims[:MOST],
             "pods": list(found.pods[:MOST]),
             "done": list(done[-MOST:]),
-            "unread": [why[:LONGEST] for why in found.unread[:MOST]],
         },
     }
 
 
-def differs(stored: Json | None, new: Json) -> bool:
-    """When it was last looked at is no difference, nor is an empty list that the API server did not store."""
-
-    def said(status: Mapping[str, Any]) -> Json:
-        gone = status.get("gone") if isinstance(status.get("gone"), Mapping) else {}
-        return {**status, "observedAt": "", "gone": {key: value for key, value in (gone or {}).items() if value != []}}
-
-    return said((stored or {}).get("status") or {}) != said(new)
-
-
 def done_entry(item: Remain, *, now: float) -> Json:
-    return {
-        "at": timestamps.to_text(now),
-        "step": str(item.step),
-        "kind": item.kind,
-        "namespace": item.namespace,
-        "name": item.name,
-        "uid": item.uid,
-    }
+    object_ = {"kind": item.kind, "namespace": item.namespace, "name": item.name, "uid": item.uid}
+    return {"at": timestamps.to_text(now), "step": str(item.step), **object_}
 
 
 def event(loss: Loss, volume: str) -> str:
     """What the event of a claim says, with the ways out."""
-    if loss.evidence is Evidence.UNPROVEN:
-        return f"The data of volume {volume} may be lost: {loss.why}. {_COMES_BACK.capitalize()}, or, if it may be lost, delete this claim"
     return (
-        f"The data of volume {volume} was on node {loss.machine.node}, which is gone: {loss.why}. {_COMES_BACK.capitalize()}, or, if the "
-        "data may be lost, delete this claim, so that it is made anew elsewhere, and restore the data"
+        f"The data of volume {volume} may be lost: {loss.why}. {_COMES_BACK.capitalize()}, or, if the data may be lost, delete this claim, "
+        "so that it is made anew elsewhere, and restore the data"
     )
 
 
@@ -139,30 +118,22 @@ def as_text(report: Json) -> str:
     gone, spec = gone_of(report), report.get("spec") or {}
     if not gone:
         return ""
-    evidence, uid, name = str(gone.get("evidence")), ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"]
+    uid, name, pods = ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"], gone.get("pods")
     clears = "with --node-delete-policy=Cleanup wait: what is made again is cleared away; delete the rest by hand"
     following = {
-        Evidence.NONE: f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
-        Evidence.UNPROVEN: f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
+        "None": f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
+        "Unproven": f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
     }
-    pods = gone.get("pods")
     lines = [
         f"Node {spec.get('nodeName')} is missed since {gone.get('since')}, volumes of {spec.get('driver')}",
-        f"That its disks do not come back: {evidence}; {gone.get('message')}",
-        f"Next: {following.get(Evidence(evidence), clears) if evidence in tuple(Evidence) else 'read the report'}",
-        *_section("Volumes", (f"{_of(item, 'name')} ({_of(item, 'phase')}){_why(item)}" for item in entries(gone, "volumes"))),
-        *_section("Claims", (f"{_of(item, 'namespace')}/{_of(item, 'name')}{_why(item)}" for item in entries(gone, "claims"))),
-        *_section("Pods", [str(item) for item in pods] if isinstance(pods, list) else ()),
-        *_section("Done", (f"{_of(item, 'at')} {_of(item, 'step')} {_of(item, 'name')}" for item in entries(gone, "done"))),
+        f"That its disks do not come back: {gone.get('evidence')}; {gone.get('message')}",
+        f"Next: {following.get(str(gone.get('evidence')), clears)}",
+        *_section("Volumes", _table(gone, "volumes", "{name} ({phase}){why}")),
+        *_section("Claims", _table(gone, "claims", "{namespace}/{name}{why}")),
+        *_section("Pods", [str(item) for item in pods] if isinstance(pods, list) else []),
+        *_section("Done", _table(gone, "done", "{at} {step} {name}")),
     ]
     return "\n".join(visible(line) for line in lines)
-
-
-def named(items: Iterable[Remain]) -> str:
-    """Those with a step that could not be taken."""
-    return first_few(
-        [f"{item.kind} {'/'.join(filter(None, (item.namespace, item.name)))}" for item in items if item.step is not Step.NOTHING]
-    )
 
 
 def _message(why: str) -> Json:
@@ -174,15 +145,12 @@ def entries(gone: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     return [item for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
 
-def _of(item: Mapping[str, Any], key: str) -> str:
-    return str(item.get(key) or "")
+def _table(gone: Mapping[str, Any], key: str, line: str) -> list[str]:
+    """What is missing of an entry is left out of its line."""
+    found = [{"why": f": {item['message']}" if item.get("message") else "", **item} for item in entries(gone, key)]
+    return [line.format_map(defaultdict(str, item)) for item in found]
 
 
-def _why(item: Mapping[str, Any]) -> str:
-    return f": {_of(item, 'message')}" if item.get("message") else ""
-
-
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    found = list(lines)
-    rest = len(found) - 20
-    return [f"{title}:", *(f"  {line}" for line in found[:20]), *([f"  and {rest} more"] if rest > 0 else [])] if found else []
+def _section(title: str, lines: list[str]) -> list[str]:
+    rest = [f"  and {len(lines) - 20} more"] if len(lines) > 20 else []
+    return [f"{title}:", *(f"  {line}" for line in lines[:20]), *rest] if lines else []

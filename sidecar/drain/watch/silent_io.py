@@ -7,18 +7,18 @@ evicted goes then too, or once nobody drains the node any more.
 """
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from sidecar.drain.assess import Verdict
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.gate_io import open_gate
 from sidecar.drain.marks import read
-from sidecar.drain.node_io import conditions, conditions_patch, version_of
+from sidecar.drain.node_io import version_of
 from sidecar.drain.report import status_patch
+from sidecar.drain.report_io import conditions_of, unsay
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import WORDS, Reason, Status
-from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, NODES, STRATEGIC_MERGE_PATCH, find, records
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, NODES, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -74,34 +74,24 @@ class SilentSidecars:
         stored = await self._kube.get(NODES, node.name)
         if self._heartbeat(stored) != self._seen[node.uid][0]:
             raise Conflict(f"the sidecar of node {node.name} has renewed its conditions", status=409)
-        before = (stored.get("status") or {}).get("conditions") or ()
-        if all(_is_silenced(item) for item in before if str(item.get("type")).startswith(names.condition(self._driver, ""))):
-            return
-        wanted = conditions(self._driver, SILENT, SILENT, before=before, now=self._wall())
-        patch = conditions_patch(wanted, uid=node.uid, version=version_of(stored))
-        after = await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
-        self._seen[node.uid] = self._heartbeat(after), self._seen[node.uid][1]  # this one was not its sidecar's
-        log.warning("The sidecar of a node is silent: what it said counts no more", extra={"fields": {"node": node.name}})
+        after = await unsay(self._kube, stored, self._driver, SILENT, now=self._wall())
+        if after is not None:
+            self._seen[node.uid] = self._heartbeat(after), self._seen[node.uid][1]  # this one was not its sidecar's
+            log.warning("The sidecar of a node is silent: what it said counts no more", extra={"fields": {"node": node.name}})
 
     def _heartbeat(self, obj: Json) -> str:
-        """Of the conditions that this driver's sidecar has written; empty: there are none."""
-        wanted = tuple(names.condition(self._driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY))
-        ours = [item for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in wanted]
-        return "/".join(str(item.get("lastHeartbeatTime")) for item in ours)
+        """Of its conditions; empty: there are none."""
+        return "/".join(str(item.get("lastHeartbeatTime")) for item in conditions_of(obj, self._driver))
 
     async def _open(self, node: Node) -> None:
         """By the Node as it is now: people may have taken their word back."""
-        marks = read(node, self._driver, now=self._wall(), policy=self._settings.policy)
-        if marks.draining and not marks.forced:
-            return
         fresh = Node.of(await self._kube.get(NODES, node.name))
         marks = read(fresh, self._driver, now=self._wall(), policy=self._settings.policy)
         if fresh.uid != node.uid or (marks.draining and not marks.forced):
             return
         await self._let_pods_go(fresh)
-        forced = marks.forced
-        if forced and await open_gate(self._kube, fresh, self._driver, namespace=self._settings.namespace):
-            why = f"{names.FORCE_DRAIN}: {forced} (its sidecar is silent, so the sidecar of another node has opened its gate)"
+        if marks.forced and await open_gate(self._kube, fresh, self._driver, namespace=self._settings.namespace):
+            why = f"{names.FORCE_DRAIN}: {marks.forced} (its sidecar is silent, so the sidecar of another node has opened its gate)"
             ref = ObjectRef("v1", names.NODE, "", fresh.name, fresh.uid)
             self._recorder.record(ref, names.WARNING, names.DRAIN_LET_GO, f"{self._driver}: {why}")
 
@@ -113,7 +103,3 @@ class SilentSidecars:
         if stored is not None and status.get("nodeUID") == node.uid and status.get("heldBecause"):
             patch = status_patch({**status, **HeldPods().as_json()}, version=version_of(stored))
             await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
-
-
-def _is_silenced(condition: Mapping[str, Any]) -> bool:
-    return (condition.get("status"), condition.get("reason")) == (str(SILENT.status), str(SILENT.reason))

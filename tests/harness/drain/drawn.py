@@ -20,7 +20,6 @@ def drawn(dice: Random) -> Snapshot:
     lately = frozenset(f"{NAMESPACE}/data-{number}" for number in numbers if dice.random() < 0.1)
     own = Own(
         lately_used=lately,
-        lately_ends=7.0 if lately else None,
         untracked=("lv-1", "lv-2")[: dice.randint(0, 2)],
         default_policy=dice.choice([None, None, *Policy]),
         reprovisions=dice.random() < 0.5,

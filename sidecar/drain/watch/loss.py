@@ -1,10 +1,12 @@
-"""Whether a machine is gone, and what proves that its disks do not come back. Pure.
+"""Whether a machine is gone, what proves that its disks do not come back, and what becomes of each thing that it has left. Pure.
 
 Gone is what the API server says when it is asked now: no Node and no CSINode of that name. A node that does not answer, a label that no
 node has, and time prove nothing. Another machine under the name is another node: what is on its disks its own driver says.
 
 Which machine had a volume its PersistentVolume says (`lies-on: node/uid`, written with it), or the report that the node's own sidecar left
-when the node was announced to go. Nothing is ever taken of a volume of which neither says so.
+when the node was announced to go. Nothing is ever taken of a volume of which neither says so. Data is kept where somebody has said so
+(reclaim policy Retain, snapshots), pods are pod garbage collection's, attachments are for the attach-detach controller, and the node's
+capacity objects for `capacity`.
 """
 
 import re
@@ -13,11 +15,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from sidecar.drain.statefulset import StatefulSet, who_makes_again
 from sidecar.drain.where import maker_of
 from sidecar.drain.words import quoted
 from sidecar.model import names
-from sidecar.model.nodes import Node
-from sidecar.model.objects import Json, Volume
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Attachment, Claim, Json, Volume
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _UID: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
@@ -88,8 +91,7 @@ class LeftReport:
         if spec.get("driver") != driver or meta.get("ownerReferences"):
             return None
         uid, said = str(status.get("nodeUID") or ""), status.get("leaving")
-        of_it = isinstance(said, Mapping) and said.get("nodeUID") == uid
-        volumes = said.get("volumes") if isinstance(said, Mapping) and of_it else None
+        volumes = said.get("volumes") if isinstance(said, Mapping) and said.get("nodeUID") == uid else None
         leaving = frozenset(str(item) for item in volumes) if isinstance(volumes, list) else None
         acknowledged = str((meta.get("annotations") or {}).get(names.ACKNOWLEDGED) or "").strip()
         return cls(str(spec.get("nodeName") or ""), uid, acknowledged, leaving, bool(status.get("gone")))
@@ -144,11 +146,104 @@ def judge(machine: Machine, *, node_uid: str, has_csi_node: bool, report: LeftRe
             machine, Evidence.UNPROVEN, f"{nothing}, and its volumes do not say on which machine they are: it may have been renamed"
         )
     ours = report if report is not None and report.machine == machine else None
-    if ours is not None and ours.acknowledged == machine.uid:
-        return Loss(machine, Evidence.ACKNOWLEDGED, f"{nothing}, and its report is acknowledged")
     if ours is not None and ours.acknowledged:
+        if ours.acknowledged == machine.uid:
+            return Loss(machine, Evidence.ACKNOWLEDGED, f"{nothing}, and its report is acknowledged")
         said = f"its report is annotated with {quoted(ours.acknowledged)}, which is not the uid {machine.uid}"
         return Loss(machine, Evidence.NONE, f"{nothing}; {said}")
     if ours is not None and ours.leaving is not None:
         return Loss(machine, Evidence.ANNOUNCED, f"{nothing}, and it had been announced to be retired")
     return Loss(machine, Evidence.NONE, f"{nothing}, and nobody has said that its disks do not come back")
+
+
+# --- what becomes of each thing ---------------------------------------------------------------------------------------
+
+
+class Step(StrEnum):
+    """What is done with it now. Each is one request, on condition that the object is as it was judged."""
+
+    NOTHING = "Nothing"
+    MARK_CLAIM = "MarkClaim"
+    """Note on the claim with which machine its data was lost; only such a claim is deleted."""
+    DELETE_CLAIM = "DeleteClaim"
+    DELETE_VOLUME = "DeleteVolume"
+    RELEASE_VOLUME = "ReleaseVolume"
+    """Take our finalizer off a PersistentVolume that is being deleted: its disks are not emptied."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remain:
+    """One thing, and what becomes of it."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    step: Step
+    why: str
+
+    @property
+    def named(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Of one volume: its claim, and what decides about both, as it is now."""
+
+    claim: Claim | None
+    """The one of which the volume is, if it is there."""
+    sets: tuple[StatefulSet, ...] = ()
+    """Of the claim's namespace, as the pods."""
+    pods: tuple[Pod, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+
+
+def remains(volume: Volume, around: Surroundings, *, loss: Loss, clears: bool) -> list[Remain]:
+    """`clears`: the policy is Cleanup, and the node has been gone for as long as the flag says."""
+    keeps = "" if clears else "the policy is Orphan, or the node has not been gone for long enough"
+    keeps = keeps if loss.is_proven else "nobody has said that the disks do not come back"
+    found, claim = [], around.claim
+    if claim is not None and claim.volume_name == volume.name:
+        step, why = _of_claim(claim, volume, around, loss.machine, keeps)
+        found.append(Remain(names.CLAIM, claim.namespace, claim.name, claim.uid, claim.resource_version, step, why))
+    step, why = _of_volume(volume, around, keeps)
+    return [*found, Remain(names.VOLUME, "", volume.name, volume.uid, volume.resource_version, step, why)]
+
+
+def _of_claim(claim: Claim, volume: Volume, around: Surroundings, machine: Machine, keeps: str) -> tuple[Step, str]:
+    if claim.deleting:
+        return Step.NOTHING, "it is being deleted"
+    notes, of_pod = dict(claim.notes), claim.owner is not None and claim.owner.kind == names.POD
+    by, nobody = who_makes_again(claim.name, claim.namespace, around.sets, of_pod=of_pod, said=notes.get(names.ALLOW_CLAIM_DELETION))
+    if nobody or keeps:
+        return Step.NOTHING, nobody or keeps
+    if (claim.selected_node, claim.provisioner) != (machine.node, volume.driver):
+        # A claim that was bound by hand, or by a backup tool: a person knows more of it.
+        return Step.NOTHING, f"it does not say that {volume.driver} made its volume for node {machine.node}"
+    if user := next((pod for pod in around.pods if pod.node and claim.full_name in pod.claim_names), None):
+        return Step.NOTHING, f"pod {user.name} with node {user.node} has it"
+    step = Step.DELETE_CLAIM if notes.get(names.LOST_WITH) == str(machine) else Step.MARK_CLAIM
+    return step, f"its data was lost with the node; {by} makes it again"
+
+
+def _of_volume(volume: Volume, around: Surroundings, keeps: str) -> tuple[Step, str]:
+    if volume.reclaim_policy != "Delete":
+        return Step.NOTHING, f"its reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
+    if volume.phase != "Released":
+        return Step.NOTHING, f"its phase is {volume.phase or 'not set'}, not Released"
+    if around.claim is not None and around.claim.volume_name == volume.name:
+        # The volume controller has not been at it since somebody bound it again, as after the restoration of a backup.
+        return Step.NOTHING, f"claim {around.claim.full_name} is there, and bound to it"
+    if volume.affinity is None:
+        return Step.NOTHING, "it has no node affinity, so whether its data is gone is for a person to say"
+    if keeps:
+        return Step.NOTHING, keeps
+    if any(item.volume == volume.name for item in around.attachments):
+        return Step.NOTHING, "a VolumeAttachment names it"
+    if not volume.deleting:
+        return Step.DELETE_VOLUME, "its disks are gone with the node"
+    if names.VOLUME_FINALIZER in volume.finalizers:
+        return Step.RELEASE_VOLUME, "its disks are gone with the node, and nobody else would take our finalizer off"
+    return Step.NOTHING, "it is being deleted, and finalizers of others keep it" if volume.finalizers else "it is being deleted"
