@@ -98,6 +98,9 @@ class Evacuation:
 
     async def go_on(self, picture: Picture, look: Look) -> report.Course:
         slot: Answer | None = None
+        if self._settings.dry_run and course.is_under_way(picture.marks.record, picture.marks.wish):
+            # What an earlier process has begun may have to be braked by this very flag.
+            return self._as_course(picture.marks, None, "a dry run sends nobody away")
         try:
             away, told = await self._continue_late_ones(picture, look)
         except ApiError as error:

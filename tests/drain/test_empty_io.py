@@ -85,6 +85,24 @@ def test_nobody_is_evicted_otherwise() -> None:
         case(args, taint)
 
 
+def test_a_restart_as_a_dry_run_brakes_what_was_begun() -> None:
+    seen = Evictions()
+
+    async def story(bench: Story) -> None:
+        for number in range(3):
+            await run(bench, f"a{number}", stays=False)
+        await wait(bench, 100)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        assert await bench.until(lambda: bool(seen.calls), 60)
+        before = list(seen.calls)
+        bench.plan.args = (*bench.plan.args, "--dry-run")  # type: ignore[misc]
+        bench.nodes["n0"].kill()
+        await wait(bench, 300)
+        assert seen.calls == before
+
+    play(story, seen)
+
+
 def test_two_of_one_workload_never_leave_at_once() -> None:
     """The second stays until the first was made again elsewhere and is ready."""
     seen = Evictions()
