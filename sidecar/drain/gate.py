@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sidecar.drain.assess import Assessment
 from sidecar.drain.marks import Marks, Source
+from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS
 from sidecar.model import names
@@ -118,11 +119,7 @@ class GateView:
     """All that the rule looks at."""
 
     node: Node
-    driver: str
-    namespace: str
-    image: str
-    assumed: Intent
-    enabled: bool
+    settings: Settings
     draining: bool
     """Somebody empties the node, or is about to."""
     verdict: Status
@@ -175,10 +172,14 @@ def decide(view: GateView) -> Decision:
     """What is not known never opens the gate, and builds it only for volumes that are known to be there."""
     stored = tuple(obj for obj in (view.budget, view.deployment) if obj is not None)
     staying = tuple(obj for obj in stored if "deletionTimestamp" not in obj["metadata"])
-    if why := why_open(view):
+    if view.overridden or (view.verdict is Status.TRUE and (view.draining or view.holds_volumes is False)):
+        why = "what blocks is overridden" if view.overridden else "nothing blocks"
         return Open(staying, why) if staying else Leave(why)
-    why = why_shut(view)
-    if not why:
+    if view.verdict is Status.FALSE:
+        why = "something blocks"
+    elif view.holds_volumes is True and not view.draining:
+        why = "volumes are here, and nobody drains the node yet"
+    else:
         return Leave("it is not known whether something blocks")
     if staying != stored:
         return Leave("the earlier gate is still being deleted")
@@ -190,22 +191,6 @@ def decide(view: GateView) -> Decision:
         return Clear((view.deployment,), "there is no guard pod, and none can start: the node has a taint that the gate does not tolerate")
     missing = tuple(want for have, want in pairs if have is None)
     return Build(missing, f"{why}, so whoever drains this node has to wait") if missing else Leave(f"{why}, and the gate stands")
-
-
-def why_open(view: GateView) -> str:
-    """Why no gate should stand; empty: one should, or it is not known."""
-    if not view.enabled:
-        return "the gate is switched off"
-    if view.overridden:
-        return "what blocks is overridden"
-    return "nothing blocks" if view.verdict is Status.TRUE and (view.draining or view.holds_volumes is False) else ""
-
-
-def why_shut(view: GateView) -> str:
-    """Why a gate should stand, if nothing opens it; empty: it is not known whether it should."""
-    if view.verdict is Status.FALSE:
-        return "something blocks"
-    return "volumes are here, and nobody drains the node yet" if view.holds_volumes is True and not view.draining else ""
 
 
 def guards_among(pods: Iterable[Pod], node_uid: str, driver: str, namespace: str) -> list[Pod]:
@@ -252,13 +237,13 @@ def labels(node_uid: str, driver: str) -> dict[str, str]:
 
 
 def budget_of(view: GateView) -> Json:
-    selected = {"matchLabels": labels(view.node.uid, view.driver)}
+    selected = {"matchLabels": labels(view.node.uid, view.settings.driver)}
     spec = {"minAvailable": 1, "selector": selected, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}
     return {"apiVersion": BUDGETS.api_version, "kind": BUDGETS.kind, "metadata": _meta(view), "spec": spec}
 
 
 def deployment_of(view: GateView) -> Json:
-    its = labels(view.node.uid, view.driver)
+    its = labels(view.node.uid, view.settings.driver)
     spec: Json = {
         "replicas": 1,
         "revisionHistoryLimit": 0,
@@ -270,11 +255,11 @@ def deployment_of(view: GateView) -> Json:
 
 
 def _meta(view: GateView) -> Json:
-    node = view.node
+    node, settings = view.node, view.settings
     return {
-        "name": names.guard(node.name, node.uid, view.driver),
-        "namespace": view.namespace,
-        "labels": labels(node.uid, view.driver),
+        "name": names.guard(node.name, node.uid, settings.driver),
+        "namespace": settings.namespace,
+        "labels": labels(node.uid, settings.driver),
         "ownerReferences": [Owner("v1", names.NODE, node.name, node.uid).as_json()],
         "annotations": _notes(view),
     }
@@ -282,9 +267,9 @@ def _meta(view: GateView) -> Json:
 
 def _notes(view: GateView) -> dict[str, str]:
     """For people who find the budget in a drainer's message. It stands before anybody drains, so it says what would be assumed."""
-    node, driver = view.node.name, view.driver
+    node, driver = view.node.name, view.settings.driver
     why = f"{driver} holds drains of node {node} while anything blocks what they are for"
-    said = f"say what a drain is for, or {view.assumed} is assumed: {announcing(node)}"
+    said = f"say what a drain is for, or {view.settings.gate_assumes} is assumed: {announcing(node)}"
     what = f"what blocks, and what to do: csi-node-sidecar explain node {node}"
     left = f"where drain decisions were switched off: csi-node-sidecar uninstall --driver {driver}"
     return {f"{names.GROUP}/why": "; ".join((why, said, what, regardless(node), left))}
@@ -301,7 +286,7 @@ def _pod(view: GateView) -> Json:
         "containers": [
             {
                 "name": "guard",
-                "image": view.image,
+                "image": view.settings.gate_image,
                 "imagePullPolicy": "IfNotPresent",
                 "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "16Mi"}},
                 "securityContext": {

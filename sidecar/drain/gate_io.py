@@ -8,7 +8,6 @@ from sidecar.drain import gate
 from sidecar.drain.gate import Build, Clear, GateView, Leave, Open
 from sidecar.drain.picture import Picture
 from sidecar.drain.settings import Settings
-from sidecar.drain.words import Status
 from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource, find
 from sidecar.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
@@ -28,8 +27,8 @@ class Gate:
 
     def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
         self._kube, self._settings, self._clock = kube, settings, clock
-        self._budget: Json | None = None
-        self._deployment: Json | None = None
+        self._stored: dict[Resource, Json | None] = {}
+        """Its objects, as they were read last or changed since."""
         self._read_at: float | None = None
         self._uid = ""
         self._guarded = False
@@ -38,30 +37,24 @@ class Gate:
         """How often it was built in a row, each time soon after the time before, and when last: a tool that prunes it each time must not
         have every node write as fast as it looks."""
         self._cleared = False
-        self.may_stand = True
-        """True at first: an earlier process, with other flags, may have built one."""
+        self._may_stand = True
 
     @property
     def stands(self) -> bool:
         """Whether both objects are there, as far as it is known."""
-        return self._budget is not None and self._deployment is not None
+        return bool(self._stored) and None not in self._stored.values()
 
     async def step(self, picture: Picture, pods: Collection[Pod], *, overridden: bool) -> gate.Decision:
         """Build, repair or open the gate, whichever is due."""
-        if not self._settings.gate and not self.may_stand:
+        if not self._settings.gate:
+            await self.take_down(picture.node)
             return Leave("the gate is switched off")
         node = picture.node
         guarded = bool(gate.guards_among(pods, node.uid, self._settings.driver, self._settings.namespace))
         if self._guarded and not guarded:
             self._read_at = None  # that the guard vanishes is often the first that is seen of a gate's end by others' hands
         self._guarded, read_at = guarded, self._read_at
-        try:
-            await self._read(node)
-        except Forbidden:
-            if self._settings.gate:
-                raise
-            self.may_stand = False  # who may not even read one has not built one
-            return Leave("the gate is switched off")
+        await self._read(node)
         decision = gate.decide(self._view(picture, guarded=guarded, overridden=overridden))
         if isinstance(decision, Clear) and self._read_at == read_at:
             # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
@@ -74,17 +67,16 @@ class Gate:
             return Leave(f"somebody takes the gate away or changes it again and again: it was built {times} times")
         if not self._settings.dry_run:
             await self._perform(decision)
-        self.may_stand = self._budget is not None or self._deployment is not None
         return decision
 
     async def take_down(self, node: Node) -> None:
-        """Where nothing is judged: what an earlier process has built. Who may not even read one has not built one."""
-        if self.may_stand and self._settings.namespace and not self._settings.dry_run:
+        """What an earlier process, with other flags, has built. Who may not even read one has not built one."""
+        if self._may_stand and self._settings.namespace and not self._settings.dry_run:
             try:
                 await open_gate(self._kube, node, self._settings.driver, namespace=self._settings.namespace)
             except Forbidden:
                 pass
-            self.may_stand = False
+            self._may_stand = False
 
     def why_loose(self, picture: Picture, pods: Collection[Pod]) -> str:
         """Why a gate that stands holds nobody; empty: it holds."""
@@ -92,20 +84,16 @@ class Gate:
         return "" if any(pod.ready for pod in guards) else "its guard pod is not ready, so it holds nobody yet"
 
     def _view(self, picture: Picture, *, guarded: bool, overridden: bool) -> GateView:
-        settings, judged, marks = self._settings, picture.assessment, picture.marks
+        judged, marks = picture.assessment, picture.marks
         return GateView(
             node=picture.node,
-            driver=settings.driver,
-            namespace=settings.namespace,
-            image=settings.gate_image,
-            assumed=settings.gate_assumes,
-            enabled=settings.gate,
+            settings=self._settings,
             draining=marks.draining,
-            verdict=gate.verdict_of(judged, gate.counting(marks, settings.gate_assumes)) if settings.judges else Status.UNKNOWN,
-            holds_volumes=judged.holds_volumes if settings.judges else None,
+            verdict=gate.verdict_of(judged, gate.counting(marks, self._settings.gate_assumes)),
+            holds_volumes=judged.holds_volumes,
             overridden=overridden,
-            budget=self._budget,
-            deployment=self._deployment,
+            budget=self._stored.get(BUDGETS),
+            deployment=self._stored.get(DEPLOYMENTS),
             guarded=guarded,
         )
 
@@ -116,8 +104,7 @@ class Gate:
         if node.uid != self._uid:
             self._built, self._uid = (0, -math.inf), node.uid
         name, namespace = names.guard(node.name, node.uid, self._settings.driver), self._settings.namespace
-        self._budget = await find(self._kube, BUDGETS, name, namespace=namespace)
-        self._deployment = await find(self._kube, DEPLOYMENTS, name, namespace=namespace)
+        self._stored = {kind: await find(self._kube, kind, name, namespace=namespace) for kind in (BUDGETS, DEPLOYMENTS)}
         self._read_at = now
 
     async def _perform(self, decision: gate.Decision) -> None:
@@ -129,7 +116,7 @@ class Gate:
                 for body in objects:
                     resource = BUDGETS if body["kind"] == BUDGETS.kind else DEPLOYMENTS
                     try:
-                        self._keep(resource, await self._kube.create(resource, body, namespace=self._settings.namespace))
+                        self._stored[resource] = await self._kube.create(resource, body, namespace=self._settings.namespace)
                     except AlreadyExists:
                         continue
                 times, at = self._built
@@ -139,13 +126,7 @@ class Gate:
                 if not self._cleared:
                     self._built = 0, -math.inf
                 for obj in objects:
-                    self._keep(await _take_away(self._kube, obj, namespace=self._settings.namespace), None)
-
-    def _keep(self, resource: Resource, obj: Json | None) -> None:
-        if resource == BUDGETS:
-            self._budget = obj
-        else:
-            self._deployment = obj
+                    self._stored[await _take_away(self._kube, obj, namespace=self._settings.namespace)] = None
 
 
 async def open_gate(kube: KubeApi, node: Node, driver: str, *, namespace: str) -> bool:
