@@ -106,9 +106,8 @@ def _verdict(intent: Intent, snapshot: Snapshot, things: Sequence[Thing], agains
         return Verdict(Status.FALSE, blocking[0].reason, message)
     if unknown:
         return Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, first_few(unknown))
-    if not things:
-        return Verdict(Status.TRUE, Reason.NOTHING_HERE, f"no volume of {snapshot.driver} is on this node")
-    return Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, f"nothing that {snapshot.driver} has on this node blocks it")
+    nothing = f"nothing that {snapshot.driver} has on this node blocks it" if things else f"no volume of {snapshot.driver} is on this node"
+    return Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, nothing)
 
 
 def _unknown_of_data(snapshot: Snapshot) -> Iterable[str]:

@@ -102,8 +102,7 @@ class Reason(StrEnum):
     EVICTION_REFUSED = "EvictionRefused"
     CLAIM_KEPT = "ClaimKept"
     NO_NODE_FITS = "NoNodeFits"
-    # verdicts that are True
-    NOTHING_HERE = "NoVolumes"
+    # of a verdict that is True
     NOTHING_BLOCKS = "NothingBlocks"
 
 

@@ -36,7 +36,7 @@ DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
 OURS, STATE = (names.of_driver(DRIVER, name) for name in (names.DRAIN_RECORD, names.EVACUATION_STATE))
-READY = Verdict(Status.TRUE, Reason.NOTHING_HERE, "no volume is here")
+READY = Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, "no volume is here")
 BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim shop/data-0: LastCopy")
 
 
