@@ -120,7 +120,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "an undo is overlooked while the node stays cordoned",
-        "drain/picture.py",
+        "drain/node_io.py",
         "    if marks.wish != picture.marks.wish or not is_under_way(marks.record, marks.wish):\n",
         "    if not fresh.unschedulable and not is_under_way(marks.record, marks.wish):\n",
         "tests/drain/test_undo_under_a_cordon.py",

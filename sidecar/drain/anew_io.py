@@ -31,7 +31,7 @@ from sidecar.drain.anew_locks import LocksView, shut
 from sidecar.drain.course import Away, Held, NotKnown, TakenBy
 from sidecar.drain.empty import Hold, users_of
 from sidecar.drain.lease_io import HeldLease, Holder, held_by
-from sidecar.drain.picture import Picture, why_undone
+from sidecar.drain.node_io import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.words import Reason

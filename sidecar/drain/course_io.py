@@ -14,8 +14,7 @@ from sidecar.drain.empty import Candidate, Hold, candidates
 from sidecar.drain.empty_io import Emptying
 from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.drain.marks import Marks, State
-from sidecar.drain.node_io import OwnNode
-from sidecar.drain.picture import Picture
+from sidecar.drain.node_io import OwnNode, Picture
 from sidecar.drain.settings import Settings
 from sidecar.drain.standing import StandingKeeper, closed_at
 from sidecar.drain.words import Intent, Reason, Status

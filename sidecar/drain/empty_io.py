@@ -9,7 +9,7 @@ from typing import Final
 
 from sidecar.drain.empty import Candidate, Hold, Memory, Replicas, objection, says_how_many, workload_of
 from sidecar.drain.lease_io import node_of
-from sidecar.drain.picture import Picture, why_undone
+from sidecar.drain.node_io import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Reason
 from sidecar.eviction.attempt_io import Evictor

@@ -6,7 +6,7 @@ from typing import Final
 
 from sidecar.drain import gate
 from sidecar.drain.gate import Build, Clear, GateView, Leave, Open
-from sidecar.drain.picture import Picture
+from sidecar.drain.node_io import Picture
 from sidecar.drain.settings import Settings
 from sidecar.engine.backoff import Backoff
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, KubeApi, Resource, find

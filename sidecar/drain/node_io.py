@@ -1,4 +1,4 @@
-"""Writes on the Node of this process: the record, both conditions, the autoscalers' annotations. Everything it writes there is named here.
+"""Reads and writes the Node of this process: the record, both conditions, the autoscalers' annotations. What it writes there:
 
     metadata.labels       DRIVER.csi-node-sidecar.io/evacuation-state           how far an evacuation is, to be seen by `get nodes -L`
     metadata.annotations  DRIVER.csi-node-sidecar.io/drain-record               the same with its times, and which words are spent (`marks`)
@@ -14,12 +14,15 @@ with that version: two drivers' sidecars share the autoscalers' keys, and a late
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sidecar.drain.assess import Assessment, Verdict
-from sidecar.drain.marks import Marks, Record
-from sidecar.drain.picture import read_marks
+from sidecar.drain.course import is_under_way
+from sidecar.drain.empty import keeping_off
+from sidecar.drain.marks import Marks, Record, read
 from sidecar.drain.settings import Settings
+from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.words import Status
 from sidecar.kube.api import MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change, KubeApi
 from sidecar.kube.errors import Conflict
@@ -61,7 +64,7 @@ class OwnNode:
         return last if node is not None and last is not None and node.uid == last.uid and node.version < last.version else node
 
     def read(self, node: Node) -> Marks:
-        self.marks = read_marks(node, self._settings, now=self._wall(), before=self.marks)
+        self.marks = read(node, self._settings.driver, now=self._wall(), policy=self._settings.policy, before=self.marks)
         return self.marks
 
     async def write_record(self, node: Node, record: Record) -> Node:
@@ -132,6 +135,39 @@ class OwnNode:
         if known is not None and known.uid == after.uid and known.version < after.version:
             self._store.apply(Change(node.name, known, after))
         return after
+
+
+# --- one look ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What one look at the node has found."""
+
+    node: Node
+    marks: Marks
+    snapshot: Snapshot
+    assessment: Assessment
+
+    @property
+    def machine(self) -> str:
+        """As marks on claims name it."""
+        return f"{self.node.name}/{self.node.uid}"
+
+
+async def why_undone(kube: KubeApi, settings: Settings, picture: Picture, *, wall: Callable[[], float]) -> str:
+    """Asked before everything that cannot be undone, by the Node itself and not by what a watch has shown; empty: it still wants what it
+    wanted. Raises ApiError.
+
+    The same function reads both, and both have to say the same: whatever has changed, the next look decides anew.
+    """
+    fresh = Node.of(await kube.get(NODES, picture.node.name))
+    if fresh.uid != picture.node.uid:
+        return "there is another Node of this name by now"
+    marks = read(fresh, settings.driver, now=wall(), policy=settings.policy, before=picture.marks)
+    if marks.wish != picture.marks.wish or not is_under_way(marks.record, marks.wish):
+        return "the evacuation was undone, or has ended"
+    return "" if keeping_off(fresh) == keeping_off(picture.node) else "what keeps pods off the node has changed"
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.gate import Build, Clear, GateView, HeldPods, Leave, Open, decide
 from sidecar.drain.gate_io import TRUSTED, Gate, open_gate
 from sidecar.drain.marks import Marks, NodePolicy
-from sidecar.drain.picture import Picture
+from sidecar.drain.node_io import Picture
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, MERGE_PATCH, NODES
