@@ -6,7 +6,7 @@ that cannot be understood becomes a problem with a name, and never counts as the
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -206,16 +206,16 @@ def read(
         shut=node.cordoned or bool(evacuate) or bool(retiring),
         asked=bool(_intent_of(node)),
     )
-    said = _what_is_said(node, evacuate, retiring, spent={key for key, digest in words.items() if digest in record.spent})
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
+    is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE
+    ignored = f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}" if is_ignored else ""
+    spent = frozenset(key for key, digest in words.items() if digest in record.spent)
+    said = _what_is_said(node, evacuate, retiring, spent=spent, is_ignored=is_ignored)
     since = _cordoned_since(before, record, now) if node.cordoned and said.intent is None else None
     counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
     counting = said.intent if node.cordoned or said.intent is not Intent.REBOOT else None
-    is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE
-    ignored = f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}" if is_ignored else ""
-    forced = "" if names.FORCE_DRAIN in said.spent else node.annotations.get(names.FORCE_DRAIN, "").strip()
     marks = Marks(
         node=node.name,
         uid=node.uid,
@@ -227,15 +227,15 @@ def read(
         intent=Intent.RETIRE if lasted else counting,
         source=Source.CORDON if lasted else said.source,
         policy=policy,
-        forced=forced,
+        forced="" if names.FORCE_DRAIN in spent else node.annotations.get(names.FORCE_DRAIN, "").strip(),
         record=record,
         cordoned_since=since,
         cordon_counts_at=None if lasted else counts_at,
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
-        leaving=said.plainly_retire and not (is_ignored and said.by_taint_alone),
+        leaving=said.plainly_retire,
         wish=None,
         noted=noted,
-        left_behind=names.KURED_REBOOTS in said.spent,
+        left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
     return replace(marks, wish=_wish(marks))
@@ -329,18 +329,17 @@ class _Said:
     """The strictest; None: nobody says anything."""
     source: Source
     declared: Intent | None
-    wrong: str
-    """The text of the intent's annotation, if it is no intent."""
+    wrong: bool
+    """The text of the intent's annotation is no intent."""
     plainly_retire: bool
     """Somebody says that the node goes for good, and nobody anything else. `intent` takes more for that, to keep data: a taint without a
-    word, or a typing error."""
-    by_taint_alone: bool
+    word, or one that has no effect, or a typing error."""
     problems: tuple[str, ...]
-    spent: frozenset[str]
 
 
-def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint, ...], *, spent: Iterable[str]) -> _Said:
-    spent = frozenset(spent)
+def _what_is_said(
+    node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint, ...], *, spent: frozenset[str], is_ignored: bool
+) -> _Said:
     text = _intent_of(node)
     written, problem = _word(Intent, text, names.DRAIN_INTENT)
     declared = None if names.DRAIN_INTENT in spent else written
@@ -354,8 +353,8 @@ def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint
     said += [(Source.AUTOSCALER, Intent.RETIRE, f"the taint {taint}") for taint in retiring]
     if names.KURED_REBOOTS in node.annotations and names.KURED_REBOOTS not in spent:
         said.append((Source.KURED, Intent.REBOOT, f"the annotation {names.KURED_REBOOTS}"))
-    in_words = any(source is not Source.TAINT for source, _, _ in said) or any(taint.value for taint in evacuate)
-    plain = in_words and not problems and all(intent is Intent.RETIRE for _, intent, _ in said)
+    in_words = any(source is not Source.TAINT for source, _, _ in said) or (not is_ignored and any(taint.value for taint in evacuate))
+    plainly_retire = in_words and not problems and all(intent is Intent.RETIRE for _, intent, _ in said)
     if problem and said:
         # A wrong word starts nothing by itself, but beside any other word it counts as the stricter one.
         said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {quoted(text)}"))
@@ -364,12 +363,10 @@ def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint
         problems.append(f"{mild[0][2]} means reboot, {strict[0][2]} means retire: retire, the stricter one, applies")
     problems += [_is_spent(key) for key in sorted(spent - {names.KURED_REBOOTS})]
     source, intent, _ = next(iter((*strict, *mild)), (Source.NONE, None, ""))
-    by_taint_alone = all(each is Source.TAINT for each, _, _ in said)
-    return _Said(intent, source, declared, text if problem else "", plain and bool(said), by_taint_alone, tuple(problems), spent)
+    return _Said(intent, source, declared, bool(problem), plainly_retire, tuple(problems))
 
 
-def _taints(node: Node, keys: Iterable[str]) -> tuple[Taint, ...]:
-    keys = tuple(keys)
+def _taints(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
     return tuple(sorted((taint for taint in node.taints if taint.key in keys), key=str))
 
 
