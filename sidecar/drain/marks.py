@@ -152,8 +152,6 @@ class Marks:
     leaving: bool
     """Somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else."""
     wish: Wish | None
-    noted: frozenset[str]
-    """Digests in the record as it stands on the Node."""
     left_behind: bool
     """kured has not removed its annotation yet. It does a moment after each reboot, so that is no problem."""
     problems: tuple[str, ...]
@@ -190,22 +188,12 @@ def read(
     policy: NodePolicy = NodePolicy.IGNORE,
     before: Marks | None = None,
 ) -> Marks:
-    """`now` is the wall clock, `policy` that of the flag. `before` is what this process read last: it knows words that were spent before
-    that could be noted, and since when a cordon has lasted."""
+    """`now` is the wall clock, `policy` that of the flag. `before` is what this process read last: it knows since when a cordon lasts."""
     before = before if before is not None and before.uid == node.uid else None
     record, problem = record_of(node, driver, now=now)
     evacuate, retiring = _taints(node, (names.EVACUATE_TAINT,)), _taints(node, names.RETIRING_TAINTS)
-    words, noted = _words(node), record.used | record.spent
-    if before is not None and (problem or names.of_driver(driver, names.DRAIN_RECORD) not in node.annotations):
-        noted = before.noted
-    record = _followed(
-        record,
-        before,
-        words,
-        before.noted - noted if before is not None else frozenset(),
-        shut=node.cordoned or bool(evacuate) or bool(retiring),
-        asked=bool(_intent_of(node)),
-    )
+    words = _words(node)
+    record = _followed(record, words, shut=node.cordoned or bool(evacuate) or bool(retiring), asked=bool(_intent_of(node)))
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
     is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE
@@ -234,7 +222,6 @@ def read(
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
         leaving=said.plainly_retire,
         wish=None,
-        noted=noted,
         left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
@@ -292,16 +279,14 @@ def counting_again(node: Node, key: str, text: str) -> dict[str, str]:
     return found
 
 
-def _followed(record: Record, before: Marks | None, words: Mapping[str, str], erased: frozenset[str], *, shut: bool, asked: bool) -> Record:
-    """A word that is gone is forgotten, so that the same one may be written again for another drain; so is one that somebody has `erased`
-    from the record (`counting_again`).
+def _followed(record: Record, words: Mapping[str, str], *, shut: bool, asked: bool) -> Record:
+    """A word that is gone is forgotten, so that the same one may be written again for another drain.
 
     `asked`: the intent's annotation stands. `force-drain` counts beside it although the node is not shut, and is used by that.
     """
-    known, there = before.record if before is not None else Record(), frozenset(words.values())
-    used, spent = (record.used | known.used - erased) & there, (record.spent | known.spent - erased) & there
+    there = frozenset(words.values())
     in_use = there if shut else frozenset(digest for key, digest in words.items() if asked and key == names.FORCE_DRAIN)
-    spent |= used - in_use
+    spent = (record.spent | record.used - in_use) & there
     return replace(record, used=in_use - spent, spent=spent)
 
 

@@ -153,8 +153,8 @@ def noted(scene: Scene, *, cordoned: bool) -> marks.Marks:
     for spec in (shut, {"unschedulable": None}):
         scene.patch("n1", {"spec": spec})
         before = marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
-        texts = {NOTED: before.record.as_text(before.uid)} if spec != shut else {OTHERS: before.record.as_text(before.uid)}
-        scene.annotate("n1", texts)
+        text = before.record.as_text(before.uid)
+        scene.annotate("n1", {NOTED: text} | ({OTHERS: text} if spec == shut else {}))
     scene.patch("n1", {"spec": shut if cordoned else {}})
     return marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
 
