@@ -69,7 +69,7 @@ class View:
     verdict: Verdict
     """The one of the wish's intent."""
     late: bool
-    """The deadline is over, by the clock of the wall and by one that does not jump."""
+    """The deadline is over."""
     expiry: Expiry
     slot: Answer | None
     """None: not asked for in this look."""

@@ -80,8 +80,6 @@ class Evacuation:
         self._holder: Holder | None = None
         self._began_at = self._sent_at = tools.clock()
         """When this process began; and when somebody was sent away last, or an evacuation began."""
-        self._started: tuple[float, float, float] | None = None
-        """The noted start of the evacuation, and the wall and the steady clock when this process first saw it."""
         self._told_override: tuple[str, float | None] | None = None
 
     async def end_if_late(self, node: Node, marks: Marks, judged: Assessment | None, look: Look) -> tuple[Node, Marks]:
@@ -161,17 +159,10 @@ class Evacuation:
         )
 
     def _is_late(self, marks: Marks) -> bool:
-        """By two clocks, of which the one that leaves more time counts: the wall clock may have leapt while no process counted."""
-        started, now, wall = marks.record.started_at, self._clock(), self._wall()
-        if started is None or self._settings.allowed <= 0:
-            self._started = None
-            return False
-        if self._started is None or self._started[0] != started:
-            self._started = started, wall, now
-        _, wall_then, clock_then = self._started
-        steady = min(wall, wall_then + now - clock_then)
-        settled = now - self._began_at >= SETTLES or marks.record.state in (State.FAILED, State.OVERRIDDEN)
-        return settled and steady - started >= self._settings.allowed
+        """Not right after the start: the clock of a machine that has just booted may not be set yet."""
+        started, allowed = marks.record.started_at, self._settings.allowed
+        settled = self._clock() - self._began_at >= SETTLES or marks.record.state in (State.FAILED, State.OVERRIDDEN)
+        return started is not None and allowed > 0 and settled and self._wall() - started >= allowed
 
     def _following(self, picture: Picture, marks: Marks) -> Candidate | Target | Hold | None:
         """What could be sent away next, or why nobody is."""
@@ -257,7 +248,7 @@ class Evacuation:
         record, allowed = marks.record, self._settings.allowed
         if marks.wish is None:
             return report.Course()
-        has = {Held: "held", TakenBy: "waits", NotKnown: "not known"}.get(type(slot), "") if slot is not None else ""
+        has = {Held: "held", TakenBy: "waits", NotKnown: "not known"}.get(type(slot), "")
         deadline = record.started_at + allowed if record.started_at is not None and allowed > 0 else None
         return report.Course(str(record.state or ""), record.started_at, deadline, has, told)
 
