@@ -141,8 +141,9 @@ def as_text(report: Json) -> str:
         return ""
     evidence, uid, name = str(gone.get("evidence")), ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"]
     clears = "with --node-delete-policy=Cleanup wait: what is made again is cleared away; delete the rest by hand"
+    annotate = f"kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid} --overwrite"
     following = {
-        Evidence.NONE: f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
+        Evidence.NONE: f"{_COMES_BACK}; or, if its disks are lost: {annotate}",
         Evidence.UNPROVEN: f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
     }
     pods = gone.get("pods")
