@@ -107,6 +107,8 @@ def _wait(node: str, judged: Judged) -> str:
 
 
 def _left(node: Node) -> Iterable[str]:
+    if names.FORCE_DRAIN in node.annotations:
+        yield f"kubectl annotate node {node.name} {names.FORCE_DRAIN}-   # while it stands under a cordon, any drain is let go"
     if node.cordoned:
         yield f"kubectl uncordon {node.name}"
     if any(taint.key == names.EVACUATE_TAINT for taint in node.taints):

@@ -155,7 +155,7 @@ def step(view: View) -> Step:
     hold = view.next if isinstance(view.next, Hold) else None
     if view.away is None and (not _goes_on(view) or (hold and view.stuck)):
         # Only a person can help, or there is nothing that this sidecar sends away: the others may have the slot.
-        why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
+        why = hold.why if hold else view.verdict.message
         begins = view.record.started_at is None
         if state is State.IN_PROGRESS and not begins and not view.has_slot:
             return Rest(why, hold.reason if hold else None)

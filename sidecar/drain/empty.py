@@ -140,19 +140,19 @@ def _stays(pod: Pod, held: Sequence[Thing], node: Node, snapshot: Snapshot, memo
         policy = f", whose policy is {said.policy} ({said.source})" if said else ""
         anew = snapshot.own.reprovisions and thing.is_made_anew
         reason = Reason.REPROVISION_PENDING if anew else Reason.VOLUME_IN_USE
-        return Hold(reason, name, f"it uses {thing.name}{policy}", lasting=not anew)
+        return Hold(reason, name, f"{name} uses {thing.name}{policy}", lasting=not anew)
     if unread_claims(pod, snapshot):
         return Hold(Reason.NOT_KNOWN, name, "one of its claims could not be read")
     if is_bare(pod):
-        return Hold(Reason.BARE_POD, name, "no controller owns it", lasting=True)
+        return Hold(Reason.BARE_POD, name, f"no controller owns {name}", lasting=True)
     keeping = keeping_off(node)
     if not keeping:
         return Hold(Reason.WOULD_COME_BACK, name, "nothing keeps pods off the node", lasting=True)
     if pod.tolerates(keeping):
-        return Hold(Reason.WOULD_COME_BACK, name, f"it tolerates {' and '.join(map(str, keeping))}", lasting=True)
+        return Hold(Reason.WOULD_COME_BACK, name, f"{name} tolerates {' and '.join(map(str, keeping))}", lasting=True)
     before = memory.evicted.get(workload_of(pod))
     if before is not None and pod.uid not in before:
-        why = "it was put on this node after another pod of its workload had been evicted"
+        why = f"{name} was put on this node after another pod of its workload had been evicted"
         return Hold(Reason.WOULD_COME_BACK, name, why, lasting=True)
     return memory.held.get(pod.uid)
 

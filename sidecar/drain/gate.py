@@ -90,10 +90,11 @@ def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Inte
     if overridden or not withheld:
         return HeldPods(purpose=purpose)
     node, verdict = marks.node, judged.verdict(withheld[0])
+    wrong = next((f" in a word that counts ({told})" for told in marks.problems if told.startswith(names.DRAIN_INTENT)), "")
     why = (
         f"{said} is announced ({marks.source})"
         if said
-        else f"nobody announced what it is for, so {withheld[0]} is assumed (run {announcing(node)})"
+        else f"nobody announced what it is for{wrong}, so {withheld[0]} is assumed (run {announcing(node)})"
     )
     because = f"{judged.driver} holds the drain of node {node}: {why}, and {verdict.reason} ({verdict.message})"
     because += f"; what blocks, and what to do: csi-node-sidecar explain node {node}; {regardless(node)}"

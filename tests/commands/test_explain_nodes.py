@@ -119,19 +119,21 @@ def test_for_one_node_it_is_told_who_holds_a_drain_how_far_its_evacuation_is_and
         **HeldPods(("default/db-0",), "local.example holds the drain of node n1", "retire, assumed").as_json(),
         "notes": [minute],
     }
-    kube.objects["nodedrainreports"][0]["status"]["evacuation"]["next"] = "PDBBlocked: the budget is apps/db"
+    kube.objects["nodedrainreports"][0]["status"]["evacuation"] |= {"slot": "held", "next": "PDBBlocked: the budget is apps/db"}
     (first, _) = judged(kube)
     lines = (
         "the gate is shut",
         "local.example holds the drain of node n1",
         "must not be evicted: default/db-0",
-        "evacuation: PDBBlocked: the budget is apps/db",
+        "evacuation: its slot: held; PDBBlocked: the budget is apps/db",
         minute,
     )
     assert about_own_word(first, None)[1:6] == [f"its own sidecar says: {line}" for line in lines]
     assert as_json(first)["ownSidecar"]["held"]["pods"] == ["default/db-0"]
     (first, _) = judged(kube, now=905.0)
-    assert not any(minute in line for line in about_own_word(first, None)) and "held" not in as_json(first)["ownSidecar"]
+    told = about_own_word(first, None)
+    assert not any(minute in line for line in told) and "held" not in as_json(first)["ownSidecar"]
+    assert any("opens on a person's word alone" in line and names.FORCE_DRAIN in line for line in told)
 
 
 def test_a_word_on_a_former_node_of_that_name_is_none() -> None:

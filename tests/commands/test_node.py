@@ -127,12 +127,13 @@ def test_a_dry_run_shows_all_and_changes_nothing(scene: Scene, capsys: pytest.Ca
 def test_release_takes_back_what_was_announced_and_leaves_what_others_wrote(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     taints = [{"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}]
     scene.patch("n1", {"spec": {"unschedulable": True, "taints": taints}, "metadata": {"annotations": {"mine": "1"}}})
-    scene.annotate("n1", {names.DRAIN_INTENT: "retire"})
+    scene.annotate("n1", {names.DRAIN_INTENT: "retire", names.FORCE_DRAIN: "no power"})
     assert scene.run("release", "n1") == 0
     out = capsys.readouterr().out
-    assert scene.notes("n1") == {"mine": "1"} and scene.node("n1")["spec"]["taints"] == taints
+    assert scene.notes("n1") == {"mine": "1", names.FORCE_DRAIN: "no power"} and scene.node("n1")["spec"]["taints"] == taints
     assert f"takes away the annotation {names.DRAIN_INTENT} (it says 'retire' now)" in out
     assert "kubectl uncordon n1" in out and f"kubectl taint node n1 {names.EVACUATE_TAINT}-" in out
+    assert f"kubectl annotate node n1 {names.FORCE_DRAIN}-" in out, "it lets the next drain go"
 
 
 @pytest.mark.parametrize(("verb", "notes"), [("release", {}), ("retire", {names.DRAIN_INTENT: "retire"})])

@@ -100,6 +100,7 @@ def test_the_slot_is_given_back_while_nobody_can_be_sent_away_and_the_time_runs_
     back = step(view(next=following))
     assert isinstance(back, Note)
     assert (back.state, back.gives_back, back.begins) == (State.IN_PROGRESS, True, False)
+    assert str(back.reason) not in back.why, "the report says it before"
     assert isinstance(step(view(next=following, has_slot=False)), Rest)
     begun = step(view(State.PENDING, next=following))
     assert isinstance(begun, Note)

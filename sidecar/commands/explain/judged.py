@@ -196,7 +196,7 @@ def _lines(report: Json, one: Assessment) -> Iterable[str]:
         yield because or f"a drain is let go ({purpose})"
     if held:
         yield f"must not be evicted: {first_few(held, _SHOWN)}"
-    if told := [_text(course, key) for key in ("slot", "next") if course.get(key)]:
+    if told := [f"{said}{_text(course, key)}" for key, said in (("slot", "its slot: "), ("next", "")) if course.get(key)]:
         yield f"evacuation: {'; '.join(told)}"
     yield from (note for note in _texts(report, "notes") if note not in one.notes)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from sidecar.commands.explain.judged import Judged, as_since
 from sidecar.drain import report
 from sidecar.drain.blockers import Blocker
+from sidecar.drain.gate import regardless
 from sidecar.drain.report import bytes_in_the_way
 from sidecar.drain.text import age, size
 from sidecar.drain.words import Intent
@@ -46,6 +47,8 @@ def about_own_word(judged: Judged, intent: Intent | None) -> list[str]:
     said = [verdicts] if verdicts else []
     said += judged.word.lines if judged.word else ()
     beside = [judged.unannounced] if judged.unannounced and not (judged.word and judged.word.held) else []
+    if judged.word and judged.word.is_stale:
+        beside.append(f"a gate that stands there opens on a person's word alone; {regardless(judged.assessment.node)}")
     return [*(f"its own sidecar says: {line}" for line in said), *beside, *_ends(judged)]
 
 

@@ -120,8 +120,9 @@ def as_text(report: Json) -> str:
         return ""
     uid, name, pods = ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"], gone.get("pods")
     clears = "with --node-delete-policy=Cleanup wait: what is made again is cleared away; delete the rest by hand"
+    annotate = f"kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid} --overwrite"
     following = {
-        "None": f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
+        "None": f"{_COMES_BACK}; or, if its disks are lost: {annotate}",
         "Unproven": f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
     }
     lines = [
