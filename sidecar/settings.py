@@ -84,6 +84,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         allowed=config.evacuation_deadline,
         expiry=Expiry(config.evacuation_expiry),
         limit=config.max_concurrent_evacuations,
+        maintains=config.maintenance,
         gate=bool(config.drain_gate_image),
         gate_image=config.drain_gate_image,
         gate_assumes=Intent(config.drain_gate_assumes),

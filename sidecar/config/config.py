@@ -59,6 +59,7 @@ class Config:
     allow_reprovision: bool
     reprovision_pause: float
     max_concurrent_evacuations: int  # 0: no limit
+    maintenance: bool
     drain_gate_image: str  # empty: no gate
     drain_gate_assumes: str  # "retire" or "reboot"
     drain_autoscaler_annotations: bool

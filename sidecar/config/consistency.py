@@ -174,6 +174,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--drain-autoscaler-annotations needs --drain-report: without an assessment nobody knows which copies are the last; add it"
     if config.evacuation_evict and not config.drain_report:
         yield "--evacuation-evict needs --drain-report: without an assessment nothing is evacuated; add it"
+    if config.maintenance and not config.drain_report:
+        yield "--maintenance needs --drain-report: without an assessment nobody knows which pods may be evicted; add it"
     if config.allow_reprovision and not config.evacuation_evict:
         yield "--allow-reprovision needs --evacuation-evict: a replica is made anew once its pod is evicted; add it"
     if config.drain_default_policy == REPROVISION:

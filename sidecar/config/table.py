@@ -186,6 +186,8 @@ TABLE: tuple[Row, ...] = (
              "How long all other replicas have to be Ready until one is made anew, where no in-sync condition is named.",
              check=not_negative),
     _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0: no limit."),
+    _setting(DRAIN, "maintenance", BOOL, False,
+             "Carry out on this node the PlannedMaintenances that select it: cordon, drain, and put it back. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-image", TEXT, "",
              "Make whoever drains this node wait until it may be retired: image of a pod that does nothing. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-assumes", INTENT, RETIRE,

@@ -5,7 +5,7 @@ A True that would open something is judged twice. What is refused is told once, 
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,6 +30,7 @@ from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json
 from sidecar.model.standing import Standing
 from sidecar.observe.scrape.drain import DrainNumbers
 from sidecar.tools import Tools
@@ -70,6 +71,8 @@ class DrainRoom:
         self._told_marks: Marks | None = None
         self._loose = ""
         """Why the gate, which stands, holds nobody."""
+        self.maintenance: Sequence[Json] = ()
+        """For the report: what is done for the maintenances that select this node."""
         self._opened: frozenset[tuple[Intent, bool]] = frozenset()
         """What the last look found True for whoever empties the node, and whether somebody did."""
         self._last_look, self._pace = float("-inf"), PACE
@@ -101,6 +104,23 @@ class DrainRoom:
             return gate.HeldPods()
         overridden = self._evacuation.lets_go(marks, judged)
         return gate.held(judged, marks, self._pods(), assumed=settings.gate_assumes, overridden=overridden)
+
+    def assessment(self) -> Assessment | None:
+        """That of the Node as it is now, if there is one."""
+        marks, judged = self.marks, self._judged
+        return judged if marks is not None and judged is not None and judged.node_uid == marks.uid else None
+
+    def blocking(self, pods: Iterable[Pod]) -> frozenset[str] | None:
+        """Full names of those whose volumes block what the node is drained for; None: that is not known."""
+        marks, judged = self.marks, self.assessment()
+        if marks is None or judged is None or not marks.draining:
+            return None
+        if self._evacuation.lets_go(marks, judged):
+            return frozenset()
+        intents = gate.counting(marks, self._settings.gate_assumes)
+        if any(judged.verdict(intent).status is Status.UNKNOWN for intent in intents):
+            return None
+        return frozenset(gate.held(judged, marks, pods, assumed=self._settings.gate_assumes, overridden=False).pods)
 
     def soonest(self) -> float:
         """When to look because something has changed."""
@@ -257,6 +277,7 @@ class DrainRoom:
             course=told,
             held=self.held(),
             gate=self._gate_status(picture, decision, look),
+            maintenance=self.maintenance,
             previous=self.report.stored,
         )
         await look.attempt("the report", self.report.write(body, held=self.held))

@@ -12,6 +12,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Final, TypeVar
 
+from sidecar.drain.maintenance.step import record_of as maintenance_of
 from sidecar.drain.words import Intent, quoted
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node, Taint
@@ -45,6 +46,7 @@ class Source(StrEnum):
 
     TAINT = "taint"
     ANNOTATION = "annotation"
+    MAINTENANCE = "maintenance"
     AUTOSCALER = "autoscaler"
     KURED = "kured"
     CORDON = "cordon"
@@ -151,6 +153,8 @@ class Marks:
     """Nobody says what a drain is for, not even in a word that is none, and no policy does: only then may something be assumed."""
     leaving: bool
     """Somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else."""
+    maintenance: Intent | None
+    """What the maintenances are for that drain the node, as its sidecar has noted."""
     wish: Wish | None
     left_behind: bool
     """kured has not removed its annotation yet. It does a moment after each reboot, so that is no problem."""
@@ -199,7 +203,8 @@ def read(
     is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE
     ignored = f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}" if is_ignored else ""
     spent = frozenset(key for key, digest in words.items() if digest in record.spent)
-    said = _what_is_said(node, evacuate, retiring, spent=spent, is_ignored=is_ignored)
+    maintained = maintenance_of(node, driver)
+    said = _what_is_said(node, evacuate, retiring, spent=spent, is_ignored=is_ignored, maintenance=maintained.intent)
     since = _cordoned_since(before, record, now) if node.cordoned and said.intent is None else None
     counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
@@ -215,12 +220,13 @@ def read(
         intent=Intent.RETIRE if lasted else counting,
         source=Source.CORDON if lasted else said.source,
         policy=policy,
-        forced="" if names.FORCE_DRAIN in spent else node.annotations.get(names.FORCE_DRAIN, "").strip(),
+        forced=("" if names.FORCE_DRAIN in spent else node.annotations.get(names.FORCE_DRAIN, "").strip()) or maintained.forced,
         record=record,
         cordoned_since=since,
         cordon_counts_at=None if lasted else counts_at,
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
         leaving=said.plainly_retire,
+        maintenance=maintained.intent,
         wish=None,
         left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
@@ -238,6 +244,8 @@ def _wish(marks: Marks) -> Wish | None:
         by = f"the taint {marks.evacuate[0]} asks for it"
     elif marks.declared is not None:
         by = f"the annotation {names.DRAIN_INTENT}: {marks.declared} asks for it"
+    elif marks.maintenance is not None:
+        by = f"a {names.MAINTENANCE_KIND} asks for it"
     elif marks.policy is NodePolicy.EVACUATE and marks.intent is not None and marks.shut:
         by = {
             Source.AUTOSCALER: "an autoscaler's taint says that the node is to be removed",
@@ -323,7 +331,13 @@ class _Said:
 
 
 def _what_is_said(
-    node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint, ...], *, spent: frozenset[str], is_ignored: bool
+    node: Node,
+    evacuate: tuple[Taint, ...],
+    retiring: tuple[Taint, ...],
+    *,
+    spent: frozenset[str],
+    is_ignored: bool,
+    maintenance: Intent | None,
 ) -> _Said:
     text = _intent_of(node)
     written, problem = _word(Intent, text, names.DRAIN_INTENT)
@@ -335,6 +349,7 @@ def _what_is_said(
         if taint.value or declared is None:
             said.append((Source.TAINT, by_taint or Intent.RETIRE, f"the taint {taint}"))
     said += [(Source.ANNOTATION, declared, f"{names.DRAIN_INTENT}: {declared}")] if declared else []
+    said += [(Source.MAINTENANCE, maintenance, f"a {names.MAINTENANCE_KIND}")] if maintenance else []
     said += [(Source.AUTOSCALER, Intent.RETIRE, f"the taint {taint}") for taint in retiring]
     if names.KURED_REBOOTS in node.annotations and names.KURED_REBOOTS not in spent:
         said.append((Source.KURED, Intent.REBOOT, f"the annotation {names.KURED_REBOOTS}"))

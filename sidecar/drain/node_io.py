@@ -20,11 +20,13 @@ from typing import Any, Final
 from sidecar.drain.assess import Assessment, Verdict
 from sidecar.drain.course import is_under_way
 from sidecar.drain.empty import keeping_off
+from sidecar.drain.maintenance.objects import Maintenance, Stage
+from sidecar.drain.maintenance.step import record_of as maintenance_of
 from sidecar.drain.marks import Marks, Record, read
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.words import Status
-from sidecar.kube.api import MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change, KubeApi
+from sidecar.kube.api import MAINTENANCES, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change, KubeApi, find
 from sidecar.kube.errors import Conflict
 from sidecar.kube.store import Store
 from sidecar.model import names, timestamps
@@ -172,6 +174,11 @@ async def why_undone(tools: Tools, settings: Settings, picture: Picture, *, aske
     marks = read(fresh, settings.driver, now=tools.wall(), policy=settings.policy, before=picture.marks)
     if marks.wish != picture.marks.wish or not is_under_way(marks.record, marks.wish):
         return "the evacuation was undone, or has ended"
+    for uid, one in maintenance_of(fresh, settings.driver).of.items() if marks.maintenance else ():
+        stored = await find(tools.kube, MAINTENANCES, one.name)
+        now = Maintenance.of(stored) if stored is not None else None
+        if now is None or now.uid != uid or now.stage is not Stage.DRAIN:
+            return f"PlannedMaintenance {one.name} wants no drain any more"
     return "" if keeping_off(fresh) == keeping_off(picture.node) else "what keeps pods off the node has changed"
 
 

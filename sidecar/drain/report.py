@@ -9,7 +9,7 @@ told. A claim gets one only while somebody wants to drain its node: in normal li
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ def body(
     course: Course,
     held: HeldPods,
     gate: Json | None,
+    maintenance: Sequence[Json] = (),
     previous: Mapping[str, Any] | None,
 ) -> Json:
     """The whole object. `gate`: what is known of it; None: there is none. `previous` is the stored one: since when verdicts are as they
@@ -80,6 +81,7 @@ def body(
         **held.as_json(),
         **({"gate": gate} if gate is not None else {}),
         **_course(course),
+        **({"maintenance": list(maintenance)} if maintenance else {}),
         "verdicts": verdicts,
         **{key: told[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in told},
         **_lists(told),

@@ -29,6 +29,8 @@ class Settings:
     expiry: Expiry = Expiry.REPORT
     limit: int = 1
     """How many nodes may be emptied at the same time; 0: any number."""
+    maintains: bool = False
+    """PlannedMaintenances that select this node are carried out."""
     gate: bool = False
     gate_image: str = ""
     gate_assumes: Intent = Intent.RETIRE

@@ -14,6 +14,7 @@ from sidecar.drain.controller import DrainRoom
 from sidecar.drain.driver_list_io import DriverList
 from sidecar.drain.gate import HeldPods, told_of
 from sidecar.drain.look_io import Cached, Looks, RecentUse
+from sidecar.drain.maintenance.executor_io import Executor
 from sidecar.drain.report_io import take_back
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.turn_io import Watch as Looker
@@ -88,6 +89,7 @@ class DrainPart:
         attaches = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller
         own_node = lambda: self.nodes.get(here.node)  # noqa: E731
         self._looker = Looker(tools, settings, own_node=own_node, attaches=attaches) if settings.judges else None
+        self._executor = Executor(tools, settings, self.room, on_change=self._maintained) if settings.maintains else None
         self._held = HeldPods()
         self._told_held: str | None = None
         """For what a drain was told to be held; None: by this process, for nothing yet."""
@@ -217,6 +219,12 @@ class DrainPart:
         for pod in (change.old, change.new):
             if pod is not None:
                 self._recent.named(pod)
+        if self._executor is not None:
+            self._executor.wake()
+        self.wake()
+
+    def _maintained(self) -> None:
+        self.room.maintenance = self._executor.status if self._executor is not None else ()
         self.wake()
 
     # --- tasks ------------------------------------------------------------------------------------------------------------
@@ -251,6 +259,8 @@ class DrainPart:
             found["volumes of the driver"] = self._list.run
         if self._settings.gate:
             found["held pods"] = self._write_held
+        if self._executor is not None:
+            found["maintenance"] = self._executor.run
         if self._looker is not None:
             found["silent sidecars and gone nodes"] = self._looker.run
         return found

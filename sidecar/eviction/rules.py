@@ -59,7 +59,7 @@ def objection(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
     """Why it is not evicted wherever it is; empty: no reason."""
     if not pod.uid:
         return "it has no uid, so an eviction could hit another pod of its name"
-    if _is_ours(pod, ours):
+    if is_ours(pod, ours):
         return "it is one of our own"
     if pod.static:
         return "it is a static pod, which its kubelet would start again"
@@ -70,7 +70,7 @@ def objection(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
     return "it is being deleted already" if pod.deleting_since else ""
 
 
-def _is_ours(pod: Pod, ours: Set[str]) -> bool:
+def is_ours(pod: Pod, ours: Set[str]) -> bool:
     """A guard is where this program runs. Anybody may give the label to a pod elsewhere, and to nobody's use but ours."""
     namespaces = {name.partition("/")[0] for name in ours}
     return pod.full_name in ours or (names.GUARDED_NODE in pod.labels and (not namespaces or pod.namespace in namespaces))

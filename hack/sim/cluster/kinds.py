@@ -218,6 +218,8 @@ TABLE: Final[Iterable[Kind]] = (
     Kind(resource=api.CSI_DRIVERS, fields={"spec": dict}, unconditional=False, defaults=rules.csi_driver_defaults),
     # What deploy/components/drain installs.
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
+    Kind(resource=api.MAINTENANCES, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
+    Kind(resource=api.DRAIN_RULES, fields={"spec": dict}, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
     Kind(resource=api.BUDGETS, fields=_BUDGET, status=True, counted=True, unconditional=False, born=rules.budget_born),
     # What deploy/components/scoped-watches installs.

@@ -1,0 +1,366 @@
+"""Carries out the maintenances that select this node: reads what is declared, notes and cordons, evicts, and puts the node back.
+
+One pass reads everything anew, writes the record on the Node, and only then evicts, for ten seconds at most. Nothing is remembered that
+matters: what a process forgets makes it evict a pod again that comes back, or tell something once more.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from sidecar.drain.assess import Assessment
+from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage
+from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
+from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, late, record_of
+from sidecar.drain.marks import Marks
+from sidecar.drain.settings import Settings
+from sidecar.drain.words import Intent, Status
+from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
+from sidecar.eviction.rules import May, Result, is_ours
+from sidecar.kube.api import (
+    DRAIN_REPORTS,
+    DRAIN_RULES,
+    MAINTENANCES,
+    MERGE_PATCH,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STRATEGIC_MERGE_PATCH,
+    find,
+    records,
+)
+from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.model import names, timestamps
+from sidecar.model.nodes import TRUE, Node, Pod
+from sidecar.model.objects import Json
+from sidecar.tools import Tools
+
+log = logging.getLogger(__name__)
+
+AT_REST: Final = 60.0
+"""Seconds between two lists while no maintenance selects this node."""
+SELECTED: Final = 10.0
+SOON: Final = 1.0
+"""Seconds between two passes while pods leave."""
+_CHECKED_FOR: Final = 2.0
+"""Seconds for which it counts that the maintenances still want what they wanted."""
+_OVERDUE: Final = 300.0
+"""Seconds after its grace period, on a node that is not ready: nobody would report that such a pod has ended."""
+_COMES_BACK: Final = 3
+_MANY: Final = 1000
+_REASON: Final = names.MAINTENANCE_KIND
+"""Of the Node's conditions that are ours to take off."""
+
+
+class Judged(Protocol):
+    """The room of drain decisions, as far as it is asked here."""
+
+    @property
+    def marks(self) -> Marks | None: ...
+
+    def assessment(self) -> Assessment | None:
+        """That of the Node as it is now, if there is one."""
+
+    def blocking(self, pods: Iterable[Pod]) -> frozenset[str] | None:
+        """Full names of those whose volumes block what the node is drained for; None: that is not known."""
+
+
+class Executor:
+    """One per process, where `--maintenance` asks for it."""
+
+    def __init__(self, tools: Tools, settings: Settings, room: Judged, *, on_change: Callable[[], None]) -> None:
+        self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
+        self._clock, self._wall, self._settings, self._room, self._on_change = tools.clock, tools.wall, settings, room, on_change
+        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng)
+        self._changed = asyncio.Event()
+        self._view: View | None = None
+        """What the last pass has looked at: the clock alone may decide something by it."""
+        self.status: tuple[Json, ...] = ()
+        """For the report: one of each maintenance that selects this node."""
+        self._again: dict[str, float] = {}  # by uid: until when a pod is not asked to leave again
+        self._came_back: dict[str, int] = defaultdict(int)  # by workload: how many pods were put here after one had been evicted
+        self._evicted: dict[str, set[str]] = {}  # by workload: uids of its pods here when one was evicted
+        self._waits_for_vm: set[str] = set()  # uids of pods whose eviction somebody else carries out
+        self._undone = 0
+        self._told: set[tuple[str, str]] = set()
+
+    def wake(self) -> None:
+        """A pod of this node has changed."""
+        if self._view is not None and self._view.drains:
+            self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                again = await self.turn()
+            except ApiError as error:
+                log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
+                again = SELECTED
+            await asyncio.sleep(SOON)
+            try:
+                async with asyncio.timeout(max(0.0, again - SOON)):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+
+    async def turn(self) -> float:
+        """One pass: seconds until the next. Raises ApiError."""
+        self._tell_deadlines()
+        stored = await find(self._kube, NODES, self._settings.node)
+        if stored is None:
+            self._view, self.status = None, ()
+            return AT_REST
+        node = Node.of(stored)
+        record = record_of(node, self._settings.driver)
+        active = await self._active(node)
+        if not active and record == Record() and not _ours(stored):
+            self._view, self.status = None, ()
+            self._told.clear()
+            return AT_REST
+        view = self._view = await self._look(node, record, active)
+        decision = decide(view)
+        self._tell(view, decision)
+        if not self._settings.dry_run:
+            await self._write(stored, view, decision)
+            await self._evict(view, decision)
+        if decision.status != self.status:
+            self.status = decision.status
+            self._on_change()
+        if decision.record != record or decision.cordon is not None or decision.evict:
+            return SOON
+        return 2 * SOON if any(each.runner.pod.deleting_since for each in decision.waits) else SELECTED
+
+    # --- reading --------------------------------------------------------------------------------------------------------
+
+    async def _active(self, node: Node) -> tuple[Maintenance, ...]:
+        """Those that select this node and are not over, the oldest ones first. Without the type there are none."""
+        try:
+            found = [one async for one in records(self._kube, MAINTENANCES, Maintenance.of)]
+        except NotFound:
+            return ()
+        mine = (one for one in found if one.stage is not Stage.COMPLETE and one.selects(node.name, node.labels))
+        return tuple(sorted(mine, key=lambda one: (one.created, one.name)))[:MOST]
+
+    async def _look(self, node: Node, record: Record, active: tuple[Maintenance, ...]) -> View:
+        marks, judged = self._room.marks, self._room.assessment()
+        draining = [one for one in active if one.stage is Stage.DRAIN]
+        drains: tuple[Draining, ...] = ()
+        held: frozenset[str] = frozenset()
+        if draining:
+            runners = await self._runners(node)
+            self._count_those_that_came_back(runners)
+            rules = [rule async for rule in records(self._kube, DRAIN_RULES, Rule.of)]
+            by_labels = any(entry.namespaces is not None for one in draining for entry in one.plan)
+            spaces = {name: labels async for name, labels in records(self._kube, NAMESPACES, _labels)} if by_labels else {}
+            peers = await self._peers(node, draining)
+            undrainable = {each.pod.full_name: why for each in runners if (why := self._why_undrainable(each, node))}
+            drains = tuple(
+                Draining(
+                    one,
+                    record.of[one.uid].finished if one.uid in record.of else 0,
+                    tuple(treatments(one, runners, rules, spaces, ours=self._settings.own_pods, undrainable=undrainable)),
+                    peers[one.uid],
+                )
+                for one in draining
+            )
+            blocking = self._room.blocking([each.pod for each in runners])
+            held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
+        return View(
+            node=node,
+            now=self._wall(),
+            record=record,
+            active=active,
+            drains=drains,
+            wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring),
+            retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
+            held=held,
+        )
+
+    async def _runners(self, node: Node) -> list[Runner]:
+        where = f"spec.nodeName={node.name}"
+        found = [each async for each in records(self._kube, PODS, Runner.of, field_selector=where)]
+        now = self._wall()
+
+        def is_lost(each: Runner) -> bool:
+            due = timestamps.to_seconds(each.pod.deleting_since)
+            return node.ready != TRUE and due is not None and now - due > _OVERDUE
+
+        return [each for each in found if not is_lost(each)]
+
+    async def _peers(self, node: Node, draining: Sequence[Maintenance]) -> dict[str, tuple[Peer, ...]]:
+        """By uid of the maintenance: its other nodes. One that does not exist is drained."""
+        if all(one.nodes == {node.name} for one in draining):
+            return {one.uid: () for one in draining}
+        nodes = [each async for each in records(self._kube, NODES, Node.of, cached=True) if each.name != node.name]
+        said: dict[str, Json] = {}
+
+        def status(obj: Json) -> tuple[str, Json] | None:
+            spec, found = obj.get("spec") or {}, obj.get("status") or {}
+            return (str(spec.get("nodeName")), found) if spec.get("driver") == self._settings.driver else None
+
+        async for name, found in records(self._kube, DRAIN_REPORTS, status, cached=True):
+            said[name] = found
+        return {
+            one.uid: tuple(_peer(each, one, said.get(each.name)) for each in nodes if one.selects(each.name, each.labels))
+            for one in draining
+        }
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    async def _write(self, stored: Json, view: View, decision: Decision) -> None:
+        """The record and the cordon in one write, so that nobody finds the node cordoned and does not know by whom."""
+        node, key = view.node, names.of_driver(self._settings.driver, names.MAINTENANCE_RECORD)
+        text = decision.record.as_text(node.uid)
+        if (node.annotations.get(key) or None) != text or decision.cordon is not None:
+            if decision.cordon and view.record.prior is not None:
+                self._undone += 1
+                if self._undone == _COMES_BACK:
+                    self._event(names.WARNING, names.CORDON_UNDONE, "Somebody uncordons this node again and again during its maintenance")
+            meta: Json = {"uid": node.uid, "resourceVersion": stored["metadata"]["resourceVersion"], "annotations": {key: text}}
+            spec = {} if decision.cordon is None else {"spec": {"unschedulable": decision.cordon or None}}
+            await self._kube.patch(NODES, node.name, {"metadata": meta} | spec, content_type=MERGE_PATCH)
+            if text is None:
+                self._undone = 0
+                self._event(names.NORMAL, names.MAINTENANCE_OVER, "No maintenance wants this node any more; it is as it was before")
+        change = _conditions_patch(stored, decision.conditions, now=view.now)
+        if change:
+            patch = {"metadata": {"uid": node.uid}, "status": {"conditions": change}}
+            await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+
+    async def _evict(self, view: View, decision: Decision) -> None:
+        began = checked = self._clock()
+        here: dict[str, set[str]] = defaultdict(set)
+        for one in view.drains[:1]:
+            for each in one.treatments:
+                here[_workload(each)].add(each.runner.pod.uid)
+        for each in decision.evict:
+            pod = each.runner.pod
+            if pod.uid in self._waits_for_vm or self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
+                continue
+            await asyncio.sleep(self._evictor.wait())
+            if self._clock() - began > LONGEST_PASS:
+                return
+            if self._clock() - checked > _CHECKED_FOR:
+                if not await self._still_wanted(view):
+                    return
+                checked = self._clock()
+            await self._evict_one(each, here)
+
+    async def _still_wanted(self, view: View) -> bool:
+        active = await self._active(view.node)
+        return {(one.uid, one.stage) for one in active} == {(one.uid, one.stage) for one in view.active}
+
+    async def _evict_one(self, each: Treatment, here: Mapping[str, set[str]]) -> None:
+        pod = each.runner.pod
+        answer = await self._evictor.evict(May(pod.namespace, pod.name, pod.uid), why=f"{each.why}, of a maintenance")
+        self._metrics.evicted(str(answer.result))
+        if len(self._again) > _MANY:
+            self._again.clear()
+        self._again[pod.uid] = self._clock() + max(answer.again, SOON)
+        if answer.result is Result.SERVER_BUSY and each.runner.vm:
+            # Nobody's budget: whoever moves virtual machines has heard it, and would be asked in vain again and again.
+            self._waits_for_vm.add(pod.uid)
+        if answer.is_over:
+            self._evicted[_workload(each)] = here.get(_workload(each), set()) | {pod.uid}
+
+    # --- pods that come back --------------------------------------------------------------------------------------------
+
+    def _count_those_that_came_back(self, runners: Iterable[Runner]) -> None:
+        if len(self._evicted) > _MANY:
+            self._evicted.clear()
+            self._came_back.clear()
+        for each in runners:
+            workload = _workload_of(each)
+            if workload in self._evicted and each.pod.uid not in self._evicted[workload]:
+                self._evicted[workload].add(each.pod.uid)
+                self._came_back[workload] += 1
+
+    def _why_undrainable(self, runner: Runner, node: Node) -> str:
+        if self._came_back.get(_workload_of(runner), 0) < _COMES_BACK:
+            return ""
+        tolerated = ", ".join(str(taint) for taint in node.taints if runner.pod.tolerates((taint,)))
+        return f"its owner puts it back on this node; it tolerates {tolerated or 'nothing that keeps pods off'}"
+
+    # --- telling --------------------------------------------------------------------------------------------------------
+
+    def _tell_deadlines(self) -> None:
+        """Before any request: no error puts a deadline off."""
+        view = self._view
+        if view is None:
+            return
+        now = self._wall()
+        for uid, one in late(view).of.items():
+            if one.deadline_at is not None and now >= one.deadline_at and (uid, "late") not in self._told:
+                self._told.add((uid, "late"))
+                self._event(names.WARNING, names.MAINTENANCE_LATE, f"The deadline of {one.name} is over, and this node is not drained")
+
+    def _tell(self, view: View, decision: Decision) -> None:
+        for reason, message in decision.events:
+            self._event(names.NORMAL, reason, message)
+        for said in decision.status:
+            uid, name = str(said["uid"]), str(said["name"])
+            for key, reason in (("finished", names.MAINTENANCE_DRAINING), ("drained", names.MAINTENANCE_DRAINED)):
+                if key in said and (key == "finished" or said[key]) and (uid, key) not in self._told:
+                    self._told.add((uid, key))
+                    self._event(
+                        names.NORMAL,
+                        reason,
+                        f"PlannedMaintenance {name}: this node {'is drained' if key == 'drained' else 'begins to be drained'}",
+                    )
+            for pod in said.get("undrainable") or ():
+                if (uid, pod) not in self._told:
+                    self._told.add((uid, pod))
+                    self._event(names.WARNING, names.POD_UNDRAINABLE, f"{pod} comes back to this node again and again, and is left here")
+
+    def _event(self, type_: str, reason: str, message: str) -> None:
+        if self._view is not None and not self._settings.dry_run:
+            node = self._view.node
+            self._recorder.record(ObjectRef("v1", names.NODE, "", node.name, node.uid), type_, reason, message)
+
+
+def _labels(obj: Json) -> tuple[str, Mapping[str, str]]:
+    return obj["metadata"]["name"], obj["metadata"].get("labels") or {}
+
+
+def _workload(each: Treatment) -> str:
+    return _workload_of(each.runner)
+
+
+def _workload_of(each: Runner) -> str:
+    return f"{each.pod.namespace}/{each.pod.owner.uid}" if each.pod.owner else each.pod.uid
+
+
+def _peer(node: Node, one: Maintenance, status: Json | None) -> Peer:
+    found: int | None = None
+    if status is not None and status.get("nodeUID") == node.uid:
+        for said in status.get("maintenance") or ():
+            if isinstance(said, Mapping) and said.get("uid") == one.uid and isinstance(said.get("finished"), int):
+                found = said["finished"]
+    ignored = bool(node.annotations.get(names.IGNORED_BY_MAINTENANCE, "").strip())
+    return Peer(node.name, found, str((status or {}).get("observedAt") or ""), ignored)
+
+
+def _ours(stored: Json) -> list[Json]:
+    conditions = (stored.get("status") or {}).get("conditions") or ()
+    return [item for item in conditions if item.get("type") in names.LIFECYCLE_CONDITIONS and item.get("reason") == _REASON]
+
+
+def _conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> list[Json]:
+    """Those that say something else, and those of ours that are over. Whoever else writes one of these types keeps it."""
+    there = {item.get("type"): item for item in (stored.get("status") or {}).get("conditions") or ()}
+    ours, at = {item["type"]: item for item in _ours(stored)}, timestamps.to_text(now)
+    found: list[Json] = [{"type": kind, "$patch": "delete"} for kind in ours if kind not in wanted]
+    for kind, message in wanted.items():
+        before = ours.get(kind)
+        if (kind in there) if before is None else (before["status"], before["message"]) == (TRUE, message):
+            continue
+        since = before["lastTransitionTime"] if before is not None and before["status"] == TRUE else at
+        found.append(
+            {"type": kind, "status": TRUE, "reason": _REASON, "message": message, "lastTransitionTime": since, "lastHeartbeatTime": at}
+        )
+    return found
