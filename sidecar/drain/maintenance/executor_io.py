@@ -8,11 +8,12 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from sidecar.drain.assess import Assessment
 from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
+from sidecar.drain.maintenance.status_io import reports_of
 from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, late, record_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.settings import Settings
@@ -20,7 +21,6 @@ from sidecar.drain.words import Intent, Status
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May, Result, is_ours
 from sidecar.kube.api import (
-    DRAIN_REPORTS,
     DRAIN_RULES,
     MAINTENANCES,
     MERGE_PATCH,
@@ -197,14 +197,7 @@ class Executor:
         if all(one.nodes == {node.name} for one in draining):
             return {one.uid: () for one in draining}
         nodes = [each async for each in records(self._kube, NODES, Node.of, cached=True) if each.name != node.name]
-        said: dict[str, Json] = {}
-
-        def status(obj: Json) -> tuple[str, Json] | None:
-            spec, found = obj.get("spec") or {}, obj.get("status") or {}
-            return (str(spec.get("nodeName")), found) if spec.get("driver") == self._settings.driver else None
-
-        async for name, found in records(self._kube, DRAIN_REPORTS, status, cached=True):
-            said[name] = found
+        said = await reports_of(self._kube, self._settings.driver)
         return {
             one.uid: tuple(_peer(each, one, said.get(each.name)) for each in nodes if one.selects(each.name, each.labels))
             for one in draining
@@ -335,7 +328,7 @@ def _workload_of(each: Runner) -> str:
     return f"{each.pod.namespace}/{each.pod.owner.uid}" if each.pod.owner else each.pod.uid
 
 
-def _peer(node: Node, one: Maintenance, status: Json | None) -> Peer:
+def _peer(node: Node, one: Maintenance, status: Mapping[str, Any] | None) -> Peer:
     found: int | None = None
     if status is not None and status.get("nodeUID") == node.uid:
         for said in status.get("maintenance") or ():

@@ -7,13 +7,14 @@ was the looker's own node, and 25 minutes where the looker has died and its Node
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 from zlib import crc32
 
 from sidecar.drain.course import Held, NotKnown
 from sidecar.drain.lease_io import HeldLease, Holder
+from sidecar.drain.maintenance.status_io import MaintenanceStatus
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.loss_io import LostNodes
 from sidecar.drain.watch.silent_io import SilentSidecars
@@ -30,6 +31,13 @@ SOON: Final = 10.0
 OTHERS_EVERY: Final = 400.0
 
 
+class _Look(Protocol):
+    @property
+    def refused(self) -> list[str]: ...
+
+    async def look(self) -> float: ...
+
+
 class Watch:
     """`run` as a task; its faults are the caller's to guard."""
 
@@ -39,6 +47,7 @@ class Watch:
         self._holds = False
         self._silent = SilentSidecars(tools, settings)
         self._lost = LostNodes(tools, settings, attaches=attaches, may_go_on=self._still_holds) if settings.follows_loss else None
+        self._planned = MaintenanceStatus(tools, settings) if settings.maintains else None
         self._told = ""
 
     def lost(self) -> Mapping[str, int] | None:
@@ -68,13 +77,13 @@ class Watch:
             log.info("This sidecar looks after silent sidecars and gone nodes of its driver now")
         failures: list[str] = []
         again = EVERY
-        looks: list[Callable[[], Awaitable[float]]] = [self._silent.look, *([self._lost.look] if self._lost else [])]
-        for look in looks:
+        lookers: tuple[_Look | None, ...] = (self._silent, self._lost, self._planned)
+        for looker in filter(None, lookers):
             try:
-                again = min(again, await look())
+                again = min(again, await looker.look())
+                failures += looker.refused
             except ApiError as error:
                 failures.append(str(error))
-        failures += self._silent.refused + (self._lost.refused if self._lost else [])
         self._tell(failures)
         self._tools.metrics.looked("gone nodes")
         return again
