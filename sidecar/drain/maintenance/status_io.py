@@ -1,4 +1,4 @@
-"""For the elected looker: derives what PlannedMaintenances show (`kubectl get pm`) from the reports of their nodes. Nothing waits for it."""
+"""Derives what PlannedMaintenances show (`kubectl get pm`) from the reports of their nodes, as the elected looker. Nothing waits."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -62,10 +62,12 @@ def _waits(one: Maintenance, node: Node, said: Mapping[str, Any] | None, status:
     seen = timestamps.to_seconds(str(status.get("observedAt") or ""))
     if seen is None or now - seen > SILENT_AFTER:
         since = f"silent since {status['observedAt']}" if seen is not None else "has no sidecar that carries it out"
-        ignored = names.IGNORED_BY_MAINTENANCE in node.annotations
-        return f"{node.name}: {since}" + (
-            "" if ignored else f" (annotate the Node with {names.IGNORED_BY_MAINTENANCE} to let the others go on)"
+        hint = (
+            ""
+            if names.IGNORED_BY_MAINTENANCE in node.annotations
+            else f" ({names.IGNORED_BY_MAINTENANCE} on its Node lets the others go on)"
         )
+        return f"{node.name}: {since}{hint}"
     if said is None:
         return f"{node.name}: it has not begun"
     why = [f"{pod.get('pod')}: {pod.get('why')}" for pod in said.get("pods") or () if isinstance(pod, Mapping)]
