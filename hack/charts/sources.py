@@ -168,7 +168,10 @@ def _dumped(item: Json) -> str:
 def files() -> dict[Path, str]:
     found = {name: _objects(source) for name, source in SOURCES.items()}
     made = {CHART / "templates" / f"{name}.yaml": template(source, found[name]) for name, source in SOURCES.items()}
-    return made | {CHART / "crds" / "nodedrainreports.yaml": types(_written(DEPLOY / "components" / "drain" / "crd.yaml"))}
+    crds = {"nodedrainreports": "drain", "maintenances": "maintenance"}
+    return made | {
+        CHART / "crds" / f"{name}.yaml": types(_written(DEPLOY / "components" / component / "crd.yaml")) for name, component in crds.items()
+    }
 
 
 def _written(file: Path) -> Sequence[Json]:
