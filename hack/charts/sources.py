@@ -102,6 +102,7 @@ SOURCES: Final[dict[str, Source]] = {
     "drain": Source("drain", [(".Values.drain.enabled", everything)]),
     "gate": Source("gate", [(".Values.gate.enabled", everything)]),
     "emptying": Source("emptying", [(".Values.emptying.enabled", everything)]),
+    "maintenance": Source("maintenance", [(".Values.maintenance.enabled", everything)]),
     "node-loss": Source("node-loss", [(".Values.nodeLoss.enabled", everything)]),
     "reprovision": Source("reprovision", [(".Values.reprovision.enabled", everything)]),
     "own-node": Source("own-node", [(".Values.ownNode.enabled", everything)]),

@@ -44,10 +44,13 @@ def stored(types: ControlPlane) -> Iterator[Json]:
     types.request("DELETE", f"{PLANNED}/m1")
 
 
-def make(plane: ControlPlane, path: str, spec: Json | None, *, dry: bool = False) -> Json:
+def declared(path: str, spec: Json | None, name: str = "m1") -> Json:
     obj = {"apiVersion": "csi-node-sidecar.io/v1alpha1", "kind": "PlannedMaintenance" if path == PLANNED else "DrainRule"}
-    body = {**obj, "metadata": {"name": "m1"}, **({} if spec is None else {"spec": spec})}
-    return plane.request("POST", f"{path}{'?dryRun=All' if dry else ''}", body)
+    return {**obj, "metadata": {"name": name}, **({} if spec is None else {"spec": spec})}
+
+
+def make(plane: ControlPlane, path: str, spec: Json | None, *, dry: bool = False) -> Json:
+    return plane.request("POST", f"{path}{'?dryRun=All' if dry else ''}", declared(path, spec))
 
 
 def refused(plane: ControlPlane, path: str, spec: Json | None, says: str) -> None:

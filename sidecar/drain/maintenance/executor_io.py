@@ -220,7 +220,7 @@ class Executor:
             if text is None:
                 self._undone = 0
                 self._event(names.NORMAL, names.MAINTENANCE_OVER, "No maintenance wants this node any more; it is as it was before")
-        change = _conditions_patch(stored, decision.conditions, now=view.now)
+        change = conditions_patch(stored, decision.conditions, now=view.now)
         if change:
             patch = {"metadata": {"uid": node.uid}, "status": {"conditions": change}}
             await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
@@ -343,7 +343,7 @@ def _ours(stored: Json) -> list[Json]:
     return [item for item in conditions if item.get("type") in names.LIFECYCLE_CONDITIONS and item.get("reason") == _REASON]
 
 
-def _conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> list[Json]:
+def conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> list[Json]:
     """Those that say something else, and those of ours that are over. Whoever else writes one of these types keeps it."""
     there = {item.get("type"): item for item in (stored.get("status") or {}).get("conditions") or ()}
     ours, at = {item["type"]: item for item in _ours(stored)}, timestamps.to_text(now)
