@@ -112,7 +112,7 @@ def report(node: str, uid: str = "0f0f", *, retiring: bool = False, held: HeldPo
     course = Course("InProgress", 1_699_999_000.0, 1_700_009_000.0, "evacuation-slot-0", "WouldComeBack: cordon it")
     gate = {"enabled": True, "held": True, "why": "it holds"}
     said_of = {"name": "m1", "uid": "u", "stage": "Drain", "entries": 4, "finished": 1, "drained": False, "deadline": FIRST, "late": True}
-    waits = {"limitedBy": "m0", "waitingFor": [{"node": "n2", "seen": "never"}]}
+    waits = {"left": 3, "limitedBy": "m0", "waitingFor": [{"node": "n2", "seen": "never"}]}
     left = {"pods": [{"pod": "shop/db-0", "why": "it is ending"}], "undrainable": ["shop/agent-1"]}
     maintenance = [{**said_of, **waits, **left}]
     return body(judged, marks, agent="1", course=course, held=held or HeldPods(), gate=gate, maintenance=maintenance, previous=None)

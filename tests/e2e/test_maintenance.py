@@ -155,6 +155,10 @@ def test_killed_in_the_drain_it_goes_on_where_it_was_and_no_deadline_begins_anew
         sidecar.until_ready()
         until(lambda: "n1" in ground.told(names.MAINTENANCE_LATE, EVENTS_OF_NODES), "the deadline is over, whatever the budget says")
         until(lambda: ground.report("n1", driver).get("maintenance", [{}])[0].get("late"), "the report says so")
+        until(lambda: sidecar.metric("csi_node_sidecar_maintenance_late") == 1, "so does the metric of the alert")
+        assert (
+            sidecar.metric("csi_node_sidecar_maintenance_pods_left") == sidecar.metric("csi_node_sidecar_maintenances", stage="Drain") == 1
+        )
         (after,) = record(ground, "n1", driver)["of"].values()
         assert (after["startedAt"], after["deadlineAt"]) == (noted["startedAt"], noted["deadlineAt"])
         assert "held" in ground.names(PODS)

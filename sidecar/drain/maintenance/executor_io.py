@@ -14,7 +14,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of
-from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, late, record_of
+from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_of_maintenance, late, record_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
@@ -51,8 +51,6 @@ _OVERDUE: Final = 300.0
 """Seconds after its grace period, on a node that is not ready: nobody would report that such a pod has ended."""
 _COMES_BACK: Final = 3
 _MANY: Final = 1000
-_REASON: Final = names.MAINTENANCE_KIND
-"""Of the Node's conditions that are ours to take off."""
 
 
 class Judged(Protocol):
@@ -340,7 +338,7 @@ def _peer(node: Node, one: Maintenance, status: Mapping[str, Any] | None) -> Pee
 
 def _ours(stored: Json) -> list[Json]:
     conditions = (stored.get("status") or {}).get("conditions") or ()
-    return [item for item in conditions if item.get("type") in names.LIFECYCLE_CONDITIONS and item.get("reason") == _REASON]
+    return [item for item in conditions if is_of_maintenance(item)]
 
 
 def conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> list[Json]:
@@ -354,6 +352,13 @@ def conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> 
             continue
         since = before["lastTransitionTime"] if before is not None and before["status"] == TRUE else at
         found.append(
-            {"type": kind, "status": TRUE, "reason": _REASON, "message": message, "lastTransitionTime": since, "lastHeartbeatTime": at}
+            {
+                "type": kind,
+                "status": TRUE,
+                "reason": names.MAINTENANCE_KIND,
+                "message": message,
+                "lastTransitionTime": since,
+                "lastHeartbeatTime": at,
+            }
         )
     return found
