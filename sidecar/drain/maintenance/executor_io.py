@@ -14,7 +14,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of
-from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, late, record_of
+from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, late, record_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
@@ -42,9 +42,13 @@ log = logging.getLogger(__name__)
 
 AT_REST: Final = 60.0
 """Seconds between two lists while no maintenance selects this node."""
-SELECTED: Final = 10.0
+SELECTED: Final = 30.0
+"""The same while one does, and nothing is left to drain here."""
+DRAINING: Final = 10.0
 SOON: Final = 1.0
 """Seconds between two passes while pods leave."""
+_PEERS: Final = 0.1
+"""Seconds for each node of a maintenance between two lists of all their reports, of which all of them ask."""
 _CHECKED_FOR: Final = 2.0
 """Seconds for which it counts that the maintenances still want what they wanted."""
 _OVERDUE: Final = 300.0
@@ -84,6 +88,8 @@ class Executor:
         self._came_back: dict[str, int] = defaultdict(int)  # by workload: how many pods were put here after one had been evicted
         self._evicted: dict[str, set[str]] = {}  # by workload: uids of its pods here when one was evicted
         self._waits_for_vm: set[str] = set()  # uids of pods whose eviction somebody else carries out
+        self._peers: dict[str, tuple[Peer, ...]] = {}  # by uid of the maintenance, as they were read last: they only ever go forward
+        self._peers_at = float("-inf")
         self._undone = 0
         self._told: set[tuple[str, str]] = set()
 
@@ -99,7 +105,7 @@ class Executor:
                 again = await self.turn()
             except ApiError as error:
                 log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
-                again = SELECTED
+                again = DRAINING
             await asyncio.sleep(SOON)
             try:
                 async with asyncio.timeout(max(0.0, again - SOON)):
@@ -133,7 +139,11 @@ class Executor:
             self._on_change()
         if decision.record != record or decision.cordon is not None or decision.evict:
             return SOON
-        return 2 * SOON if any(each.runner.pod.deleting_since for each in decision.waits) else SELECTED
+        if any(each.runner.pod.deleting_since for each in decision.waits):
+            return 2 * SOON
+        if all(is_drained(view, one.maintenance, record.of.get(one.maintenance.uid)) for one in view.drains):
+            return SELECTED if any(one.stage is not Stage.IDLE for one in active) else AT_REST
+        return DRAINING
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -157,12 +167,12 @@ class Executor:
             rules = [rule async for rule in records(self._kube, DRAIN_RULES, Rule.of)]
             by_labels = any(entry.namespaces is not None for one in draining for entry in one.plan)
             spaces = {name: labels async for name, labels in records(self._kube, NAMESPACES, _labels)} if by_labels else {}
-            peers = await self._peers(node, draining)
+            peers = await self._others(node, draining, record)
             undrainable = {each.pod.full_name: why for each in runners if (why := self._why_undrainable(each, node))}
             drains = tuple(
                 Draining(
                     one,
-                    record.of[one.uid].finished if one.uid in record.of else 0,
+                    _finished(record, one),
                     tuple(treatments(one, runners, rules, spaces, ours=self._settings.own_pods, undrainable=undrainable)),
                     peers[one.uid],
                 )
@@ -179,6 +189,7 @@ class Executor:
             wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring),
             retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
             held=held,
+            heard=frozenset(self._waits_for_vm),
         )
 
     async def _runners(self, node: Node) -> list[Runner]:
@@ -192,16 +203,23 @@ class Executor:
 
         return [each for each in found if not is_lost(each)]
 
-    async def _peers(self, node: Node, draining: Sequence[Maintenance]) -> dict[str, tuple[Peer, ...]]:
-        """By uid of the maintenance: its other nodes. One that does not exist is drained."""
+    async def _others(self, node: Node, draining: Sequence[Maintenance], record: Record) -> dict[str, tuple[Peer, ...]]:
+        """By uid of the maintenance: its other nodes. One that does not exist is drained. Asked again only while this node waits."""
         if all(one.nodes == {node.name} for one in draining):
             return {one.uid: () for one in draining}
+        known = {one.uid: self._peers[one.uid] for one in draining if one.uid in self._peers}
+        waits = any(Draining(one, _finished(record, one), (), known[one.uid]).waits_for() for one in draining if one.uid in known)
+        pause = max(DRAINING - SOON, _PEERS * max(map(len, known.values()), default=0))
+        if len(known) == len(draining) and (not waits or self._clock() - self._peers_at < pause):
+            return known
         nodes = [each async for each in records(self._kube, NODES, Node.of, cached=True) if each.name != node.name]
         said = await reports_of(self._kube, self._settings.driver)
-        return {
+        self._peers_at = self._clock()
+        self._peers = {
             one.uid: tuple(_peer(each, one, said.get(each.name)) for each in nodes if one.selects(each.name, each.labels))
             for one in draining
         }
+        return self._peers
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -233,7 +251,7 @@ class Executor:
                 here[_workload(each)].add(each.runner.pod.uid)
         for each in decision.evict:
             pod = each.runner.pod
-            if pod.uid in self._waits_for_vm or self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
+            if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
                 continue
             await asyncio.sleep(self._evictor.wait())
             if self._clock() - began > LONGEST_PASS:
@@ -314,6 +332,10 @@ class Executor:
         if self._view is not None and not self._settings.dry_run:
             node = self._view.node
             self._recorder.record(ObjectRef("v1", names.NODE, "", node.name, node.uid), type_, reason, message)
+
+
+def _finished(record: Record, one: Maintenance) -> int:
+    return record.of[one.uid].finished if one.uid in record.of else 0
 
 
 def _labels(obj: Json) -> tuple[str, Mapping[str, str]]:
