@@ -41,9 +41,7 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 AT_REST: Final = 60.0
-"""Seconds between two lists while no maintenance selects this node."""
-SELECTED: Final = 30.0
-"""The same while one does, and nothing is left to drain here."""
+"""Seconds between two lists while no maintenance selects this node. While one does they are watched."""
 DRAINING: Final = 10.0
 SOON: Final = 1.0
 """Seconds between two passes while pods leave."""
@@ -78,7 +76,8 @@ class Executor:
     def __init__(self, tools: Tools, settings: Settings, room: Judged, *, on_change: Callable[[], None]) -> None:
         self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
         self._clock, self._wall, self._settings, self._room, self._on_change = tools.clock, tools.wall, settings, room, on_change
-        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng)
+        # As kubectl drain, which asks for all at once; the client's own limit is the user's.
+        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng, qps=20.0, burst=40)
         self._changed = asyncio.Event()
         self._view: View | None = None
         """What the last pass has looked at: the clock alone may decide something by it."""
@@ -90,6 +89,7 @@ class Executor:
         self._waits_for_vm: set[str] = set()  # uids of pods whose eviction somebody else carries out
         self._peers: dict[str, tuple[Peer, ...]] = {}  # by uid of the maintenance, as they were read last: they only ever go forward
         self._peers_at = float("-inf")
+        self._version, self._known = "", dict[str, tuple[object, bool]]()  # of the list of maintenances, and what each declares
         self._undone = 0
         self._told: set[tuple[str, str]] = set()
 
@@ -107,12 +107,25 @@ class Executor:
                 log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
                 again = DRAINING
             await asyncio.sleep(SOON)
-            try:
-                async with asyncio.timeout(max(0.0, again - SOON)):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+            news = [self._changed.wait(), *([self._declared()] if self._view is not None else [])]
+            tasks = [asyncio.ensure_future(each) for each in news]
+            await asyncio.wait(tasks, timeout=max(0.0, again - SOON), return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._changed.clear()
+
+    async def _declared(self) -> None:
+        """Ends when somebody has declared something else. Its status is the looker's, and nothing to us."""
+        try:
+            async for event in self._kube.watch(MAINTENANCES, resource_version=self._version):
+                meta = event.object["metadata"]
+                is_news = event.type != "BOOKMARK" and self._known.get(meta.get("uid")) != _declaration(meta)
+                if is_news or event.type == "DELETED":
+                    return
+        except ApiError:
+            pass
+        await asyncio.sleep(AT_REST)  # the pause ends first
 
     async def turn(self) -> float:
         """One pass: seconds until the next. Raises ApiError."""
@@ -142,7 +155,7 @@ class Executor:
         if any(each.runner.pod.deleting_since for each in decision.waits):
             return 2 * SOON
         if all(is_drained(view, one.maintenance, record.of.get(one.maintenance.uid)) for one in view.drains):
-            return SELECTED if any(one.stage is not Stage.IDLE for one in active) else AT_REST
+            return AT_REST
         return DRAINING
 
     # --- reading --------------------------------------------------------------------------------------------------------
@@ -150,9 +163,12 @@ class Executor:
     async def _active(self, node: Node) -> tuple[Maintenance, ...]:
         """Those that select this node and are not over, the oldest ones first. Without the type there are none."""
         try:
-            found = [one async for one in records(self._kube, MAINTENANCES, Maintenance.of)]
+            page = await self._kube.list_page(MAINTENANCES)
         except NotFound:
             return ()
+        self._version = page.resource_version
+        self._known = {obj["metadata"]["uid"]: _declaration(obj["metadata"]) for obj in page.items}
+        found = filter(None, map(Maintenance.of, page.items))
         mine = (one for one in found if one.stage is not Stage.COMPLETE and one.selects(node.name, node.labels))
         return tuple(sorted(mine, key=lambda one: (one.created, one.name)))[:MOST]
 
@@ -246,9 +262,8 @@ class Executor:
     async def _evict(self, view: View, decision: Decision) -> None:
         began = checked = self._clock()
         here: dict[str, set[str]] = defaultdict(set)
-        for one in view.drains[:1]:
-            for each in one.treatments:
-                here[_workload(each)].add(each.runner.pod.uid)
+        for each in view.drains[0].treatments if view.drains else ():
+            here[_workload_of(each.runner)].add(each.runner.pod.uid)
         for each in decision.evict:
             pod = each.runner.pod
             if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
@@ -277,7 +292,7 @@ class Executor:
             # Nobody's budget: whoever moves virtual machines has heard it, and would be asked in vain again and again.
             self._waits_for_vm.add(pod.uid)
         if answer.is_over:
-            self._evicted[_workload(each)] = here.get(_workload(each), set()) | {pod.uid}
+            self._evicted[_workload_of(each.runner)] = here.get(_workload_of(each.runner), set()) | {pod.uid}
 
     # --- pods that come back --------------------------------------------------------------------------------------------
 
@@ -338,12 +353,12 @@ def _finished(record: Record, one: Maintenance) -> int:
     return record.of[one.uid].finished if one.uid in record.of else 0
 
 
+def _declaration(meta: Json) -> tuple[object, bool]:
+    return meta.get("generation"), "deletionTimestamp" in meta
+
+
 def _labels(obj: Json) -> tuple[str, Mapping[str, str]]:
     return obj["metadata"]["name"], obj["metadata"].get("labels") or {}
-
-
-def _workload(each: Treatment) -> str:
-    return _workload_of(each.runner)
 
 
 def _workload_of(each: Runner) -> str:

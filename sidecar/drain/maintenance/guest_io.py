@@ -23,7 +23,7 @@ from sidecar.errors import Fatal
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May
 from sidecar.kube.api import MERGE_PATCH, NODES, PODS, SECRETS, KubeApi, Resource, find, records
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import ApiError
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
@@ -83,17 +83,14 @@ class GuestDrains:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            try:
-                await self.turn()
-            except ApiError as error:
-                log.info("Virtual machines of this node could not be looked at", extra={"fields": {"err": str(error)}})
+            await self.turn()
             await asyncio.sleep(PASS)
 
     async def turn(self) -> None:
-        """Raises ApiError."""
         try:
             found = [one async for one in records(self._kube, INSTANCES, Instance.of, label_selector=f"{_NODE}={self._settings.node}")]
-        except NotFound:
+        except ApiError as error:
+            log.info("Virtual machines of this node could not be looked at", extra={"fields": {"err": str(error)}})
             return
         self._settled &= {one.uid for one in found}
         for one in found[:_MOST]:
