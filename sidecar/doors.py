@@ -1,5 +1,6 @@
 """Opens the two doors, to the API server and to the CSI driver, for `run` and for the commands. Opening them sends nothing."""
 
+import json
 import logging
 import os
 import random
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import yaml
+
 import sidecar
 from sidecar.config.config import Config
 from sidecar.config.table import RANKED
@@ -16,6 +19,7 @@ from sidecar.csi import link
 from sidecar.csi.api import Driver
 from sidecar.csi.driver import DriverConnection
 from sidecar.engine.health import OK, Degraded, Health, State, Stopped
+from sidecar.errors import Fatal
 from sidecar.kube.acceptance import Acceptance
 from sidecar.kube.api import ATTRIBUTES_CLASSES, KubeApi
 from sidecar.kube.client import REQUEST_TIMEOUT, KubeClient, Observer, open_client
@@ -31,6 +35,7 @@ from sidecar.provisioning.creations.journal import FileJournal, Journal, NoJourn
 from sidecar.provisioning.creations.journal_lines import Damage
 
 if TYPE_CHECKING:
+    from sidecar.drain.maintenance.guest_io import OpenGuest
     from sidecar.tracing.controller import Tracing
 
 log = logging.getLogger(__name__)
@@ -57,6 +62,36 @@ class Instruments:
         return Narrator(self.decisions, self.metrics, self.wall)
 
 
+_OF_CLUSTER: Final = ("server", "certificate-authority-data", "tls-server-name")
+_OF_USER: Final = ("client-certificate-data", "client-key-data", "token")
+
+
+async def open_guest(content: bytes) -> KubeClient:
+    """To the API server in a virtual machine, by a kubeconfig that a tenant has written: no file of ours is read for it, no program
+    started, and nothing is sent but to an https address. Raises Fatal."""
+    try:
+        said = yaml.safe_load(content)
+        context = next(one["context"] for one in said["contexts"] if one["name"] == said["current-context"])
+        cluster = next(one["cluster"] for one in said["clusters"] if one["name"] == context["cluster"])
+        user = next(one["user"] for one in said["users"] if one["name"] == context["user"])
+        kept = {
+            "clusters": [{"name": "guest", "cluster": {key: str(cluster[key]) for key in _OF_CLUSTER if key in cluster}}],
+            "users": [{"name": "guest", "user": {key: str(user[key]) for key in _OF_USER if key in user}}],
+            "contexts": [{"name": "guest", "context": {"cluster": "guest", "user": "guest"}}],
+            "current-context": "guest",
+        }
+    except (yaml.YAMLError, StopIteration, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Fatal("the guest's kubeconfig names no cluster and user of its current context") from error
+    if not str(cluster.get("server", "")).startswith("https://"):
+        raise Fatal("the guest's kubeconfig names no https server")
+    file = os.memfd_create("guest")
+    try:
+        os.write(file, json.dumps(kept).encode())
+        return await open_client(kubeconfig=f"/proc/self/fd/{file}", environ={}, qps=20.0, burst=20)
+    finally:
+        os.close(file)
+
+
 @dataclass(frozen=True, slots=True)
 class Doors:
     """Both doors as the rooms hold them. Capacity has a client of its own, with its own rate limit, as upstream has."""
@@ -65,6 +100,7 @@ class Doors:
     capacity_kube: KubeApi
     driver: Driver
     journal: Journal = field(default_factory=NoJournal)
+    open_guest: "OpenGuest" = open_guest
 
 
 @dataclass(frozen=True, slots=True)

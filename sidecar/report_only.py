@@ -48,6 +48,7 @@ class ReportOnly:
             under_way=tuple,
             make_loop=LoopMaker(tools, call_timeout=config.timeout),
             on_standing=_nobody_waits,
+            open_guest=doors.open_guest,
         )
         self._reflectors = self._watching.open([*others_volumes.watches(self.here, self.caches), *self.drains.watches()])
 

@@ -85,6 +85,7 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         expiry=Expiry(config.evacuation_expiry),
         limit=config.max_concurrent_evacuations,
         maintains=config.maintenance,
+        drains_guests=config.guest_drain,
         gate=bool(config.drain_gate_image),
         gate_image=config.drain_gate_image,
         gate_assumes=Intent(config.drain_gate_assumes),

@@ -241,6 +241,7 @@ class Sidecar:
             under_way=self.provisioning.under_way,
             make_loop=self._loop,
             on_standing=self._standing_changed,
+            open_guest=self._doors.open_guest,
         )
 
     # --- what one room asks or tells another --------------------------------------------------------------------------

@@ -56,6 +56,7 @@ DRIVER_ALONE: Final = Flag("driver", "DRIVER", "Only this CSI driver; by default
 DRIVER_TO_CHECK: Final = Flag("driver", "DRIVER", "The CSI driver; by default the one at the socket, or the one beside our containers.")
 NAMESPACE_OF_OURS: Final = Flag("namespace", "NAMESPACE", "Only sidecars of this namespace; by default those of all.", letter="n")
 IMAGE: Final = Flag("image", "TEXT", "What the name of our image contains here; by default csi-node-sidecar.")
+FILE: Final = Flag("filename", "FILE", "ask about the object in this file, which need not exist yet", letter="f")
 NODE_ALONE: Final = Flag("node", "NODE", "Only volumes on this node.")
 INTENT: Final = Flag(
     "intent",

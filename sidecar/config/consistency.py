@@ -176,6 +176,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--evacuation-evict needs --drain-report: without an assessment nothing is evacuated; add it"
     if config.maintenance and not config.drain_report:
         yield "--maintenance needs --drain-report: without an assessment nobody knows which pods may be evicted; add it"
+    if config.guest_drain and not config.maintenance:
+        yield "--guest-drain needs --maintenance; add it"
     if config.allow_reprovision and not config.evacuation_evict:
         yield "--allow-reprovision needs --evacuation-evict: a replica is made anew once its pod is evicted; add it"
     if config.drain_default_policy == REPROVISION:

@@ -188,6 +188,8 @@ TABLE: tuple[Row, ...] = (
     _setting(DRAIN, "max-concurrent-evacuations", UINT, 1, "Nodes that are evacuated at the same time; 0: no limit."),
     _setting(DRAIN, "maintenance", BOOL, False,
              "Carry out on this node the PlannedMaintenances that select it: cordon, drain, and put it back. Needs --drain-report."),
+    _setting(DRAIN, "guest-drain", BOOL, False,
+             "Drain the Kubernetes nodes in KubeVirt's machines of this node before they are moved. Needs --maintenance."),
     _setting(DRAIN, "drain-gate-image", TEXT, "",
              "Make whoever drains this node wait until it may be retired: image of a pod that does nothing. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-assumes", INTENT, RETIRE,

@@ -31,6 +31,8 @@ class Settings:
     """How many nodes may be emptied at the same time; 0: any number."""
     maintains: bool = False
     """PlannedMaintenances that select this node are carried out."""
+    drains_guests: bool = False
+    """The Kubernetes nodes in virtual machines of this node are drained before these are moved."""
     gate: bool = False
     gate_image: str = ""
     gate_assumes: Intent = Intent.RETIRE

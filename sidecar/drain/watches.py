@@ -15,6 +15,7 @@ from sidecar.drain.driver_list_io import DriverList
 from sidecar.drain.gate import HeldPods, told_of
 from sidecar.drain.look_io import Cached, Looks, RecentUse
 from sidecar.drain.maintenance.executor_io import Executor
+from sidecar.drain.maintenance.guest_io import GuestDrains, OpenGuest
 from sidecar.drain.report_io import take_back
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.turn_io import Watch as Looker
@@ -63,6 +64,7 @@ class DrainPart:
         under_way: Callable[[], Collection[str]],
         make_loop: MakeLoop,
         on_standing: Callable[[], None],
+        open_guest: OpenGuest,
     ) -> None:
         self._tools, self._settings, self._here, self._caches, self._state = tools, settings, here, caches, state
         self.nodes: Store[Node] = Store()
@@ -90,6 +92,7 @@ class DrainPart:
         own_node = lambda: self.nodes.get(here.node)  # noqa: E731
         self._looker = Looker(tools, settings, own_node=own_node, attaches=attaches) if settings.judges else None
         self._executor = Executor(tools, settings, self.room, on_change=self._maintained) if settings.maintains else None
+        self._guests = GuestDrains(tools, settings, open_guest) if settings.drains_guests else None
         self._held = HeldPods()
         self._told_held: str | None = None
         """For what a drain was told to be held; None: by this process, for nothing yet."""
@@ -261,6 +264,8 @@ class DrainPart:
             found["held pods"] = self._write_held
         if self._executor is not None:
             found["maintenance"] = self._executor.run
+        if self._guests is not None:
+            found["guests"] = self._guests.run
         if self._looker is not None:
             found["silent sidecars and gone nodes"] = self._looker.run
         return found

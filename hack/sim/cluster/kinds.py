@@ -9,6 +9,7 @@ from hack.sim.cluster.checks import Causes
 from hack.sim.cluster.claim_policy import Others
 from hack.sim.cluster.refusals import bad_request
 from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
+from sidecar.drain.maintenance.guest_io import INSTANCES
 from sidecar.kube import api
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
@@ -220,6 +221,7 @@ TABLE: Final[Iterable[Kind]] = (
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.MAINTENANCES, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.DRAIN_RULES, fields={"spec": dict}, counted=True, unconditional=False),
+    Kind(resource=INSTANCES, fields={"spec": dict, "status": dict}, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
     Kind(resource=api.BUDGETS, fields=_BUDGET, status=True, counted=True, unconditional=False, born=rules.budget_born),
     # What deploy/components/scoped-watches installs.

@@ -1,6 +1,6 @@
 """The command `explain`: the rules of the running program, applied to facts fetched just now. Writes nothing.
 
-`question` reads the line; `claim`, `node`, `nodes` and `volumes` answer. Here: logs, exit code, and what to do about an error.
+`question` reads the line; each kind has a module that answers. Here: logs, exit code, and what to do about an error.
 """
 
 import asyncio
@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sidecar.commands import help
-from sidecar.commands.explain import claim, node, nodes, volumes
+from sidecar.commands.explain import claim, maintenance, node, nodes, volumes
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
-from sidecar.commands.explain.question import CLAIM, NODE, NODES, VOLUMES, exit_code, read_question
+from sidecar.commands.explain.question import CLAIM, MAINTENANCE, NODE, NODES, VOLUMES, exit_code, read_question
 from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import configured
 from sidecar.errors import SidecarError
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.observe.logs import setup_for_people
 
-_ANSWERS: Final = {CLAIM: claim.answer, NODE: node.answer, NODES: nodes.answer, VOLUMES: volumes.answer}
+_ANSWERS: Final = {CLAIM: claim.answer, NODE: node.answer, NODES: nodes.answer, VOLUMES: volumes.answer, MAINTENANCE: maintenance.answer}
 
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -45,5 +45,5 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _hint(error: SidecarError, kind: str) -> str:
     if isinstance(error, NotFound):
-        return "; check the name" if kind == NODE else "; check the namespace and the name"
+        return "; check the name" if kind in (NODE, MAINTENANCE) else "; check the namespace and the name"
     return "; check --kubeconfig and your rights" if isinstance(error, ApiError) else ""

@@ -198,6 +198,10 @@ def _lines(report: Json, one: Assessment) -> Iterable[str]:
         yield f"must not be evicted: {first_few(held, _SHOWN)}"
     if told := [f"{said}{_text(course, key)}" for key, said in (("slot", "its slot: "), ("next", "")) if course.get(key)]:
         yield f"evacuation: {'; '.join(told)}"
+    for of in report.get("maintenance") or ():
+        here = "; ".join(f"{pod.get('pod')}: {pod.get('why')}" for pod in (of.get("pods") or ())[:_SHOWN])
+        done = f", {of['finished']} of {of.get('entries')} steps done" if "finished" in of else ""
+        yield f"{names.MAINTENANCE_KIND} {of.get('name')}: {of.get('stage')}{done}{f'; {here}' if here else ''}"
     yield from (note for note in _texts(report, "notes") if note not in one.notes)
 
 

@@ -13,7 +13,7 @@ from sidecar.config.errors import UsageError
 from sidecar.config.words import quoted
 from sidecar.drain.words import Status
 
-CLAIM, NODE, NODES, VOLUMES = "pvc", "node", "nodes", "volumes"
+CLAIM, NODE, NODES, VOLUMES, MAINTENANCE = "pvc", "node", "nodes", "volumes", "maintenance"
 _KINDS: Final = {
     "pvc": CLAIM,
     "persistentvolumeclaim": CLAIM,
@@ -22,8 +22,11 @@ _KINDS: Final = {
     "nodes": NODES,
     "volumes": VOLUMES,
     "pv": VOLUMES,
+    "maintenance": MAINTENANCE,
+    "plannedmaintenance": MAINTENANCE,
+    "pm": MAINTENANCE,
 }
-_NAMED: Final = (CLAIM, NODE)
+_NAMED: Final = (CLAIM, NODE, MAINTENANCE)
 """Kinds of questions about one object. The others are about all."""
 _JUDGED: Final = (NODE, NODES)
 
@@ -43,6 +46,7 @@ class Question:
     exit_code: bool
     flags: tuple[str, ...]
     reach: Reach
+    file: str = ""
 
     @property
     def is_structured(self) -> bool:
@@ -77,7 +81,7 @@ def read_question(words: Sequence[str]) -> Question | None:
     if line is None:
         return None
     kind = _kind(line)
-    namespace, name = _name(kind, line.positional[1], line.own.namespace) if kind in _NAMED else ("", "")
+    namespace, name = _name(kind, line.positional[1], line.own.namespace) if kind in _NAMED and not line.own.filename else ("", "")
     return Question(
         kind,
         namespace,
@@ -89,6 +93,7 @@ def read_question(words: Sequence[str]) -> Question | None:
         exit_code=line.own.exit_code,
         flags=line.of_run,
         reach=Reach.of(line.own),
+        file=line.own.filename,
     )
 
 
@@ -98,7 +103,9 @@ def _kind(line: Line) -> str:
     if not words or words[0] not in _KINDS:
         raise _wrong(f"there is no kind {quoted(words[0])}" if words else "it is not said what to explain")
     kind, count = _KINDS[words[0]], len(words) - 1
-    if kind in _NAMED and count != 1:
+    if line.own.filename and (kind != MAINTENANCE or count):
+        raise _wrong(f"--filename takes the place of the name of a {MAINTENANCE}")
+    if kind in _NAMED and count != 1 and not line.own.filename:
         raise _wrong(f"explain {kind} takes one name, and not {count}")
     if kind not in _NAMED and count:
         raise _wrong(f"explain {kind} takes no name, as it is about all of them: {quoted(words[1])}")
@@ -120,13 +127,13 @@ def _kind(line: Line) -> str:
 def _name(kind: str, word: str, namespace: str) -> tuple[str, str]:
     """Namespace and name. The namespace may stand before the name or in its flag."""
     before, slash, name = word.rpartition("/")
-    if not name or "/" in before or bool(slash) is not bool(before) or (slash and kind == NODE):
-        raise _wrong(f"{quoted(word)} is no {'name of a node' if kind == NODE else 'NAMESPACE/NAME'}")
+    if not name or "/" in before or bool(slash) is not bool(before) or (slash and kind != CLAIM):
+        raise _wrong(f"{quoted(word)} is no {'NAMESPACE/NAME' if kind == CLAIM else f'name of a {kind}'}")
     if before and namespace not in ("", before):
         raise _wrong(f"{quoted(word)} is in another namespace than --namespace={namespace} says")
-    return ("", name) if kind == NODE else (before or namespace, name)
+    return ("", name) if kind != CLAIM else (before or namespace, name)
 
 
 def _wrong(what: str) -> UsageError:
-    kinds = f"{', '.join((CLAIM, NODE, NODES))} or {VOLUMES}"
+    kinds = f"{', '.join((CLAIM, NODE, NODES, VOLUMES))} or {MAINTENANCE}"
     return UsageError([f"{what}; explain is asked about {kinds}, and `{program()} explain --help` shows how"])

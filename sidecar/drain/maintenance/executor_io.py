@@ -14,7 +14,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of
-from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_of_maintenance, late, record_of
+from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, is_of_maintenance, late, record_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
@@ -41,10 +41,12 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 AT_REST: Final = 60.0
-"""Seconds between two lists while no maintenance selects this node."""
-SELECTED: Final = 10.0
+"""Seconds between two lists while no maintenance selects this node. While one does they are watched."""
+DRAINING: Final = 10.0
 SOON: Final = 1.0
 """Seconds between two passes while pods leave."""
+_PEERS: Final = 0.1
+"""Seconds for each node of a maintenance between two lists of all their reports, of which all of them ask."""
 _CHECKED_FOR: Final = 2.0
 """Seconds for which it counts that the maintenances still want what they wanted."""
 _OVERDUE: Final = 300.0
@@ -72,7 +74,8 @@ class Executor:
     def __init__(self, tools: Tools, settings: Settings, room: Judged, *, on_change: Callable[[], None]) -> None:
         self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
         self._clock, self._wall, self._settings, self._room, self._on_change = tools.clock, tools.wall, settings, room, on_change
-        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng)
+        # As kubectl drain, which asks for all at once; the client's own limit is the user's.
+        self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng, qps=20.0, burst=40)
         self._changed = asyncio.Event()
         self._view: View | None = None
         """What the last pass has looked at: the clock alone may decide something by it."""
@@ -82,6 +85,9 @@ class Executor:
         self._came_back: dict[str, int] = defaultdict(int)  # by workload: how many pods were put here after one had been evicted
         self._evicted: dict[str, set[str]] = {}  # by workload: uids of its pods here when one was evicted
         self._waits_for_vm: set[str] = set()  # uids of pods whose eviction somebody else carries out
+        self._peers: dict[str, tuple[Peer, ...]] = {}  # by uid of the maintenance, as they were read last: they only ever go forward
+        self._peers_at = float("-inf")
+        self._version, self._known = "", dict[str, tuple[object, bool]]()  # of the list of maintenances, and what each declares
         self._undone = 0
         self._told: set[tuple[str, str]] = set()
 
@@ -97,14 +103,27 @@ class Executor:
                 again = await self.turn()
             except ApiError as error:
                 log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
-                again = SELECTED
+                again = DRAINING
             await asyncio.sleep(SOON)
-            try:
-                async with asyncio.timeout(max(0.0, again - SOON)):
-                    await self._changed.wait()
-            except TimeoutError:
-                pass
+            news = [self._changed.wait(), *([self._declared()] if self._view is not None else [])]
+            tasks = [asyncio.ensure_future(each) for each in news]
+            await asyncio.wait(tasks, timeout=max(0.0, again - SOON), return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             self._changed.clear()
+
+    async def _declared(self) -> None:
+        """Ends when somebody has declared something else. Its status is the looker's, and nothing to us."""
+        try:
+            async for event in self._kube.watch(MAINTENANCES, resource_version=self._version):
+                meta = event.object["metadata"]
+                is_news = event.type != "BOOKMARK" and self._known.get(meta.get("uid")) != _declaration(meta)
+                if is_news or event.type == "DELETED":
+                    return
+        except ApiError:
+            pass
+        await asyncio.sleep(AT_REST)  # the pause ends first
 
     async def turn(self) -> float:
         """One pass: seconds until the next. Raises ApiError."""
@@ -131,16 +150,23 @@ class Executor:
             self._on_change()
         if decision.record != record or decision.cordon is not None or decision.evict:
             return SOON
-        return 2 * SOON if any(each.runner.pod.deleting_since for each in decision.waits) else SELECTED
+        if any(each.runner.pod.deleting_since for each in decision.waits):
+            return 2 * SOON
+        if all(is_drained(view, one.maintenance, record.of.get(one.maintenance.uid)) for one in view.drains):
+            return AT_REST
+        return DRAINING
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
     async def _active(self, node: Node) -> tuple[Maintenance, ...]:
         """Those that select this node and are not over, the oldest ones first. Without the type there are none."""
         try:
-            found = [one async for one in records(self._kube, MAINTENANCES, Maintenance.of)]
+            page = await self._kube.list_page(MAINTENANCES)
         except NotFound:
             return ()
+        self._version = page.resource_version
+        self._known = {obj["metadata"]["uid"]: _declaration(obj["metadata"]) for obj in page.items}
+        found = filter(None, map(Maintenance.of, page.items))
         mine = (one for one in found if one.stage is not Stage.COMPLETE and one.selects(node.name, node.labels))
         return tuple(sorted(mine, key=lambda one: (one.created, one.name)))[:MOST]
 
@@ -155,12 +181,12 @@ class Executor:
             rules = [rule async for rule in records(self._kube, DRAIN_RULES, Rule.of)]
             by_labels = any(entry.namespaces is not None for one in draining for entry in one.plan)
             spaces = {name: labels async for name, labels in records(self._kube, NAMESPACES, _labels)} if by_labels else {}
-            peers = await self._peers(node, draining)
+            peers = await self._others(node, draining, record)
             undrainable = {each.pod.full_name: why for each in runners if (why := self._why_undrainable(each, node))}
             drains = tuple(
                 Draining(
                     one,
-                    record.of[one.uid].finished if one.uid in record.of else 0,
+                    _finished(record, one),
                     tuple(treatments(one, runners, rules, spaces, ours=self._settings.own_pods, undrainable=undrainable)),
                     peers[one.uid],
                 )
@@ -177,6 +203,7 @@ class Executor:
             wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring),
             retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
             held=held,
+            heard=frozenset(self._waits_for_vm),
         )
 
     async def _runners(self, node: Node) -> list[Runner]:
@@ -190,16 +217,23 @@ class Executor:
 
         return [each for each in found if not is_lost(each)]
 
-    async def _peers(self, node: Node, draining: Sequence[Maintenance]) -> dict[str, tuple[Peer, ...]]:
-        """By uid of the maintenance: its other nodes. One that does not exist is drained."""
+    async def _others(self, node: Node, draining: Sequence[Maintenance], record: Record) -> dict[str, tuple[Peer, ...]]:
+        """By uid of the maintenance: its other nodes. One that does not exist is drained. Asked again only while this node waits."""
         if all(one.nodes == {node.name} for one in draining):
             return {one.uid: () for one in draining}
+        known = {one.uid: self._peers[one.uid] for one in draining if one.uid in self._peers}
+        waits = any(Draining(one, _finished(record, one), (), known[one.uid]).waits_for() for one in draining if one.uid in known)
+        pause = max(DRAINING - SOON, _PEERS * max(map(len, known.values()), default=0))
+        if len(known) == len(draining) and (not waits or self._clock() - self._peers_at < pause):
+            return known
         nodes = [each async for each in records(self._kube, NODES, Node.of, cached=True) if each.name != node.name]
         said = await reports_of(self._kube, self._settings.driver)
-        return {
+        self._peers_at = self._clock()
+        self._peers = {
             one.uid: tuple(_peer(each, one, said.get(each.name)) for each in nodes if one.selects(each.name, each.labels))
             for one in draining
         }
+        return self._peers
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -226,12 +260,11 @@ class Executor:
     async def _evict(self, view: View, decision: Decision) -> None:
         began = checked = self._clock()
         here: dict[str, set[str]] = defaultdict(set)
-        for one in view.drains[:1]:
-            for each in one.treatments:
-                here[_workload(each)].add(each.runner.pod.uid)
+        for each in view.drains[0].treatments if view.drains else ():
+            here[_workload_of(each.runner)].add(each.runner.pod.uid)
         for each in decision.evict:
             pod = each.runner.pod
-            if pod.uid in self._waits_for_vm or self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
+            if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
                 continue
             await asyncio.sleep(self._evictor.wait())
             if self._clock() - began > LONGEST_PASS:
@@ -257,7 +290,7 @@ class Executor:
             # Nobody's budget: whoever moves virtual machines has heard it, and would be asked in vain again and again.
             self._waits_for_vm.add(pod.uid)
         if answer.is_over:
-            self._evicted[_workload(each)] = here.get(_workload(each), set()) | {pod.uid}
+            self._evicted[_workload_of(each.runner)] = here.get(_workload_of(each.runner), set()) | {pod.uid}
 
     # --- pods that come back --------------------------------------------------------------------------------------------
 
@@ -314,12 +347,16 @@ class Executor:
             self._recorder.record(ObjectRef("v1", names.NODE, "", node.name, node.uid), type_, reason, message)
 
 
+def _finished(record: Record, one: Maintenance) -> int:
+    return record.of[one.uid].finished if one.uid in record.of else 0
+
+
+def _declaration(meta: Json) -> tuple[object, bool]:
+    return meta.get("generation"), "deletionTimestamp" in meta
+
+
 def _labels(obj: Json) -> tuple[str, Mapping[str, str]]:
     return obj["metadata"]["name"], obj["metadata"].get("labels") or {}
-
-
-def _workload(each: Treatment) -> str:
-    return _workload_of(each.runner)
 
 
 def _workload_of(each: Runner) -> str:

@@ -124,7 +124,9 @@ class Draining:
         return plan[self.at].key if self.at < len(plan) else END
 
     def waits_for(self) -> list[Peer]:
-        """Those that keep this node from its next entry."""
+        """Those that keep this node from its next entry, if there is one."""
+        if self.finished >= len(self.maintenance.plan):
+            return []
         return [peer for peer in self.peers if not peer.ignored and (peer.finished or 0) < self.finished]
 
 

@@ -101,6 +101,7 @@ class View:
     wanted_by_others: bool  # an evacuation wants the node cordoned
     retire: Status  # the verdict
     held: frozenset[str] = frozenset()  # pods whose volumes block what the drain is for
+    heard: frozenset[str] = frozenset()  # uids of virtual machines' pods that somebody else has been asked to move
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,8 @@ def decide(view: View) -> Decision:
 
 def _may_go(each: Treatment, view: View, record: Record) -> bool:
     held = each.full_name in view.held and not record.forced
-    return each.behavior is Behavior.DRAIN and not each.runner.pod.deleting_since and not held
+    pod = each.runner.pod
+    return each.behavior is Behavior.DRAIN and not pod.deleting_since and pod.uid not in view.heard and not held
 
 
 def is_drained(view: View, one: Maintenance, progress: Progress | None) -> bool:
@@ -232,6 +234,8 @@ def why_here(each: Treatment, view: View) -> str:
         return "it is ending"
     if each.behavior is not Behavior.DRAIN:
         return f"it has to end by itself ({each.why})"
+    if each.runner.pod.uid in view.heard:
+        return "WaitingForVM: whoever moves virtual machines has heard of it"
     if each.full_name in view.held:
         return f"its volumes block {view.record.intent or 'the drain'}"
     return f"it is evicted ({each.why})"

@@ -1,0 +1,121 @@
+"""`explain maintenance NAME`, or `-f FILE` before it is created: which nodes, in which order which pods go, who says so, what blocks."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sidecar.commands.explain.judged import judge, look, own_of
+from sidecar.commands.explain.question import Answer, Question
+from sidecar.commands.forms import structured
+from sidecar.commands.tables import table
+from sidecar.config.config import Config
+from sidecar.doors import Instruments, open_doors
+from sidecar.drain.listing_io import Cluster
+from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage
+from sidecar.drain.maintenance.plan import Treatment, treatments
+from sidecar.drain.words import Status
+from sidecar.errors import Fatal
+from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, NAMESPACES, PODS, KubeApi, records
+from sidecar.kube.errors import NotFound
+from sidecar.model import names
+from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
+
+_HEADS = ("NODE", "POD", "STEP", "ORDER", "WHAT", "WHO SAYS SO")
+
+
+async def answer(config: Config, question: Question) -> Answer:
+    doors = await open_doors(config, Instruments(), on_link=lambda _: None)
+    try:
+        stored = await asyncio.to_thread(_from_file, question.file) if question.file else await doors.kube.get(MAINTENANCES, question.name)
+        one = Maintenance.of(stored)
+        if one is None:
+            raise Fatal(f"{names.MAINTENANCE_KIND} {question.name or question.file} says nothing that could be carried out: check its spec")
+        cluster = await look(doors.kube)
+        nodes = [node for node in cluster.nodes.values() if one.selects(node.name, node.labels)]
+        pods = await _pods(doors.kube, one, {node.name for node in nodes})
+    finally:
+        await doors.close()
+    return _told(one, nodes, pods, cluster, question, config)
+
+
+def _from_file(path: str) -> Json:
+    try:
+        obj = yaml.safe_load(Path(path).read_bytes())
+        meta = {"name": "", "uid": "", **(obj.get("metadata") or {})}
+        return {**obj, "metadata": meta} if obj.get("kind") == names.MAINTENANCE_KIND else {"metadata": meta, "spec": {"stage": "none"}}
+    except (OSError, yaml.YAMLError, AttributeError) as error:
+        raise Fatal(f"{path} cannot be read as a {names.MAINTENANCE_KIND}: {error}") from error
+
+
+async def _pods(kube: KubeApi, one: Maintenance, nodes: set[str]) -> list[Treatment]:
+    runners = [each async for each in records(kube, PODS, Runner.of, cached=True) if each.pod.node in nodes and not each.pod.ended]
+    try:
+        rules = [rule async for rule in records(kube, DRAIN_RULES, Rule.of)]
+    except NotFound:
+        rules = []
+
+    def labels(obj: Json) -> tuple[str, Mapping[str, str]]:
+        return obj["metadata"]["name"], obj["metadata"].get("labels") or {}
+
+    return treatments(one, runners, rules, {name: of async for name, of in records(kube, NAMESPACES, labels)})
+
+
+def _told(
+    one: Maintenance, nodes: Sequence[Node], pods: Sequence[Treatment], cluster: Cluster, question: Question, config: Config
+) -> Answer:
+    drivers = {node.name: [its for its in cluster.drivers(node.name, question.driver) if question.driver in ("", its)] for node in nodes}
+    verdicts = [
+        (node.name, its, judged.assessment.verdict(one.intent))
+        for node in nodes
+        for its in drivers[node.name]
+        for judged in judge(cluster, node.name, its, own_of(config))
+    ]
+    statuses = tuple(verdict.status for _, _, verdict in verdicts)
+    said: dict[str, Any] = {
+        "name": one.name,
+        "stage": str(one.stage),
+        "intent": str(one.intent),
+        "nodes": [node.name for node in nodes],
+        "plan": [str(entry) for entry in one.plan],
+        "pods": [_as_json(each) for each in pods],
+        "blocks": [{"node": node, "driver": its, "message": of.message} for node, its, of in verdicts if of.status is not Status.TRUE],
+        "status": dict(one.status or {}),
+    }
+    if question.is_structured:
+        return Answer(structured(said, question.form), statuses)
+    return Answer("\n".join(_lines(one, said)), statuses)
+
+
+def _as_json(each: Treatment) -> Json:
+    where = {"node": each.runner.pod.node, "pod": each.full_name}
+    return where | {"step": each.entry, "order": each.order, "what": _what(each), "by": each.why}
+
+
+def _what(each: Treatment) -> str:
+    if each.entry is None or each.behavior is Behavior.SKIP:
+        return "stays"
+    return "is evicted" if each.behavior is Behavior.DRAIN else "is waited for"
+
+
+def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
+    ends = f", at its deadline of {one.deadline:g} s {'what blocks is overridden' if one.overrides else 'that is reported'}"
+    yield f"{one.announcement()}; stage {one.stage}{ends if one.deadline is not None else ''}"
+    yield f"{len(said['nodes'])} nodes: {', '.join(said['nodes']) or 'none; check nodeSelector or nodes'}"
+    yield "In this order, on all nodes together:"
+    yield from (f"  {number}  {entry}" for number, entry in enumerate(said["plan"], 1))
+    rows = [
+        (pod["node"], pod["pod"], "" if pod["step"] is None else str(pod["step"] + 1), str(pod["order"]), pod["what"], pod["by"])
+        for pod in said["pods"]
+    ]
+    yield from table(rows, heads=_HEADS)
+    yield from (f"blocks on {item['node']} ({item['driver']}): {item['message']}" for item in said["blocks"])
+    if message := said["status"].get("message"):
+        yield f"now: {said['status'].get('progress', '')}; {message}"
+    following = {Stage.IDLE: Stage.CORDON, Stage.CORDON: Stage.DRAIN, Stage.DRAIN: Stage.COMPLETE}.get(one.stage)
+    if following is not None and one.uid:
+        patch = f"""'{{"spec":{{"stage":"{following}"}}}}'"""
+        yield f"next: kubectl patch pm {one.name} --type=merge -p {patch}"
