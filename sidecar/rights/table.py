@@ -155,6 +155,7 @@ TABLE: Final[tuple[Row, ...]] = (
         off="--evacuation-evict: nodes are not emptied; --maintenance: nor are they drained",
     ),
     *_rows(MAINTENANCES, "get list", Sample.MAINTENANCE, off=_PLANNED),
+    *_rows(MAINTENANCES, "watch", Sample.MAINTENANCE, off="--maintenance: a new stage is noticed within a minute only"),
     *_rows(MAINTENANCES, "patch", Sample.MAINTENANCE, part="status", off=f"{_PLANNED}, nor shown how far it is"),
     *_rows(DRAIN_RULES, "list", Sample.MAINTENANCE, off=_PLANNED),
     *_rows(BUDGETS, "list", Sample.EMPTYING, off="--evacuation-evict: no pod is evicted, and no replica made anew"),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import Json
+from hack.lib.programs import Json, OurDriver, Sidecar
 from sidecar.drain.maintenance.executor_io import conditions_patch
 from sidecar.drain.maintenance.objects import Maintenance
 from sidecar.drain.maintenance.status_io import summary
@@ -21,10 +22,11 @@ from sidecar.eviction.attempt_io import body
 from sidecar.eviction.rules import May
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
-from tests.deploy.manifests import DEPLOY, DRIVER
+from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.test_maintenance_types import BY_NAME, PLANNED, RULES, TYPES, declared
+from tests.e2e.test_rights_at_work import denied
 from tests.harness.drains import accounts
-from tests.harness.persons import Person
+from tests.harness.persons import ACCOUNT, Person
 from tests.harness.policies import Abuse, Request, Secured, allowed, built, create, delete, in_force, patch, secured, type_checked
 
 NODE, PODS = "/api/v1/nodes/n1", "/api/v1/namespaces/default/pods"
@@ -181,10 +183,39 @@ def test_the_server_finds_nothing_to_say_about_the_policies(cluster: Secured) ->
 
 def test_it_evicts_the_very_pod_that_it_has_judged(cluster: Secured) -> None:
     pod = {"metadata": {"name": "leaves"}, "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}}
-    sent = body(May("default", "leaves", cluster.make(PODS, pod)["metadata"]["uid"]))
+    sent = body(May("default", "leaves", cluster.plane.request("POST", PODS, pod)["metadata"]["uid"]))
     allowed(create(f"{PODS}/leaves/eviction", sent), cluster.n1)
     sent["deleteOptions"].pop("preconditions")
     Abuse(create(f"{PODS}/leaves/eviction", sent), "the one that it has judged").check(cluster, cluster.n1)
+    cluster.plane.request("DELETE", f"{PODS}/leaves?gracePeriodSeconds=0")
+
+
+# --- the program ------------------------------------------------------------------------------------------------------
+
+
+def test_all_that_the_program_writes_passes(cluster: Secured, tmp_path: Path) -> None:
+    """As a process, with a token as the kubelet hands it out; its pod and those of the other tests stay by a rule."""
+    plane = cluster.plane
+    rules = f"/apis/{names.REPORT_VERSION}/namespaces/{NAMESPACE}/drainrules"
+    cluster.make(rules, declared(RULES, {"podSelector": {}, "behavior": "Skip"}))
+    pod = {"metadata": {"name": "goes"}, "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}}
+    plane.request("POST", PODS, {**pod, "spec": {**pod["spec"], "terminationGracePeriodSeconds": 0}})
+    before = denied(plane)
+    assert before, "it counts none, not even those by which the fixture saw that the policies are in force"
+    told = {"node": "n1", "kubeconfig": cluster.kubeconfig("n1", ACCOUNT), "environ": {"NAMESPACE": NAMESPACE, "POD_NAME": "none"}}
+    flags = ["--drain-report", "--node-drain-policy=NoSchedule", "--maintenance"]
+
+    def node() -> Json:
+        return plane.request("GET", NODE)
+
+    with OurDriver(tmp_path, node="n1", name=DRIVER) as driver, Sidecar(tmp_path, address=driver.socket, args=flags, pace=0.2, **told):  # type: ignore[arg-type]
+        plane.request("POST", PLANNED, declared(PLANNED, {"nodes": ["n1"], "intent": "reboot", "stage": "Drain"}, "m3"))
+        until(lambda: node()["spec"].get("unschedulable") and KEY in node()["metadata"]["annotations"], "it is cordoned and noted")
+        until(lambda: "goes" not in [item["metadata"]["name"] for item in plane.request("GET", PODS)["items"]], "the pod is evicted")
+        until(lambda: plane.request("GET", f"{PLANNED}/m3").get("status", {}).get("drainedNodes") == 1, "that is told")
+        plane.request("DELETE", f"{PLANNED}/m3")
+        until(lambda: not node()["spec"].get("unschedulable") and KEY not in node()["metadata"]["annotations"], "it is put back")
+    assert denied(plane) == before
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
