@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -139,6 +140,16 @@ def test_the_largest_plan_is_let_in(types: ControlPlane) -> None:
 def test_each_deadline_that_is_let_in_is_understood(types: ControlPlane, text: str) -> None:
     one = Maintenance.of(make(types, PLANNED, {**BY_NAME, "deadline": text}, dry=True))
     assert one is not None and one.deadline
+
+
+def test_what_the_page_shows_is_let_in(types: ControlPlane) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (DEPLOY / "components" / "maintenance" / "README.md").read_text(), re.DOTALL)
+    shown, plan, rule = (yaml.safe_load(block) for block in blocks)
+    made = types.request("POST", f"{PLANNED}?dryRun=All", {**shown, "spec": {**shown["spec"], **plan}})
+    one = Maintenance.of(made)
+    assert one is not None and len(one.plan) == 4 + len(plan["drainPlan"]) and one.deadline
+    rule["metadata"]["namespace"] = "default"
+    assert Rule.of(types.request("POST", f"{RULES}?dryRun=All", rule)) is not None
 
 
 # --- what may change --------------------------------------------------------------------------------------------------
