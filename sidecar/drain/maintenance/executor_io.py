@@ -99,6 +99,11 @@ class Executor:
         if self._view is not None and self._view.drains:
             self._changed.set()
 
+    def node_changed(self, node: Node | None) -> None:
+        """Somebody may have undone the cordon."""
+        if self._view is not None and self._view.record.prior is not None and node is not None and not node.unschedulable:
+            self._changed.set()
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:
@@ -290,6 +295,7 @@ class Executor:
 
     async def _evict(self, view: View, decision: Decision) -> None:
         began = checked = self._clock()
+        slowest = 0.0
         here: dict[str, set[str]] = defaultdict(set)
         for each in view.drains[0].treatments if view.drains else ():
             here[_workload_of(each.runner)].add(each.runner.pod.uid)
@@ -298,13 +304,15 @@ class Executor:
             if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
                 continue
             await asyncio.sleep(self._evictor.wait())
-            if self._clock() - began > LONGEST_PASS:
+            if self._clock() - began + slowest > LONGEST_PASS:
                 return
             if self._clock() - checked > _CHECKED_FOR:
                 if not await self._still_wanted(view):
                     return
                 checked = self._clock()
+            asked = self._clock()
             await self._evict_one(each, here)
+            slowest = max(slowest, self._clock() - asked)
 
     async def _still_wanted(self, view: View) -> bool:
         active = await self._active(view.node)
