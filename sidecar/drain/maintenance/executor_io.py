@@ -115,10 +115,12 @@ class Executor:
             await asyncio.sleep(SOON)
             news = [self._changed.wait(), *([self._declared()] if self._view is not None else [])]
             tasks = [asyncio.ensure_future(each) for each in news]
-            await asyncio.wait(tasks, timeout=max(0.0, again - SOON), return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            try:
+                await asyncio.wait(tasks, timeout=max(0.0, again - SOON), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
             self._changed.clear()
 
     async def _declared(self) -> None:

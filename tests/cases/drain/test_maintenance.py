@@ -11,6 +11,7 @@ import pytest
 from hack.sim.clock import EPOCH
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
+from hack.sim.world.story import Story
 from sidecar.drain.maintenance.objects import CAPI_LABEL, Maintenance
 from sidecar.drain.maintenance.status_io import summary
 from sidecar.kube.api import (
@@ -30,7 +31,7 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names, timestamps
 from tests.harness.drain import samples
-from tests.harness.drain.simulated import JUDGING, Json, Plot, Story, all_of, change, node_of, play, report_of, running, wait
+from tests.harness.drain.simulated import JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
 
 RECORD: Final = names.of_driver(DRIVER, names.MAINTENANCE_RECORD)
 UNREADY: Final = [{"type": "Ready", "status": "Unknown"}]
@@ -599,7 +600,7 @@ def test_for_a_reboot_pods_with_volumes_leave_and_come_back_to_their_data() -> N
         await declare(bench)
         await wait(bench, 120)
         assert await pods(bench) == [] and (await status(bench))["drained"]
-        pod = {"containers": [{"name": "main", "image": "none"}]}
+        pod: Json = {"containers": [{"name": "main", "image": "none"}]}
         pod |= {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "db"}}]}
         await bench.you.create(PODS, {"metadata": {"name": "db"}, "spec": pod}, namespace="default")
         await wait(bench, 60)
