@@ -140,6 +140,7 @@ class DrainRoom:
             stranded_pods=sum(fate.reboot is Fate.RETURNS or fate.retire is Fate.STRANDED for fate in judged.pods),
             evacuation_seconds=None if started is None else max(0.0, self._wall() - started),
             gate="off" if not self._settings.gate else "closed" if self._gate.stands and not self._loose else "open",
+            maintenances=self.maintenance,
         )
 
     # --- one look ---------------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
 OURS, STATE = (names.of_driver(DRIVER, name) for name in (names.DRAIN_RECORD, names.EVACUATION_STATE))
+FIRST = "2023-11-14T22:13:20Z"
 READY = Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, "no volume is here")
 BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim shop/data-0: LastCopy")
 
@@ -110,7 +111,11 @@ def report(node: str, uid: str = "0f0f", *, retiring: bool = False, held: HeldPo
     marks = read(Node.of({"metadata": {"name": node, "uid": uid, "annotations": said}}), DRIVER, now=1_700_000_000.0)
     course = Course("InProgress", 1_699_999_000.0, 1_700_009_000.0, "evacuation-slot-0", "WouldComeBack: cordon it")
     gate = {"enabled": True, "held": True, "why": "it holds"}
-    return body(judged, marks, agent="1", course=course, held=held or HeldPods(), gate=gate, previous=None)
+    said_of = {"name": "m1", "uid": "u", "stage": "Drain", "entries": 4, "finished": 1, "drained": False, "deadline": FIRST, "late": True}
+    waits = {"left": 3, "limitedBy": "m0", "waitingFor": [{"node": "n2", "seen": "never"}]}
+    left = {"pods": [{"pod": "shop/db-0", "why": "it is ending"}], "undrainable": ["shop/agent-1"]}
+    maintenance = [{**said_of, **waits, **left}]
+    return body(judged, marks, agent="1", course=course, held=held or HeldPods(), gate=gate, maintenance=maintenance, previous=None)
 
 
 def verdicts(drained: Drained, node: str, drain: Verdict, retire: Verdict, *, driver: str = DRIVER, ago: float = 1e7) -> Json:

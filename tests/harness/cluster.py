@@ -140,7 +140,7 @@ class Cluster:
             address=driver.socket,
             kubeconfig=kubeconfig or self.role,
             args=args,
-            environ={"NAMESPACE": self.namespace, **(environ or {})},
+            environ={"NAMESPACE": self.namespace, "POD_NAME": f"sidecar-{driver.node}", **(environ or {})},
             pace=pace,
         )
 

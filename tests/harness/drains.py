@@ -43,8 +43,8 @@ SWIFT = 0.2
 
 
 def component(*parts: str) -> str:
-    """What these components grant for the whole cluster, and their type, for the account of drains."""
-    files = [COMPONENTS / part / "rbac.yaml" for part in parts] + [COMPONENTS / "drain" / "crd.yaml"] * ("drain" in parts)
+    """What these components grant for the whole cluster, and their types, for the account of drains."""
+    files = [COMPONENTS / part / name for part in parts for name in ("rbac.yaml", "crd.yaml") if (COMPONENTS / part / name).exists()]
     objects = [item for file in files for item in yaml.safe_load_all(file.read_text()) if item["kind"] not in ("Role", "RoleBinding")]
     for item in objects:
         for subject in item.get("subjects", ()):

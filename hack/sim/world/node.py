@@ -187,7 +187,10 @@ class Node:
             self._over.set_result(f"killed: {why}")
 
     def _config(self) -> Config:
-        parsed = parse([*_ARGS, *self._world.plan.args, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        parsed = parse(
+            [*_ARGS, *self._world.plan.args, *self.flags],
+            {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE, "POD_NAME": f"sidecar-{self.name}"},
+        )
         assert isinstance(parsed, Parsed), parsed
         return parsed.config
 
