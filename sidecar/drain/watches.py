@@ -209,6 +209,8 @@ class DrainPart:
     def node_changed(self) -> None:
         """The standing is renewed at once, and so is which pods are held; the rest in the next look."""
         self.room.node_changed()
+        if self._executor is not None:
+            self._executor.node_changed(self.nodes.get(self._here.node))
         self._renew_held()
         self.wake()
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.world import people
+from hack.sim.world import maintenance, people
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.people import Drain, acknowledge, merge
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
@@ -320,6 +320,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "dies at an effect": lambda world, item: world.at_effects.append(item.detail),
     "loss acknowledged": lambda world, item: world.spawn(f"ack {item.whom}", _acknowledge_loss(world, item.whom)),
     "nothing": lambda world, item: None,
+    **maintenance.TABLE,
 }
 
 

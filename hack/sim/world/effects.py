@@ -105,8 +105,11 @@ class Effects:
         options = body.get("deleteOptions") or {}
         if pod is None or not _is_hit(options, pod):
             return doing()
-        wrong = [(WRONG_EVICTION, text) for text in self._wrong_eviction(options, pod)]
-        wrong += self._world.replicas.faults(pod) if pod["spec"].get("nodeName") else ()  # who has none is away already
+        if self._world.plan.theme == "maintenance":
+            wrong = [(WRONG_EVICTION, text) for text in self._world.maintained.wrong_eviction(SENDER.get(), options, pod)]
+        else:
+            wrong = [(WRONG_EVICTION, text) for text in self._wrong_eviction(options, pod)]
+            wrong += self._world.replicas.faults(pod) if pod["spec"].get("nodeName") else ()  # who has none is away already
         answer: Json = self._dying(doing)
         self._tell(pod, wrong)
         self._world.transcript.tell(SENDER.get(), f"evicted {name}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_set_objects as objects
-from hack.sim.world import people, strangers
+from hack.sim.world import maintenance, people, strangers
 from hack.sim.world.actions import REPLICAS, carry_out, set_ready
 from hack.sim.world.claims import HOLLOW
 from hack.sim.world.network import Weather
@@ -331,6 +331,20 @@ def _of_node_loss(world: "World") -> Findings:
                 yield NOT_WHOLE, f"{name} does not run, and no volume of it is on a machine that is lost"
 
 
+# --- declared maintenance ---------------------------------------------------------------------------------------------------------
+
+
+async def _maintenance_rest(world: "World") -> None:
+    await asyncio.sleep(_LINGERS)
+    await _heal(world)
+    await maintenance.let_all_go(world)
+    await asyncio.sleep(world.plan.settle)
+    for kind, what in world.maintained.not_drained():
+        world.found(kind, what)
+    await maintenance.end_all(world)
+    await asyncio.sleep(world.plan.settle)
+
+
 def _uid_of(world: "World", node: str) -> str:
     return str((world.cluster.store.find(NODES, node) or {"metadata": {"uid": ""}})["metadata"]["uid"])
 
@@ -341,5 +355,6 @@ _THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["
     "emptying": (_emptying_rest, _of_emptying),
     "reprovision": (_emptying_rest, _of_emptying),
     "node-loss": (_node_loss_rest, _of_node_loss),
+    "maintenance": (_maintenance_rest, lambda world: world.maintained.left()),
 }
 """How worlds of each theme come to rest, and what must be so then."""

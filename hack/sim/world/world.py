@@ -27,6 +27,7 @@ from hack.sim.world.claims import Claims
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
 from hack.sim.world.life import Killed
+from hack.sim.world.maintained import Maintained
 from hack.sim.world.network import Network
 from hack.sim.world.node import DRIVER, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.people import Drain
@@ -36,7 +37,18 @@ from hack.sim.world.requests import RequestLog
 from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
-from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
+from sidecar.kube.api import (
+    CLASSES,
+    CSI_DRIVERS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    DRAIN_RULES,
+    MAINTENANCES,
+    MERGE_PATCH,
+    NODES,
+    PODS,
+    STATEFUL_SETS,
+)
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
@@ -175,6 +187,7 @@ class World:
         self.replicas = Replicas(self)
         self.effects = Effects(self)
         self.claims = Claims(self)
+        self.maintained = Maintained(self)
 
     async def play(self) -> Report:
         async with asyncio.TaskGroup() as group:
@@ -426,6 +439,8 @@ class World:
             self._made[str(call.resource), call.name] = self.clock()
         if call.resource in (PODS, STATEFUL_SETS):
             self.replicas.look()
+        if self.plan.theme == "maintenance" and call.resource in (NODES, MAINTENANCES, DRAIN_RULES, DRAIN_REPORTS):
+            self.maintained.look(SENDER.get())
         self.claims.heard(call)
         self.verdicts.heard(call)
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from sidecar.drain.assess import Assessment
@@ -96,6 +97,11 @@ class Executor:
         if self._view is not None and self._view.drains:
             self._changed.set()
 
+    def node_changed(self, node: Node | None) -> None:
+        """Somebody may have undone the cordon."""
+        if self._view is not None and self._view.record.prior is not None and node is not None and not node.unschedulable:
+            self._changed.set()
+
     async def run(self) -> None:
         """Until cancelled."""
         while True:
@@ -107,10 +113,12 @@ class Executor:
             await asyncio.sleep(SOON)
             news = [self._changed.wait(), *([self._declared()] if self._view is not None else [])]
             tasks = [asyncio.ensure_future(each) for each in news]
-            await asyncio.wait(tasks, timeout=max(0.0, again - SOON), return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            try:
+                await asyncio.wait(tasks, timeout=max(0.0, again - SOON), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
             self._changed.clear()
 
     async def _declared(self) -> None:
@@ -130,24 +138,30 @@ class Executor:
         self._tell_deadlines()
         stored = await find(self._kube, NODES, self._settings.node)
         if stored is None:
-            self._view, self.status = None, ()
+            self._view = None
+            self._publish(())
             return AT_REST
         node = Node.of(stored)
         record = record_of(node, self._settings.driver)
-        active = await self._active(node)
-        if not active and record == Record() and not _ours(stored):
-            self._view, self.status = None, ()
-            self._told.clear()
-            return AT_REST
-        view = self._view = await self._look(node, record, active)
+        active = self._view.active if self._view is not None else ()
+        try:
+            active = await self._active(node)
+            if not active and record == Record() and not _ours(stored):
+                self._view = None
+                self._told.clear()
+                self._publish(())
+                return AT_REST
+            view = self._view = await self._look(node, record, active)
+        except ApiError:
+            await self._override(stored, node, record, active)
+            raise
         decision = decide(view)
+        self._tell_deadlines()
         self._tell(view, decision)
         if not self._settings.dry_run:
             await self._write(stored, view, decision)
             await self._evict(view, decision)
-        if decision.status != self.status:
-            self.status = decision.status
-            self._on_change()
+        self._publish(decision.status)
         if decision.record != record or decision.cordon is not None or decision.evict:
             return SOON
         if any(each.runner.pod.deleting_since for each in decision.waits):
@@ -156,18 +170,33 @@ class Executor:
             return AT_REST
         return DRAINING
 
+    def _publish(self, status: tuple[Json, ...]) -> None:
+        if status != self.status:
+            self.status = status
+            self._on_change()
+
+    async def _override(self, stored: Json, node: Node, record: Record, active: tuple[Maintenance, ...]) -> None:
+        """What else cannot be read puts no deadline off. Of what is declared the last that was read counts."""
+        said = late(record, active, self._wall())
+        if said.forced and not self._settings.dry_run and not record.forced and not (said.of.keys() - record.of.keys()):
+            await self._note(stored, node, replace(record, forced=said.forced).as_text(node.uid))
+
     # --- reading --------------------------------------------------------------------------------------------------------
 
     async def _active(self, node: Node) -> tuple[Maintenance, ...]:
         """Those that select this node and are not over, the oldest ones first. Without the type there are none."""
+        found, known, token = list[Maintenance | None](), dict[str, tuple[object, bool]](), ""
         try:
-            page = await self._kube.list_page(MAINTENANCES)
+            while True:
+                page = await self._kube.list_page(MAINTENANCES, continue_token=token)
+                known |= {obj["metadata"]["uid"]: _declaration(obj["metadata"]) for obj in page.items}
+                found += map(Maintenance.of, page.items)
+                if not (token := page.continue_token):
+                    break
         except NotFound:
             return ()
-        self._version = page.resource_version
-        self._known = {obj["metadata"]["uid"]: _declaration(obj["metadata"]) for obj in page.items}
-        found = filter(None, map(Maintenance.of, page.items))
-        mine = (one for one in found if one.stage is not Stage.COMPLETE and one.selects(node.name, node.labels))
+        self._version, self._known = page.resource_version, known
+        mine = (one for one in found if one is not None and one.stage is not Stage.COMPLETE and one.selects(node.name, node.labels))
         return tuple(sorted(mine, key=lambda one: (one.created, one.name)))[:MOST]
 
     async def _look(self, node: Node, record: Record, active: tuple[Maintenance, ...]) -> View:
@@ -175,7 +204,11 @@ class Executor:
         draining = [one for one in active if one.stage is Stage.DRAIN]
         drains: tuple[Draining, ...] = ()
         held: frozenset[str] = frozenset()
-        if draining:
+        if not draining:
+            # Of another drain nobody has come back yet.
+            self._came_back.clear()
+            self._evicted.clear()
+        else:
             runners = await self._runners(node)
             self._count_those_that_came_back(runners)
             rules = [rule async for rule in records(self._kube, DRAIN_RULES, Rule.of)]
@@ -238,7 +271,6 @@ class Executor:
     # --- writing --------------------------------------------------------------------------------------------------------
 
     async def _write(self, stored: Json, view: View, decision: Decision) -> None:
-        """The record and the cordon in one write, so that nobody finds the node cordoned and does not know by whom."""
         node, key = view.node, names.of_driver(self._settings.driver, names.MAINTENANCE_RECORD)
         text = decision.record.as_text(node.uid)
         if (node.annotations.get(key) or None) != text or decision.cordon is not None:
@@ -246,9 +278,7 @@ class Executor:
                 self._undone += 1
                 if self._undone == _COMES_BACK:
                     self._event(names.WARNING, names.CORDON_UNDONE, "Somebody uncordons this node again and again during its maintenance")
-            meta: Json = {"uid": node.uid, "resourceVersion": stored["metadata"]["resourceVersion"], "annotations": {key: text}}
-            spec = {} if decision.cordon is None else {"spec": {"unschedulable": decision.cordon or None}}
-            await self._kube.patch(NODES, node.name, {"metadata": meta} | spec, content_type=MERGE_PATCH)
+            await self._note(stored, node, text, {} if decision.cordon is None else {"spec": {"unschedulable": decision.cordon or None}})
             if text is None:
                 self._undone = 0
                 self._event(names.NORMAL, names.MAINTENANCE_OVER, "No maintenance wants this node any more; it is as it was before")
@@ -257,8 +287,15 @@ class Executor:
             patch = {"metadata": {"uid": node.uid}, "status": {"conditions": change}}
             await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
 
+    async def _note(self, stored: Json, node: Node, text: str | None, spec: Json | None = None) -> None:
+        """The record and the cordon in one write, so that nobody finds the node cordoned and does not know by whom."""
+        key = names.of_driver(self._settings.driver, names.MAINTENANCE_RECORD)
+        meta: Json = {"uid": node.uid, "resourceVersion": stored["metadata"]["resourceVersion"], "annotations": {key: text}}
+        await self._kube.patch(NODES, node.name, {"metadata": meta, **(spec or {})}, content_type=MERGE_PATCH)
+
     async def _evict(self, view: View, decision: Decision) -> None:
         began = checked = self._clock()
+        slowest = 0.0
         here: dict[str, set[str]] = defaultdict(set)
         for each in view.drains[0].treatments if view.drains else ():
             here[_workload_of(each.runner)].add(each.runner.pod.uid)
@@ -267,13 +304,15 @@ class Executor:
             if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
                 continue
             await asyncio.sleep(self._evictor.wait())
-            if self._clock() - began > LONGEST_PASS:
+            if self._clock() - began + slowest > LONGEST_PASS:
                 return
             if self._clock() - checked > _CHECKED_FOR:
                 if not await self._still_wanted(view):
                     return
                 checked = self._clock()
+            asked = self._clock()
             await self._evict_one(each, here)
+            slowest = max(slowest, self._clock() - asked)
 
     async def _still_wanted(self, view: View) -> bool:
         active = await self._active(view.node)
@@ -318,7 +357,7 @@ class Executor:
         if view is None:
             return
         now = self._wall()
-        for uid, one in late(view).of.items():
+        for uid, one in late(view.record, view.active, now).of.items():
             if one.deadline_at is not None and now >= one.deadline_at and (uid, "late") not in self._told:
                 self._told.add((uid, "late"))
                 self._event(names.WARNING, names.MAINTENANCE_LATE, f"The deadline of {one.name} is over, and this node is not drained")

@@ -5,7 +5,7 @@ on after a kill knows how the node was, since when it is drained, and how far it
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -77,7 +77,7 @@ def record_of(node: Node, driver: str) -> Record:
         one, two, three = reached if reached else (0, 0, 0)
         key = (int(one), int(two), int(three)) if reached else None
         return Record(prior if isinstance(prior, bool) else None, key, of, intent, str(said.get("forced") or "")[:256])
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return Record()
 
 
@@ -115,19 +115,19 @@ class Decision:
     status: tuple[Json, ...] = ()  # for the report, one of each maintenance
 
 
-def late(view: View) -> Record:
+def late(record: Record, active: Iterable[Maintenance], now: float) -> Record:
     """The record with what the clock alone decides. It needs no answer of anybody, so no error puts it off."""
-    of = dict(view.record.of)
-    for one in view.active:
+    of, over = dict(record.of), ""
+    for one in active:
         if one.stage is not Stage.DRAIN:
             continue
         before = of.get(one.uid, Progress(one.name))
-        began = before.started_at if before.started_at is not None and before.started_at <= view.now else view.now
+        began = before.started_at if before.started_at is not None and before.started_at <= now else now
         ends = [at for at in (before.deadline_at, began + one.deadline if one.deadline is not None else None) if at is not None]
         of[one.uid] = replace(before, started_at=began, deadline_at=min(ends, default=None))
-    over = [one for one in view.active if one.stage is Stage.DRAIN and one.overrides and _is_over(of[one.uid], view.now)]
-    forced = f"the deadline of PlannedMaintenance {over[0].name} is over" if over else ""
-    return replace(view.record, of=of, forced=forced)
+        if not over and one.overrides and _is_over(of[one.uid], now):
+            over = f"the deadline of PlannedMaintenance {one.name} is over"
+    return replace(record, of=of, forced=over)
 
 
 def _is_over(one: Progress, now: float) -> bool:
@@ -137,9 +137,11 @@ def _is_over(one: Progress, now: float) -> bool:
 def decide(view: View) -> Decision:
     cordoning = [one for one in view.active if one.stage.cordons]
     draining = [one for one in view.active if one.stage is Stage.DRAIN]
-    record, until = late(view), target(view.drains, view.record.reached)
+    record, until = late(view.record, view.active, view.now), target(view.drains, view.record.reached)
     of = {one.uid: record.of[one.uid] for one in draining}
-    for each in view.drains:
+    # The cordon is noted first, and only what is noted is done: until then a pod may be put here that was not listed.
+    ready = view.record.prior is not None and view.node.unschedulable and not (of.keys() - view.record.of.keys())
+    for each in view.drains if ready else ():
         uid = each.maintenance.uid
         of[uid] = replace(of[uid], finished=finished(each, until))
     intents = {one.intent for one in draining}
@@ -152,8 +154,6 @@ def decide(view: View) -> Decision:
         # Whoever has uncordoned it meanwhile has taken it over: then there is nothing to put back.
         cordon, prior = (False if view.node.unschedulable and not prior else None), None
     record = Record(prior, until if view.drains else None, of, intent, record.forced if draining else "")
-    # The cordon is noted first, and only what is noted is done.
-    ready = view.record.prior is not None and view.node.unschedulable and not (of.keys() - view.record.of.keys())
     chosen = due(view.drains, until) if ready and draining else []
     evict = [each for each in chosen if _may_go(each, view, record)]
     waits = [each for each in chosen if each not in evict]

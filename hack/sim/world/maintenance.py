@@ -1,0 +1,213 @@
+"""Worlds in which maintenance is declared: who declares what, which rules teams ship, and what people do with their own hands meanwhile.
+
+What must be so is in `maintained`.
+"""
+
+import json
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from hack.sim.world.node import NAMESPACE
+from hack.sim.world.people import change
+from hack.sim.world.plan import LATE, SHARED, Events, Plan, PlannedEvent, Theme, Trouble, of_nodes, stretched
+from sidecar.kube.api import BUDGETS, DRAIN_RULES, MAINTENANCES, MERGE_PATCH, NAMESPACES, STATEFUL_SETS
+from sidecar.kube.errors import AlreadyExists, NotFound
+from sidecar.model import names
+
+if TYPE_CHECKING:
+    from hack.sim.world.world import World
+
+CAPI_LABEL: Final = "cluster.x-k8s.io/drain"
+STAGES: Final = ("Idle", "Cordon", "Drain", "Complete")
+_TEAM: Final = "team"
+_BEGIN: Final = (90.0, 250.0)
+_LAST: Final = 700.0
+_DRAINED: Final = 1200.0
+"""Within so many seconds after everything is well again the nodes must be drained, and be as before once nobody wants that any more."""
+_PLANS: Final[tuple[list[dict[str, object]], ...]] = (
+    [],
+    [{"maxPriority": 5000}],
+    [{"maxPriority": 5000}, {"maxPriority": 10000}],
+    [{"maxPriority": 4000, "podSelector": {"matchLabels": {"app": "crowd-0"}}}, {"maxPriority": 10000}],
+)
+
+# --- what is drawn ------------------------------------------------------------------------------------------------------------
+
+
+def _flags(_: random.Random, plan: Plan) -> None:
+    plan.args += ("--drain-report", "--node-drain-policy=NoSchedule", "--maintenance")
+
+
+def _crowds(dice: random.Random, plan: Plan) -> None:
+    """Workloads of two namespaces, of every importance, some with volumes and some with a budget."""
+    for number in range(plan.claims):
+        drawn = {
+            "namespace": dice.choice((NAMESPACE, NAMESPACE, _TEAM)),
+            "priority": dice.choice((0, 4000, 9000, 1_500_000_000)),
+            "replicas": dice.randint(1, 4),
+            "claims": dice.random() < 0.4,
+            "label": dice.choice(("", "", "", "skip")),
+            "budget": dice.choice((None, None, 1, 0)),
+        }
+        plan.add(dice.uniform(2.0, 30.0), "crowd", f"crowd-{number}", detail=json.dumps(drawn))
+
+
+def _teams(dice: random.Random, plan: Plan) -> None:
+    """Rules of which some select nothing, some everything in their namespace, and some go again."""
+    for number in range(dice.randint(0, 4)):
+        app = dice.choice(("", *(f"crowd-{each}" for each in range(plan.claims)))) if dice.random() < 0.9 else "nobody"
+        selector = {"matchLabels": {"app": app}} if app else {}
+        spec = {"podSelector": selector, "behavior": dice.choice(("Drain", "Skip", "WaitCompleted")), "order": dice.choice((0, 0, -5, 100))}
+        begins, name = dice.choice((10.0, dice.uniform(10.0, 400.0))), f"{dice.choice((NAMESPACE, _TEAM))}/rule-{number}"
+        plan.add(begins, "drain rule", name, detail=json.dumps(spec))
+        if dice.random() < 0.4:
+            plan.add(begins + dice.uniform(20.0, 400.0), "drain rule gone", name)
+
+
+def _declarations(dice: random.Random, plan: Plan) -> None:
+    """Of one node, several, or all; moved forward, skipped, deleted in any stage, and made again under the same name."""
+    for number in range(dice.randint(2, 4)):
+        name, at = f"m-{number}", dice.uniform(*_BEGIN)
+        for _ in range(dice.choice((1, 1, 2))):
+            nodes = dice.sample(plan.nodes, dice.randint(1, len(plan.nodes)))
+            stages = STAGES[dice.choice((0, 1, 2, 2)) :]
+            by_label = {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}
+            chosen = {"nodes": nodes} if dice.random() < 0.7 else {"nodeSelector": {"matchExpressions": [by_label]}}
+            spec = {
+                **chosen,
+                "stage": stages[0],
+                "intent": dice.choice(("reboot", "reboot", "reboot", "retire")),
+                "drainPlan": dice.choice(_PLANS),
+            }
+            if dice.random() < 0.5:
+                spec |= {"deadline": dice.choice(("1m", "5m")), "onDeadline": dice.choice(("Report", "Override"))}
+            plan.add(at, "maintenance", name, detail=json.dumps(spec))
+            for stage in stages[1:]:
+                at += dice.choice((1.0, dice.uniform(5.0, 90.0), dice.uniform(90.0, 300.0)))
+                if dice.random() < 0.8 and at < _LAST:
+                    plan.add(at, "stage", name, detail=stage)
+            at += dice.choice((0.5, dice.uniform(20.0, 300.0)))
+            if dice.random() < 0.5:
+                plan.add(at, "maintenance gone", name)
+                at += dice.choice((0.0, 0.5, dice.uniform(2.0, 60.0)))
+
+
+def _hands(dice: random.Random, node: str) -> Events:
+    """Somebody cordons and uncordons by hand, also while a maintenance wants something else."""
+    at = dice.uniform(60.0, 600.0)
+    for _ in range(dice.randint(1, 4)):
+        yield at, dice.choice(("cordoned by hand", "uncordoned by hand")), node
+        at += dice.choice((0.2, dice.uniform(1.0, 15.0), dice.uniform(15.0, 120.0)))
+
+
+def _ignored(dice: random.Random, node: str) -> Events:
+    at = dice.uniform(90.0, 500.0)
+    yield at, "ignored", node
+    if dice.random() < 0.5:
+        yield at + dice.uniform(5.0, 200.0), "counts again", node
+
+
+def _hung(dice: random.Random, node: str) -> Events:
+    at = dice.uniform(90.0, 400.0)
+    yield at, "kubelet hangs", node
+    yield at + dice.uniform(10.0, 300.0), "kubelet works", node
+
+
+def _silent(dice: random.Random, node: str) -> Events:
+    at = dice.uniform(70.0, 500.0)
+    yield at, "sidecar dies", node
+    yield at + dice.choice((10.0, 120.0, 700.0)), "sidecar lives", node
+
+
+def _errors(dice: random.Random, _: str) -> Events:
+    at = dice.uniform(90.0, 400.0)
+    yield at, "errors", "", dice.choice((0.05, 0.2, 0.5))
+    yield at + dice.uniform(60.0, 400.0), "errors"
+
+
+_TROUBLES: Final[Mapping[str, Trouble]] = {
+    **{kind: stretched(kind) for kind in SHARED},
+    "hands": of_nodes(_hands, 1, 4),
+    "ignored nodes": of_nodes(_ignored, 1, 2),
+    "hung kubelets": of_nodes(_hung, 1, 2),
+    "silent sidecars": of_nodes(_silent, 1, 2),
+    "server errors": of_nodes(_errors),
+    "deaths at evictions": of_nodes(
+        lambda dice, _: [(dice.uniform(90.0, 400.0), "dies at an effect", "", 0.0, dice.choice(("before", "after")))], 1, 5
+    ),
+}
+THEME: Final = Theme("maintenance", "maintenance", (3, 4), (3, 5), 0.25, _flags, (_crowds, _teams, _declarations), _TROUBLES, _DRAINED)
+
+# --- what happens -------------------------------------------------------------------------------------------------------------
+
+
+async def _crowd(world: "World", item: PlannedEvent) -> None:
+    drawn, labels = json.loads(item.detail), {"app": item.whom}
+    namespace = drawn["namespace"]
+    with suppress(AlreadyExists):
+        await world.api.create(NAMESPACES, {"metadata": {"name": namespace}})
+    world.delays[f"{namespace}/{item.whom}"] = 0.5
+    claim = {"storageClassName": LATE, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    pod = {"metadata": {"labels": labels | ({CAPI_LABEL: drawn["label"]} if drawn["label"] else {})}}
+    pod |= {"spec": {"containers": [{"name": "main", "image": "none"}], "priority": drawn["priority"]}}
+    spec = {"replicas": drawn["replicas"], "podManagementPolicy": "Parallel", "selector": {"matchLabels": labels}, "template": pod}
+    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}] if drawn["claims"] else []
+    await world.api.create(STATEFUL_SETS, {"metadata": {"name": item.whom}, "spec": spec}, namespace=namespace)
+    if drawn["budget"] is not None:
+        budget = {"selector": {"matchLabels": labels}, "maxUnavailable": drawn["budget"]}
+        await world.api.create(BUDGETS, {"metadata": {"name": item.whom}, "spec": budget}, namespace=namespace)
+
+
+async def _rule(world: "World", item: PlannedEvent) -> None:
+    namespace, _, name = item.whom.partition("/")
+    with suppress(AlreadyExists):
+        await world.api.create(NAMESPACES, {"metadata": {"name": namespace}})
+    await world.api.create(DRAIN_RULES, {"metadata": {"name": name}, "spec": json.loads(item.detail)}, namespace=namespace)
+
+
+async def _no_rule(world: "World", item: PlannedEvent) -> None:
+    namespace, _, name = item.whom.partition("/")
+    await world.api.delete(DRAIN_RULES, name, namespace=namespace)
+
+
+async def _made(world: "World", item: PlannedEvent) -> None:
+    await world.api.create(MAINTENANCES, {"metadata": {"name": item.whom}, "spec": json.loads(item.detail)})
+
+
+async def _stage(world: "World", item: PlannedEvent) -> None:
+    """Only forward, as the type allows."""
+    now = (await world.api.get(MAINTENANCES, item.whom))["spec"]["stage"]
+    if STAGES.index(item.detail) > STAGES.index(now):
+        await world.api.patch(MAINTENANCES, item.whom, {"spec": {"stage": item.detail}}, content_type=MERGE_PATCH)
+
+
+TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None]]] = {
+    "crowd": _crowd,
+    "drain rule": _rule,
+    "drain rule gone": _no_rule,
+    "maintenance": _made,
+    "stage": _stage,
+    "maintenance gone": lambda world, item: world.api.delete(MAINTENANCES, item.whom),
+    "cordoned by hand": lambda world, item: change(world, item.whom, {"spec": {"unschedulable": True}}),
+    "uncordoned by hand": lambda world, item: change(world, item.whom, {"spec": {"unschedulable": None}}),
+    "ignored": lambda world, item: change(world, item.whom, {"metadata": {"annotations": {names.IGNORED_BY_MAINTENANCE: "by a person"}}}),
+    "counts again": lambda world, item: change(world, item.whom, {"metadata": {"annotations": {names.IGNORED_BY_MAINTENANCE: None}}}),
+}
+
+
+async def let_all_go(world: "World") -> None:
+    """Nobody but what is declared keeps pods: no rule, no budget; and all that is declared is to be drained."""
+    for resource in (DRAIN_RULES, BUDGETS):
+        for meta in [found["metadata"] for found in world.cluster.store.all_of(resource)]:
+            await world.api.delete(resource, meta["name"], namespace=meta["namespace"])
+    for found in list(world.cluster.store.all_of(MAINTENANCES)):
+        if found["spec"]["stage"] in ("Idle", "Cordon"):
+            await _stage(world, PlannedEvent(world.clock(), "stage", found["metadata"]["name"], detail="Drain"))
+
+
+async def end_all(world: "World") -> None:
+    for found in list(world.cluster.store.all_of(MAINTENANCES)):
+        with suppress(NotFound):
+            await world.api.delete(MAINTENANCES, found["metadata"]["name"])

@@ -1,0 +1,653 @@
+"""Drain cases B, C and G of declared maintenance: whole stories, with the program on the simulated cluster."""
+
+import asyncio
+import itertools
+import json
+import logging
+from typing import Any, Final
+
+import pytest
+
+from hack.sim.clock import EPOCH
+from hack.sim.cluster import Call
+from hack.sim.world.node import DRIVER
+from hack.sim.world.story import Story
+from sidecar.drain.maintenance.objects import CAPI_LABEL, Maintenance
+from sidecar.drain.maintenance.status_io import summary
+from sidecar.kube.api import (
+    BUDGETS,
+    CLAIMS,
+    DRAIN_RULES,
+    EVENTS,
+    MAINTENANCES,
+    MERGE_PATCH,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STRATEGIC_MERGE_PATCH,
+    VOLUMES,
+    find,
+)
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.model import names, timestamps
+from tests.harness.drain import samples
+from tests.harness.drain.simulated import JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
+
+RECORD: Final = names.of_driver(DRIVER, names.MAINTENANCE_RECORD)
+UNREADY: Final = [{"type": "Ready", "status": "Unknown"}]
+HELD: Final = ["example.com/held"]
+ONE: Final = ("n0",)
+
+
+def told(story: Plot, *more: str, nodes: tuple[str, ...] = ONE, **hooks: Any) -> None:
+    play(story, args=(*JUDGING, "--maintenance", *more), nodes=nodes, **hooks)
+
+
+async def declare(bench: Story, name: str = "m1", **spec: Any) -> None:
+    body = {"nodes": ["n0"], "stage": "Drain", "intent": "reboot", **spec}
+    await bench.you.create(MAINTENANCES, {"metadata": {"name": name}, "spec": body})
+
+
+async def move(bench: Story, stage: str, name: str = "m1") -> None:
+    await bench.you.patch(MAINTENANCES, name, {"spec": {"stage": stage}}, content_type=MERGE_PATCH)
+
+
+async def put(bench: Story, name: str = "web", *, node: str = "n0", labels: Any = None, meta: Any = None, **spec: Any) -> None:
+    """A pod without volumes, on that node."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-{name}", "controller": True}
+    given = {"name": name, "labels": labels or {}, "ownerReferences": [owner], **(meta or {})}
+    namespace = given.pop("namespace", "default")
+    body = {"containers": [{"name": "main", "image": "none"}], "nodeName": node, **spec}
+    await bench.you.create(PODS, {"metadata": given, "spec": body}, namespace=namespace)
+
+
+async def let_go(bench: Story, name: str) -> None:
+    await bench.you.patch(PODS, name, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH, namespace="default")
+
+
+async def pods(bench: Story, node: str = "n0") -> list[str]:
+    """Those that are not about to go."""
+    there = [pod for pod in await all_of(bench, PODS) if pod["spec"].get("nodeName") == node]
+    return sorted(pod["metadata"]["name"] for pod in there if "deletionTimestamp" not in pod["metadata"])
+
+
+async def record(bench: Story, node: str = "n0") -> Json:
+    return dict(json.loads((await node_of(bench, node))["metadata"].get("annotations", {}).get(RECORD, "{}")))
+
+
+async def conditions(bench: Story, node: str = "n0") -> set[str]:
+    return {item["type"] for item in (await node_of(bench, node))["status"]["conditions"] if item["type"] in names.LIFECYCLE_CONDITIONS}
+
+
+async def cordoned(bench: Story, node: str = "n0") -> bool:
+    return bool((await node_of(bench, node))["spec"].get("unschedulable"))
+
+
+async def status(bench: Story, node: str = "n0") -> Json:
+    """Of the first maintenance in the report."""
+    return dict((await report_of(bench, node))["maintenance"][0])
+
+
+async def events(bench: Story, reason: str) -> int:
+    return sum(event.get("count", 1) for event in await all_of(bench, EVENTS) if event["reason"] == reason)
+
+
+async def until(bench: Story, time: str, seconds: float) -> None:
+    """So many seconds after that time."""
+    await wait(bench, (timestamps.to_seconds(time) or 0.0) + seconds - EPOCH - bench.clock())
+
+
+async def deadline(bench: Story) -> str:
+    return str(next(iter((await record(bench))["of"].values()))["deadlineAt"])
+
+
+async def at_rest(bench: Story, node: str = "n0") -> None:
+    """Nothing is left of it."""
+    assert await record(bench, node) == {} and not await conditions(bench, node)
+    assert "maintenance" not in await report_of(bench, node)
+
+
+# --- stages -------------------------------------------------------------------------------------------------------------
+
+
+def test_drain_C1_C16_idle_is_announced_for_an_hour_and_changes_nothing() -> None:
+    async def story(bench: Story) -> None:
+        await put(bench)
+        before = await node_of(bench)
+        await declare(bench, stage="Idle", plannedFor="2026-02-01T00:00:00Z")
+        await wait(bench, 3600)
+        assert await conditions(bench) == {names.MAINTENANCE_PLANNED} and (await status(bench))["stage"] == "Idle"
+        assert (await node_of(bench))["spec"] == before["spec"] and await pods(bench) == ["web"] and await record(bench) == {}
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 70)
+        await at_rest(bench)
+
+    told(story)
+
+
+@pytest.mark.parametrize("ends", ["Complete", "deleted"])
+def test_drain_B10_C2_C3_C12_a_node_goes_through_all_stages_and_is_as_it_was_before(ends: str) -> None:
+    """n1 was cordoned before, and n2 is selected by another one, too."""
+
+    async def story(bench: Story) -> None:
+        nodes = ["n0", "n1", "n2"]
+        await change(bench, "n1", {"unschedulable": True})
+        await wait(bench, 5)
+        before = {node: (await node_of(bench, node))["spec"] for node in nodes}
+        for node in nodes:
+            await put(bench, f"web-{node}", node=node)
+        await declare(bench, nodes=nodes, stage="Cordon")
+        await declare(bench, "m2", nodes=["n2"], stage="Cordon")
+        await wait(bench, 70)
+        assert all([await cordoned(bench, node) for node in nodes]) and await pods(bench) == ["web-n0"]
+        assert await conditions(bench) == {names.MAINTENANCE_IN_PROGRESS}
+        await move(bench, "Drain")
+        await wait(bench, 120)
+        assert [await pods(bench, node) for node in nodes] == [[], [], []]
+        assert await conditions(bench) == {names.MAINTENANCE_IN_PROGRESS, names.DRAINED}
+        said = (await bench.you.get(MAINTENANCES, "m1"))["status"]
+        assert (said["progress"], said["blocked"], said["conditions"][0]["status"]) == ("3/3 drained", 0, "True")
+        assert await events(bench, names.MAINTENANCE_DRAINED) == 3
+        await (move(bench, "Complete") if ends == "Complete" else bench.you.delete(MAINTENANCES, "m1"))
+        await wait(bench, 70)
+        assert [await cordoned(bench, node) for node in nodes] == [False, True, True], "m2 wants n2 cordoned"
+        await bench.you.delete(MAINTENANCES, "m2")
+        await wait(bench, 70)
+        for node in nodes:
+            assert (await node_of(bench, node))["spec"] == before[node]
+            await at_rest(bench, node)
+
+    told(story, nodes=("n0", "n1", "n2"))
+
+
+def test_drain_C2_drain_at_once_cordons_first() -> None:
+    asked: list[str] = []
+
+    async def story(bench: Story) -> None:
+        await put(bench)
+        await declare(bench)
+        await wait(bench, 90)
+        assert await pods(bench) == [] and await cordoned(bench)
+        assert asked == ["patch nodes n0", "create pods web"], "the record and the cordon in one write, then the eviction"
+
+    async def note(call: Call) -> None:
+        if call.subresource == "eviction" or (call.verb == "patch" and call.resource == NODES and bench_is_asked(call)):
+            asked.append(f"{call.verb} {call.resource} {call.name}")
+
+    def bench_is_asked(call: Call) -> bool:
+        return call.subresource == "" and not asked
+
+    told(story, delay=note)
+
+
+def test_drain_B10_who_uncordons_by_hand_and_then_completes_it_finds_the_record_dropped() -> None:
+    async def story(bench: Story) -> None:
+        await declare(bench, stage="Cordon")
+        await wait(bench, 70)
+        await bench.you.delete(MAINTENANCES, "m1")
+        await change(bench, "n0", {"unschedulable": None})
+        await wait(bench, 70)
+        assert not await cordoned(bench)
+        await at_rest(bench)
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 200)
+        assert await cordoned(bench), "a cordon of somebody's own is left alone"
+
+    told(story)
+
+
+def test_drain_C11_somebody_uncordons_three_times_it_is_cordoned_each_time_and_told_once() -> None:
+    async def story(bench: Story) -> None:
+        await declare(bench, stage="Cordon")
+        await wait(bench, 70)
+        for _ in range(5):
+            assert await cordoned(bench)
+            await change(bench, "n0", {"unschedulable": None})
+            await wait(bench, 30)
+        assert await cordoned(bench) and await events(bench, names.CORDON_UNDONE) == 1
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 70)
+        assert not await cordoned(bench)
+
+    told(story)
+
+
+def test_one_that_is_deleted_and_made_again_under_its_name_begins_anew() -> None:
+    async def story(bench: Story) -> None:
+        await declare(bench, deadline="10m")
+        await wait(bench, 200)
+        first = (await record(bench))["of"]
+        await bench.you.delete(MAINTENANCES, "m1")
+        await declare(bench, deadline="10m")
+        await wait(bench, 70)
+        second = (await record(bench))["of"]
+        assert len(first) == len(second) == 1 and not first.keys() & second.keys()
+        assert next(iter(first.values()))["deadlineAt"] < next(iter(second.values()))["deadlineAt"]
+        assert await cordoned(bench) and (await record(bench))["prior"] is False
+
+    told(story)
+
+
+# --- several nodes and maintenances ---------------------------------------------------------------------------------------
+
+
+def entries(*priorities: int) -> list[Json]:
+    return [{"maxPriority": priority} for priority in priorities]
+
+
+async def three_of(bench: Story, node: str, *, held: str = "") -> None:
+    for priority in (5000, 10000, 15000):
+        meta = {"finalizers": HELD} if held == f"{priority}" else {}
+        await put(bench, f"p{priority}-{node}", node=node, meta=meta, priority=priority)
+
+
+async def left(bench: Story, node: str) -> list[int]:
+    return sorted(int(name[1:].partition("-")[0]) for name in await pods(bench, node))
+
+
+def test_drain_C7_two_maintenances_of_one_node_go_forward_together() -> None:
+    async def story(bench: Story) -> None:
+        for node, held in (("n0", ""), ("n1", "5000"), ("n2", "")):
+            await three_of(bench, node, held=held)
+        await declare(bench, "a", nodes=["n0", "n1"], drainPlan=entries(5000, 15000))
+        await declare(bench, "b", nodes=["n0", "n2"], drainPlan=entries(10000, 15000))
+        await wait(bench, 180)
+        assert [await left(bench, node) for node in ("n0", "n1", "n2")] == [[10000, 15000], [10000, 15000], [15000]]
+        limits = {said["name"]: said.get("limitedBy") for said in (await report_of(bench))["maintenance"]}
+        assert limits == {"a": None, "b": None} or limits == {"a": None, "b": "a"}
+        waits = (await report_of(bench))["maintenance"][0]["waitingFor"]
+        assert [each["node"] for each in waits] == ["n1"]
+        await let_go(bench, "p5000-n1")
+        await wait(bench, 400)
+        assert [await left(bench, node) for node in ("n0", "n1", "n2")] == [[], [], []]
+
+    told(story, nodes=("n0", "n1", "n2"))
+
+
+def test_drain_C8_one_that_comes_later_takes_nobody_back() -> None:
+    async def story(bench: Story) -> None:
+        await three_of(bench, "n0", held="10000")
+        await three_of(bench, "n1", held="5000")
+        await declare(bench, "b", drainPlan=entries(10000, 15000))
+        await wait(bench, 100)
+        reached = (await record(bench))["reached"]
+        await declare(bench, "c", nodes=["n0", "n1"], drainPlan=entries(2000))
+        await wait(bench, 100)
+        assert (await record(bench))["reached"] == reached == [0, 10000, 1]
+        assert await events(bench, names.MAINTENANCE_FAST_FORWARDED) == 1
+        assert (await record(bench, "n1"))["reached"] > [0, 2000, 1], "its first entry has no pods there"
+
+    told(story, nodes=("n0", "n1"))
+
+
+def test_drain_C10_a_node_without_a_sidecar_is_named_and_waited_for_until_somebody_says_that_it_does_not_count() -> None:
+    async def story(bench: Story) -> None:
+        bench.nodes["n1"].lay_down()
+        await three_of(bench, "n0")
+        await declare(bench, nodes=["n0", "n1"], drainPlan=entries(5000))
+        await wait(bench, 900)
+        assert await left(bench, "n0") == [10000, 15000]
+        assert [each["node"] for each in (await status(bench))["waitingFor"]] == ["n1"]
+        said = (await bench.you.get(MAINTENANCES, "m1"))["status"]
+        assert "n1: silent since 2026-" in said["message"] and names.IGNORED_BY_MAINTENANCE in said["message"] and said["blocked"] == 2
+        await change(bench, "n1", annotations={names.IGNORED_BY_MAINTENANCE: "its board is broken"})
+        await wait(bench, 120)
+        assert await left(bench, "n0") == []
+
+    told(story, nodes=("n0", "n1"))
+
+
+# --- rules and pods that do not go ------------------------------------------------------------------------------------------
+
+
+def test_drain_C13_C14_teams_say_how_their_pods_go_in_their_own_namespace_and_cluster_api_s_label_beats_them() -> None:
+    async def story(bench: Story) -> None:
+        await bench.you.create(NAMESPACES, {"metadata": {"name": "monitoring"}})
+        for namespace, name, app, behavior, order in (
+            ("monitoring", "agents", "agent", "Skip", 0),
+            ("default", "px", "portworx", "Drain", 100),
+            ("default", "jobs", "job", "WaitCompleted", 0),
+        ):
+            spec = {"podSelector": {"matchLabels": {"app": app}}, "behavior": behavior, "order": order}
+            await bench.you.create(DRAIN_RULES, {"metadata": {"name": name}, "spec": spec}, namespace=namespace)
+        await put(bench, "agent", labels={"app": "agent"}, meta={"namespace": "monitoring"})
+        for name, app, label in (("not-theirs", "agent", ""), ("px", "portworx", ""), ("job", "job", ""), ("other", "job", "skip")):
+            await put(bench, name, labels={"app": app, CAPI_LABEL: label})
+        await declare(bench)
+        await wait(bench, 200)
+        assert await pods(bench) == ["agent", "job", "other", "px"]
+        assert [pod["pod"] for pod in (await status(bench))["pods"]] == ["default/job"]
+        await bench.you.patch(
+            PODS, "job", {"status": {"phase": "Succeeded"}}, namespace="default", content_type=MERGE_PATCH, subresource="status"
+        )
+        await wait(bench, 60)
+        assert await pods(bench) == ["agent", "job", "other"] and (await status(bench))["drained"]
+
+    told(story)
+
+
+def test_drain_C15_a_pod_that_comes_back_three_times_is_named_and_left() -> None:
+    tolerates = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
+    made: list[int] = []
+
+    async def controller(bench: Story) -> None:
+        while True:
+            if await find(bench.you, PODS, "bouncing", namespace="default") is None:
+                made.append(1)
+                await put(bench, "bouncing", tolerations=tolerates)
+            await asyncio.sleep(1.0)
+
+    async def story(bench: Story) -> None:
+        bench.spawn(controller(bench))
+        await wait(bench, 5)
+        await declare(bench)
+        await wait(bench, 300)
+        assert len(made) == 4 and await pods(bench) == ["bouncing"]
+        said = await status(bench)
+        assert said["undrainable"] == ["default/bouncing"] and said["drained"] and await events(bench, names.POD_UNDRAINABLE) == 1
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 70)
+        await declare(bench, "m2")
+        await wait(bench, 100)
+        assert len(made) > 4, "it is tried again in another drain"
+
+    told(story)
+
+
+def test_drain_B7_a_budget_at_zero_is_asked_again_and_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[float] = []
+
+    async def story(bench: Story) -> None:
+        spec = {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 0}
+        await bench.you.create(BUDGETS, {"metadata": {"name": "none"}, "spec": spec}, namespace="default")
+        await allow(bench, 0)
+        await put(bench, labels={"app": "web"})
+        await wait(bench, 5)
+        await declare(bench)
+        await wait(bench, 120)
+        assert await pods(bench) == ["web"] and "it is evicted" in (await status(bench))["pods"][0]["why"]
+        assert len(asked) > 3 and all(later - earlier >= 4.9 for earlier, later in itertools.pairwise(asked))
+        await allow(bench, 1)
+        await wait(bench, 30)
+        assert await pods(bench) == []
+        assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
+
+    async def allow(bench: Story, count: int) -> None:
+        now = {"observedGeneration": 1, "disruptionsAllowed": count, "currentHealthy": 1, "desiredHealthy": 1 - count}
+        await bench.you.patch(BUDGETS, "none", {"status": now}, namespace="default", content_type=MERGE_PATCH, subresource="status")
+
+    async def note(call: Call) -> None:
+        if call.subresource == "eviction":
+            asked.append(asyncio.get_running_loop().time())
+
+    told(story, delay=note)
+
+
+def test_drain_B6_two_hundred_pods_behind_a_slow_server_leave_in_passes_of_ten_seconds() -> None:
+    passes: list[list[float]] = []
+
+    async def story(bench: Story) -> None:
+        for number in range(200):
+            await put(bench, f"web-{number}")
+        await declare(bench)
+        await wait(bench, 400)
+        assert await pods(bench) == [] and len(passes) > 8
+        assert max(one[-1] - one[0] for one in passes) <= 10.0
+
+    async def slow(call: Call) -> None:
+        if call.verb == "list" and call.resource == DRAIN_RULES:
+            passes.append([asyncio.get_running_loop().time()])
+        if call.subresource == "eviction":
+            await asyncio.sleep(0.7)
+            passes[-1].append(asyncio.get_running_loop().time())
+
+    told(story, delay=slow)
+
+
+def test_drain_B9_a_pod_that_ends_for_five_minutes_on_a_node_that_is_away_holds_nobody() -> None:
+    async def story(bench: Story) -> None:
+        await put(bench, "stuck", meta={"finalizers": HELD})
+        await wait(bench, 5)
+        await declare(bench)
+        await wait(bench, 70)
+        await bench.you.patch(NODES, "n0", {"status": {"conditions": UNREADY}}, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        await until(bench, (await bench.you.get(PODS, "stuck", namespace="default"))["metadata"]["deletionTimestamp"], 299.0)
+        assert not (await status(bench))["drained"]
+        await wait(bench, 40)
+        assert (await status(bench))["drained"]
+
+    told(story)
+
+
+# --- deadlines ----------------------------------------------------------------------------------------------------------
+
+
+async def blocked(bench: Story, **spec: Any) -> None:
+    """A retire that a volume blocks."""
+    await running(bench, "db")
+    await declare(bench, intent="retire", deadline="10m", **spec)
+
+
+async def is_lost(bench: Story) -> bool:
+    """Something was deleted."""
+    return len(await all_of(bench, CLAIMS)) < 1 or len(await all_of(bench, VOLUMES)) < 1
+
+
+def test_drain_B2_the_deadline_is_not_reset_by_a_restart_and_its_override_deletes_nothing() -> None:
+    async def story(bench: Story) -> None:
+        await blocked(bench, onDeadline="Override")
+        await wait(bench, 360)
+        ends = await deadline(bench)
+        bench.nodes["n0"].kill()
+        await until(bench, ends, -1.0)
+        assert await pods(bench) == ["db"] and await events(bench, names.MAINTENANCE_LATE) == 0 and await gates(bench) == 1
+        await wait(bench, 30)
+        assert await pods(bench) == [] and await events(bench, names.MAINTENANCE_LATE) == 1 and await gates(bench) == 0
+        assert await deadline(bench) == ends
+        assert not await is_lost(bench) and not (await status(bench))["drained"], "the volume is there, so the node may not go"
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 90)
+        await at_rest(bench)
+
+    async def gates(bench: Story) -> int:
+        return len([each for each in await all_of(bench, BUDGETS) if "guard" in str(each["spec"])])
+
+    told(story, "--drain-gate-image=pause")
+
+
+def test_a_retire_whose_volume_blocks_is_held_beyond_a_deadline_that_is_only_reported() -> None:
+    async def story(bench: Story) -> None:
+        await blocked(bench)
+        await wait(bench, 700)
+        said = await status(bench)
+        assert await pods(bench) == ["db"] and await events(bench, names.MAINTENANCE_LATE) == 1 and said["late"]
+        assert said["pods"] == [{"pod": "default/db", "why": "its volumes block retire"}]
+
+    told(story)
+
+
+@pytest.mark.parametrize("what", ["everything", "drainrules", "plannedmaintenances", "pods"])
+def test_drain_B3_no_failing_request_puts_the_override_off(what: str) -> None:
+    failing: list[bool] = []
+
+    async def story(bench: Story) -> None:
+        await blocked(bench, onDeadline="Override")
+        await wait(bench, 100)
+        ends = await deadline(bench)
+        await until(bench, ends, -30.0)
+        failing.append(True)
+        await until(bench, ends, 15.0)
+        if what == "everything":
+            assert "forced" not in await record(bench)
+            failing.clear()
+            await wait(bench, 15)
+        assert "forced" in await record(bench)
+        failing.clear()
+        await wait(bench, 60)
+        assert await pods(bench) == [] and await events(bench, names.MAINTENANCE_LATE) == 1 and not await is_lost(bench)
+
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no route") if failing and what in ("everything", str(call.resource).partition(".")[0]) else None
+
+    told(story, refuse=refuse)
+
+
+def test_drain_G8_clocks_five_minutes_apart_make_nobody_silent() -> None:
+    one = Maintenance.of({"metadata": {"name": "m", "uid": "u"}, "spec": {"nodes": ["n1"], "stage": "Drain"}})
+    assert one is not None
+    for skew, silent in ((300.0, False), (-300.0, False), (601.0, True)):
+        reports = {"n1": {"nodeUID": "uid-n1", "observedAt": samples.stamp(skew), "maintenance": [{"uid": "u", "drained": False}]}}
+        assert ("silent" in summary(one, [samples.node()], reports, now=samples.NOW)["message"]) is silent
+
+
+# --- trouble ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["Idle", "Cordon", "Drain"])
+def test_drain_B10_a_kill_at_any_write_of_any_stage_changes_nothing_of_how_it_ends(stage: str) -> None:
+    async def story(bench: Story) -> None:
+        await wait(bench, 30)
+        before = (await node_of(bench))["spec"]
+        for crossing in range(1, 13):
+            if not await pods(bench):
+                await put(bench)
+            bench.nodes["n0"].doom(crossing)
+            await declare(bench, stage=stage)
+            await wait(bench, 100)
+            assert await cordoned(bench) is (stage != "Idle") and await pods(bench) == ([] if stage == "Drain" else ["web"])
+            bench.nodes["n0"].doom(crossing)
+            await bench.you.delete(MAINTENANCES, "m1")
+            await wait(bench, 150)
+            assert (await node_of(bench))["spec"] == before
+            await at_rest(bench)
+        assert bench.nodes["n0"].lives > 10, "it was killed again and again"
+
+    told(story)
+
+
+def test_drain_B8_G1_a_node_that_goes_and_is_registered_again_is_drained_from_the_beginning() -> None:
+    async def story(bench: Story) -> None:
+        await put(bench, "held", meta={"finalizers": HELD})
+        await declare(bench, deadline="10m")
+        await wait(bench, 100)
+        stored, noted = await node_of(bench), await record(bench)
+        await bench.you.delete(NODES, "n0")
+        await wait(bench, 100)
+        meta = {key: stored["metadata"][key] for key in ("name", "labels", "annotations")}
+        await bench.you.create(NODES, {"metadata": meta, "spec": {}})
+        await wait(bench, 100)
+        again = await record(bench)
+        assert again["uid"] != noted["uid"] and again["prior"] is False and again["of"] != noted["of"]
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 70)
+        assert not await cordoned(bench) and await record(bench) == {}
+
+    told(story)
+
+
+def test_drain_G4_others_write_the_node_all_the_while_and_find_what_they_wrote() -> None:
+    foreign = {"type": names.MAINTENANCE_PLANNED, "status": "True", "reason": "SomebodyElse", "message": "theirs"}
+
+    async def others(bench: Story) -> None:
+        for number in range(400):
+            await change(bench, "n0", labels={"example.com/number": str(number)}, annotations={"example.com/note": str(number)})
+            await asyncio.sleep(0.25)
+
+    async def story(bench: Story) -> None:
+        patch = {"status": {"conditions": [foreign]}}
+        await bench.you.patch(NODES, "n0", patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        await change(bench, "n0", {"taints": [{"key": "example.com/theirs", "value": "x", "effect": "NoSchedule"}]})
+        await put(bench)
+        bench.spawn(others(bench))
+        await declare(bench)
+        await declare(bench, "m2", stage="Idle")
+        await wait(bench, 150)
+        assert await pods(bench) == [] and await cordoned(bench)
+        for name in ("m1", "m2"):
+            await bench.you.delete(MAINTENANCES, name)
+        await wait(bench, 70)
+        node = await node_of(bench)
+        assert node["metadata"]["labels"]["example.com/number"] == node["metadata"]["annotations"]["example.com/note"] == "399"
+        assert node["spec"] == {"taints": [{"key": "example.com/theirs", "value": "x", "effect": "NoSchedule"}]}
+        assert [item for item in node["status"]["conditions"] if item["type"] == foreign["type"]] == [foreign]
+
+    told(story)
+
+
+def test_somebody_drains_it_with_kubectl_in_the_middle() -> None:
+    async def story(bench: Story) -> None:
+        await put(bench)
+        await declare(bench, stage="Cordon")
+        await wait(bench, 70)
+        await change(bench, "n0", {"unschedulable": True})
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web", "namespace": "default"}}
+        await bench.you.create_subresource(PODS, "web", "eviction", body, namespace="default")
+        await move(bench, "Drain")
+        await wait(bench, 60)
+        assert (await status(bench))["drained"]
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 70)
+        assert not await cordoned(bench), "it was open before the maintenance, and nothing says who cordoned it once more"
+        await at_rest(bench)
+
+    told(story)
+
+
+def test_for_a_reboot_pods_with_volumes_leave_and_come_back_to_their_data() -> None:
+    async def story(bench: Story) -> None:
+        await running(bench, "db")
+        volume = (await bench.you.get(CLAIMS, "db", namespace="default"))["spec"]["volumeName"]
+        await declare(bench)
+        await wait(bench, 120)
+        assert await pods(bench) == [] and (await status(bench))["drained"]
+        pod: Json = {"containers": [{"name": "main", "image": "none"}]}
+        pod |= {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "db"}}]}
+        await bench.you.create(PODS, {"metadata": {"name": "db"}, "spec": pod}, namespace="default")
+        await wait(bench, 60)
+        assert await pods(bench) == [], "it waits for the node"
+        await move(bench, "Complete")
+        await wait(bench, 70)
+        assert await pods(bench) == ["db"]
+        assert (await bench.you.get(CLAIMS, "db", namespace="default"))["spec"]["volumeName"] == volume
+
+    told(story)
+
+
+def test_without_the_right_to_its_objects_nothing_happens_and_with_it_all_does() -> None:
+    forbidden = [True]
+
+    async def story(bench: Story) -> None:
+        await put(bench)
+        await declare(bench)
+        await wait(bench, 200)
+        assert await pods(bench) == ["web"] and not await cordoned(bench)
+        forbidden.clear()
+        await wait(bench, 90)
+        assert await pods(bench) == [] and await cordoned(bench)
+
+    def refuse(call: Call) -> ApiError | None:
+        return Forbidden("no") if forbidden and call.resource == MAINTENANCES else None
+
+    told(story, refuse=refuse)
+
+
+@pytest.mark.parametrize("args", [(), ("--maintenance",)])
+def test_at_rest_nothing_is_asked_but_a_list_a_minute_and_without_the_flag_nothing(args: tuple[str, ...]) -> None:
+    asked: list[str] = []
+
+    async def story(bench: Story) -> None:
+        await declare(bench, nodes=["n0"], stage="Idle")
+        await wait(bench, 120)
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 120)
+        asked.clear()
+        await wait(bench, 600)
+        assert {"list plannedmaintenances"} >= set(asked) and len(asked) <= 2 * 10 + 11, "each node, and who looks after their status"
+        assert bool(asked) is bool(args)
+
+    async def note(call: Call) -> None:
+        kind = str(call.resource).partition(".")[0]
+        if kind in ("plannedmaintenances", "drainrules"):
+            asked.append(f"{call.verb} {kind}")
+
+    play(story, args=(*JUDGING, *args), delay=note)
