@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from sidecar.config.parse import Parsed, parse
+from sidecar.drain.maintenance.objects import Entry
+from sidecar.drain.maintenance.plan import Peer
+from sidecar.drain.maintenance.step import Progress, decide
 from sidecar.kube.api import PODS
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, rendered, the, written
+from tests.drain.test_maintenance_plan import A, B, maintenance
+from tests.drain.test_maintenance_step import AT_WORK, NOW, view
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
@@ -65,6 +71,19 @@ def test_the_type_is_the_one_the_program_writes(report_type: Json) -> None:
     assert (spec["names"]["kind"], spec["scope"]) == (names.REPORT_KIND, "Cluster")
     assert report_type["metadata"]["name"] == f"{spec['names']['plural']}.{spec['group']}"
     assert version["subresources"] == {"status": {}}
+
+
+def test_the_type_keeps_all_that_is_said_of_a_maintenance(report_type: Json) -> None:
+    """What it does not know the API server leaves out without a word, and nodes wait for one another by it."""
+    first, second = maintenance(A, Entry(priority=5)), maintenance(B, Entry(priority=9), deadline=60.0)
+    record = replace(AT_WORK, of={first.uid: Progress(A, 0, NOW), second.uid: Progress(B, 1, NOW)})
+    (_, said) = decide(view(first, second, record=record, peers=(Peer("n2", 0),))).status
+    assert said["limitedBy"] and said["waitingFor"] and said["pods"]
+    status = report_type["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    known = status["maintenance"]["items"]["properties"]
+    assert said.keys() == known.keys()
+    for field in ("waitingFor", "pods"):
+        assert said[field][0].keys() == known[field]["items"]["properties"].keys()
 
 
 # --- rights -----------------------------------------------------------------------------------------------------------
