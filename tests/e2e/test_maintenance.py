@@ -15,7 +15,7 @@ from hack.lib.programs import Json, OurDriver, Sidecar, pod
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from tests.e2e.test_maintenance_types import PLANNED, RULES, declared
-from tests.harness.cluster import BUDGETS, DAEMON_SETS, NAMESPACES, NODES, PODS, after_looks
+from tests.harness.cluster import BUDGETS, DAEMON_SETS, DEPLOYMENTS, NAMESPACES, NODES, PODS, after_looks
 from tests.harness.drains import EVENTS_OF_NODES, Ground, budget, component
 
 OWN_RULES = RULES.replace("/default/", "/{namespace}/")
@@ -168,6 +168,51 @@ def test_killed_in_the_drain_it_goes_on_where_it_was_and_no_deadline_begins_anew
         sidecar.kill()
         ground.delete(PLANNED, "m1")
         sidecar.start()
+        until(lambda: is_at_rest(ground, "n1", driver) and not cordoned(ground), "it is put back")
+
+
+def test_a_member_without_a_sidecar_is_named_and_the_others_go_on_when_somebody_says_so(mine: Ground) -> None:
+    ground = mine
+    with nodes(ground, "n1"):
+        ground.node("n2")
+        for name, labels in {"first": {"tier": "web"}, "second": {}}.items():
+            run(ground, name, "n1", **labels)
+        run(ground, "theirs", "n2")
+        plan(ground, "Drain", drainPlan=[{"podSelector": {"matchLabels": {"tier": "web"}}, "maxPriority": 0}])
+        until(lambda: "first" not in ground.names(PODS), "n1 has done the first entry")
+        until(lambda: "n2: has no sidecar that carries it out" in shown(ground, "message"), "n2 is named")
+        assert ground.names(PODS) == {"second", "theirs"} and cordoned(ground) == {"n1"}
+        ground.change("n2", {"metadata": {"annotations": {names.IGNORED_BY_MAINTENANCE: "it is away"}}})
+        until(lambda: names.DRAINED in conditions(ground, "n1"), "n1 goes on")
+        assert ground.names(PODS) == {"theirs"} and cordoned(ground) == {"n1"}
+
+
+def test_of_two_maintenances_the_last_one_puts_a_node_back_and_a_person_s_drain_in_the_middle_is_one_more(mine: Ground) -> None:
+    ground = mine
+    with nodes(ground, "n1") as running:
+        (driver, _) = running["n1"]
+        labels = {"app": "web"}
+        one = {"containers": [{"name": "main", "image": "none"}], "nodeSelector": {"kubernetes.io/hostname": "n1"}}
+        template = {"metadata": {"labels": labels}, "spec": {**one, "terminationGracePeriodSeconds": 0}}
+        spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+        ground.create(DEPLOYMENTS, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+        until(lambda: [*ground.ready().values()] == ["n1"] * 2, "both replicas run")
+        ground.create(BUDGETS, budget("web", labels, minAvailable=2))
+        until(lambda: ground.get(BUDGETS, "web").get("status", {}).get("expectedPods") == 2, "the budget is counted")
+        ground.request("POST", PLANNED, declared(PLANNED, {"nodes": ["n1"], "intent": "retire"}, "m2"))
+        plan(ground, "Drain", ["n1"])
+        ground.request("PATCH", f"{PLANNED}/m2", {"spec": {"stage": "Cordon"}}, content_type=MERGE_PATCH)
+        until(lambda: record(ground, "n1", driver).get("of"), "it drains")
+        with ground.drain("n1") as person:
+            until(person.refusals, "the person is refused by the budget like us")
+            assert [*ground.ready().values()] == ["n1"] * 2
+            ground.delete(BUDGETS, "web")
+            assert person.wait() == 0
+        until(lambda: names.DRAINED in conditions(ground, "n1"), "it is drained, whoever has evicted whom")
+        go_to(ground, "Complete")
+        until(lambda: "of" not in record(ground, "n1", driver), "it drains no more")
+        assert cordoned(ground) == {"n1"} and record(ground, "n1", driver)["prior"] is False, "the other one wants it yet"
+        ground.request("DELETE", f"{PLANNED}/m2")
         until(lambda: is_at_rest(ground, "n1", driver) and not cordoned(ground), "it is put back")
 
 
