@@ -59,6 +59,8 @@ log = logging.getLogger(__name__)
 VOLUMES_EVERY: Final = 600.0
 """Seconds between two looks at the volumes, and at a node that is gone and of which there is no news."""
 SOON_AGAIN: Final = 60.0
+BUSY_FOR: Final = 3600.0
+"""Seconds after the last step, or after clearing up could begin: so long each minute is looked, since others take what they have to take."""
 MOST_AT_ONCE: Final = 20
 """Nodes that are looked at in one look, and steps for one of them: what must not happen, that all seem to be gone, is to show before much
 is done."""
@@ -72,6 +74,8 @@ class Gone:
     counts: Counter[str] = field(default_factory=Counter)
     """Of its volumes, by evidence."""
     refused: list[str] = field(default_factory=list)
+    busy_until: float | None = None
+    """While something is cleared away; None: nothing may be."""
 
 
 class LostNodes:
@@ -184,7 +188,7 @@ class LostNodes:
     # --- one node -------------------------------------------------------------------------------------------------------
 
     async def _look_at(self, node: str, machines: dict[Machine, list[Volume]]) -> None:
-        one = self._gone[node] = Gone(self._clock() + VOLUMES_EVERY, self._gone[node].counts)
+        one = self._gone[node] = Gone(self._clock() + VOLUMES_EVERY, self._gone[node].counts, busy_until=self._gone[node].busy_until)
         try:
             one.due_at = self._clock() + await self._tell_and_clear(one, machines)
         except ApiError as error:
@@ -223,10 +227,13 @@ class LostNodes:
             found = await self._clear(one, found, done)
         finally:
             await self._write(machine, loss_report.status(found, stored, done, agent=self._settings.agent, now=self._wall()), stored)
-        if len(done) > before:
-            return 0.0
-        waits = self._settings.clears and loss.is_proven and not clears
-        return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if not clears or not loss.is_proven:
+            one.busy_until = None
+            waits = self._settings.clears and loss.is_proven
+            return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if len(done) > before or one.busy_until is None:
+            one.busy_until = self._clock() + BUSY_FOR
+        return 0.0 if len(done) > before else SOON_AGAIN if self._clock() < one.busy_until else VOLUMES_EVERY
 
     async def _surroundings(self, volumes: Iterable[Volume]) -> dict[str, Surroundings]:
         """By volume. Lists of a namespace each, since a node's claims may be many."""
