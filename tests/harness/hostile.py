@@ -154,8 +154,7 @@ async def _serve_api(folder: Path, fill: str, count: int) -> None:
     """At SIGUSR1 its history is compacted and all watches end, at SIGUSR2 the largest objects change."""
     cluster = _filled(fill, count)
     served = (_Refusing if fill == REFUSING else Served)(cluster, certificate=self_signed(folder))
-    served.demand_token()
-    await served.start(0)
+    await served.start()
     marks = map(str, itertools.count())
 
     def begin_anew() -> None:

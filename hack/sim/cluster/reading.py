@@ -66,7 +66,7 @@ class Selection:
     def __init__(self, kind: Kind, query: Query) -> None:
         self.prefix = f"{query.namespace}/" if query.namespace and kind.resource.namespaced else ""
         self.labels: Test = label_test(query.labels)
-        self.fields: Test = field_test(query.fields, selectable=kind.all_selectable)
+        self.fields: Test = field_test(query.fields, selectable={"metadata.name": "", "metadata.namespace": "", **kind.selectable})
         self.narrow = self.labels is not everything or self.fields is not everything
 
     def holds(self, key: Key, stored: Stored | None) -> bool:
