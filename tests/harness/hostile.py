@@ -193,7 +193,7 @@ async def _serve_driver(manner: str, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     driver = MANNERS[manner](options.spec, state=options.state)
-    reception = Reception(record=Record(options.calls), faults=Faults(options.faults, file=options.faults_file))
+    reception = Reception(record=Record(options.calls), faults=Faults(options.faults))
     async with serving(driver, options.endpoint, reception=reception):
         await stop.wait()
     driver.close()

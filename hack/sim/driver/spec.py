@@ -7,11 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from hack.sim.driver.faults import parse_fault
 from sidecar import __version__
 from sidecar.csi import api
 from sidecar.csi.api import NOTHING
-from sidecar.model.quantity import BadQuantity, parse_bytes
+from sidecar.model.quantity import parse_bytes
 from sidecar.model.topology import Segment
 
 DEFAULT_NAME: Final = "local.csi-node-sidecar.io"
@@ -19,11 +18,8 @@ DEFAULT_POOLS: Final[Mapping[str, int]] = MappingProxyType({"standard": 100 * 2*
 MIB: Final = 2**20
 
 FEATURES: Final = {
-    "controller": api.CONTROLLER_SERVICE,
     "topology": api.TOPOLOGY,
-    "create": api.CREATE_DELETE_VOLUME,
     "capacity": api.GET_CAPACITY,
-    "list": api.LIST_VOLUMES,
     "multi-writer": api.SINGLE_NODE_MULTI_WRITER,
 }
 """What can be switched off, and the capability that then is not claimed."""
@@ -86,7 +82,7 @@ def read_options(arguments: Sequence[str]) -> argparse.Namespace:
         given.spec = Spec(
             node_id=given.node_id,
             name=given.name,
-            pools=dict(given.pool or DEFAULT_POOLS),
+            pools={name: parse_bytes(size) for name, size in given.pool} if given.pool else DEFAULT_POOLS,
             measured=given.volumes is not None and not given.pool,
             topology=dict(given.topology),
             without=frozenset(feature for feature in FEATURES if getattr(given, f"no_{feature}")),
@@ -113,18 +109,16 @@ def _parser() -> argparse.ArgumentParser:
     topology = "repeatable; default: topology.<name>/node=<node id>"
     add("--topology", type=pair, action="append", default=[], metavar="KEY=VALUE", help=topology)
     pools = "repeatable (default: standard=100Gi; with --volumes what the file system has free)"
-    add("--pool", type=_pool, action="append", metavar="NAME=SIZE", help=pools)
+    add("--pool", type=pair, action="append", metavar="NAME=SIZE", help=pools)
     real = "volumes are folders in here, bind-mounted into pods (needs the right to mount); no raw block volumes"
     add("--volumes", type=Path, metavar="DIR", help=real)
     journal = "the journal of volumes; without it a restart forgets them (default with --volumes: DIR/.journal)"
     add("--state", type=Path, metavar="FILE", help=journal)
     add("--calls", type=Path, metavar="FILE", help="where every call is recorded, as JSON lines")
-    add("--faults", dest="faults_file", type=Path, metavar="FILE", help="a JSON list of faults, read anew whenever it changes")
+    add("--faults", type=Path, metavar="FILE", help="a JSON list of faults, read anew whenever it changes")
     folder = "register with the kubelet, by a socket in this folder (on the node: /var/lib/kubelet/plugins_registry)"
     add("--kubelet-registration-dir", type=Path, metavar="DIR", help=folder)
     add("--kubelet-socket-path", metavar="PATH", help="the path of --endpoint on the node, which is what the kubelet is told")
-    example = "repeatable, e.g. CreateVolume:times=1,lose=DEADLINE_EXCEEDED"
-    add("--fault", dest="faults", type=parse_fault, action="append", default=[], metavar="FAULT", help=example)
     for feature, capability in FEATURES.items():
         add(f"--no-{feature}", action="store_true", dest=f"no_{feature}", help=f"do not claim {capability}")
     return parser
@@ -135,11 +129,3 @@ def pair(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return key, value
-
-
-def _pool(text: str) -> tuple[str, int]:
-    name, size = pair(text)
-    try:
-        return name, parse_bytes(size)
-    except BadQuantity as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
