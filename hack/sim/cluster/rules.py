@@ -71,7 +71,7 @@ def _give_default_class(claim: Json, others: Store) -> None:
 
 def check_volume(volume: Json) -> Causes:
     spec, found = volume["spec"], check_modes(volume)
-    needed = ("capacity.storage", "csi.driver", "csi.volumeHandle")
+    needed = ("capacity.storage", *(("csi.driver", "csi.volumeHandle") if "csi" in spec else ()))
     found += [required(f"spec.{field}") for field in needed if not inside(spec, field)]
     if (affinity := spec.get("nodeAffinity")) is not None:
         terms = inside(affinity, "required.nodeSelectorTerms")

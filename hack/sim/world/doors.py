@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.driver.calls import Reception
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.world.life import Life
-from hack.sim.world.network import Broken, Latency, Network, Stream
-from hack.sim.world.requests import RequestLog
+from hack.sim.world.network import Broken, Latency, Life, Network, Stream
+from hack.sim.world.records import RequestLog
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.kube.api import Resource, WatchEvent

@@ -9,7 +9,7 @@ from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
-from hack.sim.world.life import Killed, Life
+from hack.sim.world.network import Killed, Life
 from sidecar.config.config import Config
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments

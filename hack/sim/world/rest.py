@@ -163,7 +163,7 @@ async def _claims_rest(world: "World") -> None:
     await _heal(world)
     await asyncio.sleep(world.plan.settle)
     world.transcript.tell("world", "should be at rest")
-    world.request_log.begin_rest()
+    world.request_log.resting.clear()
     await asyncio.sleep(world.plan.rest)
 
 
@@ -187,7 +187,7 @@ def _of_claims(world: "World") -> Findings:
         yield from ((LEFT_BEHIND, f"{node.name} still has {name} in its journal, though all is settled") for name in unsettled)
         rows = node.tools.health.rows() if node.sidecar is not None and node.tools is not None else ("no sidecar runs",)
         yield from ((UNWELL, f"{node.name}: {row}") for row in rows if not isinstance(getattr(row, "state", None), OK | Stopped))
-    asked, minutes = world.request_log.resting or Counter(), len(world.nodes) * world.plan.rest / 60.0
+    asked, minutes = world.request_log.resting, len(world.nodes) * world.plan.rest / 60.0
     reads = sum(count for (_, what), count in asked.items() if what.split()[0] in ("list", "watch"))
     writes = asked.total() - reads
     if reads > _READS_AT_REST * minutes or writes > _WRITES_AT_REST * minutes:

@@ -26,14 +26,12 @@ from hack.sim.world.actions import carry_out, operate, placement
 from hack.sim.world.claims import Claims
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
-from hack.sim.world.life import Killed
-from hack.sim.world.network import Network
+from hack.sim.world.network import Killed, Network
 from hack.sim.world.node import DRIVER, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.people import Drain
 from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
+from hack.sim.world.records import RequestLog, Transcript
 from hack.sim.world.replicas import Replicas
-from hack.sim.world.requests import RequestLog
-from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
 from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
@@ -192,7 +190,7 @@ class World:
                 self.found(kind, what)
             for task in (*tasks, *self._spawned.values(), *self._lives.values()):
                 task.cancel()
-        self.report.transcript = str(self.transcript)
+        self.report.transcript = "\n".join(self.transcript.lines)
         return self.report
 
     # --- for nodes, actions and the referee -------------------------------------------------------------------------------------
