@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world.node import NAMESPACE
 from sidecar.kube.api import PODS, STATEFUL_SETS
 from sidecar.model.nodes import Pod

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from hack.sim.stand_ins import claims_of
-from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world import people, strangers
 from hack.sim.world.actions import REPLICAS, carry_out, set_ready
 from hack.sim.world.claims import HOLLOW
