@@ -67,8 +67,6 @@ class Cluster:
             raise no_such_resource()
         return kind
 
-    # --- reading ----------------------------------------------------------------------------------------------------
-
     def get(self, resource: Resource, name: str, *, namespace: str = "", subresource: str = "") -> Stored:
         return self._existing(self.kind(resource, subresource), name, namespace)
 
@@ -82,16 +80,7 @@ class Cluster:
         """Forgets all history: watches and continue tokens from before are answered with 410."""
         self.store.forget()
 
-    # --- writing ----------------------------------------------------------------------------------------------------
-
-    def create(
-        self,
-        resource: Resource,
-        body: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        dry_run: bool = False,
-    ) -> Stored:
+    def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "", dry_run: bool = False) -> Stored:
         kind = self.kind(resource)
         new = self._formed(kind, body)
         self._place(kind, new, namespace)
@@ -163,8 +152,6 @@ class Cluster:
     def collect_garbage(self) -> int:
         """Does all that the garbage collector would do. Returns how many objects went."""
         return deletion.collect(self)
-
-    # --- for `deletion` ---------------------------------------------------------------------------------------------
 
     def rewrite(self, kind: Kind, old: Stored, new: Json) -> Stored:
         """Stores a change that no rule needs to check, unless nothing has changed. An object that waited only for this is deleted."""

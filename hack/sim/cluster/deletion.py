@@ -94,9 +94,6 @@ def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int) -> Json:
     return result
 
 
-# ---- evictions, and bindings to nodes ----
-
-
 def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
     within = cluster.store.find(NAMESPACES, namespace)
     if within is not None and within["metadata"].get("deletionTimestamp"):
@@ -170,9 +167,6 @@ def _over_budget(why: str, *, retry_after: int | None) -> Refused:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     details: Json = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
     return Refused(429, "TooManyRequests", message, details=details | ({} if retry_after is None else {"retryAfterSeconds": retry_after}))
-
-
-# ---- garbage ----
 
 
 def collect(cluster: Cluster) -> int:

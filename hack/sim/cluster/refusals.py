@@ -8,9 +8,6 @@ from typing import Any
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
-RESOURCE_EXPIRED = "The provided continue parameter is too old to display a consistent list result."
-"""With the real one's first sentence. Nobody goes on with what it offers then, an inconsistent list."""
-
 
 class Refused(Exception):
     """The answer to a request that is not granted. `status` is the object that goes over the wire."""

@@ -92,9 +92,6 @@ def flag(given: Mapping[str, str], key: str) -> bool:
     return key in given and given[key].lower() not in ("false", "0")
 
 
-# ---- what the server says about itself ----
-
-
 def document(path: str, kinds: Iterable[Kind]) -> Json | None:
     """The answer to a GET of this path; None if it is not about the server itself."""
     known = sorted({kind.resource.api_version for kind in kinds})

@@ -105,8 +105,6 @@ def _demand(value: Any, wanted: type, at: str) -> None:
         raise Misshapen(f"json: cannot unmarshal {type(value).__name__} into Go struct field {at} of type {wanted.__name__}")
 
 
-# ---- quantities ----
-
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _FORM: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)([numkMGTPE]|[KMGTPE]i)?", re.ASCII)

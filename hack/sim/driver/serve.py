@@ -34,7 +34,7 @@ from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Faults
 from hack.sim.driver.folders import Folders
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.spec import Registration, read_options
+from hack.sim.driver.spec import read_options
 from sidecar.csi import api, redact
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
@@ -247,16 +247,17 @@ def _socket_place(path: Path) -> Path:
 
 
 @asynccontextmanager
-async def registering(name: str, registration: Registration, refused: Callable[[str], None]) -> AsyncIterator[None]:
-    """The kubelet finds the driver inside the block, also after a restart of its own."""
-    path = _socket_place(registration.folder / f"{name}-reg.sock")
+async def registering(name: str, folder: Path, endpoint: str, refused: Callable[[str], None]) -> AsyncIterator[None]:
+    """The kubelet, which looks into that folder, finds the driver inside the block, also after a restart of its own. `endpoint` is the
+    driver's own socket, as the kubelet sees it."""
+    path = _socket_place(folder / f"{name}-reg.sock")
 
     async def info(_: kubelet.InfoRequest, _context: Any) -> kubelet.PluginInfo:
-        return kubelet.PluginInfo(type="CSIPlugin", name=name, endpoint=registration.endpoint, supported_versions=_CSI_VERSIONS)
+        return kubelet.PluginInfo(type="CSIPlugin", name=name, endpoint=endpoint, supported_versions=_CSI_VERSIONS)
 
     async def status(message: kubelet.RegistrationStatus, _context: Any) -> kubelet.RegistrationStatusResponse:
         if message.plugin_registered:
-            _say(f"the kubelet has registered {name} at {registration.endpoint}")
+            _say(f"the kubelet has registered {name} at {endpoint}")
         else:
             refused(message.error or "it gives no reason")
         return kubelet.RegistrationStatusResponse()
@@ -286,16 +287,15 @@ async def run(options: argparse.Namespace) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    folders = None if options.volumes is None else Folders(options.volumes, node_id=options.spec.node_id)
-    driver = LocalDriver(options.spec, state=options.state, backing=folders)
+    backing = Folders(options.volumes, node_id=options.spec.node_id) if options.volumes else None
+    driver = LocalDriver(options.spec, state=options.state, backing=backing)
     reception = Reception(record=Record(options.calls), faults=Faults(options.faults, complain=_say))
     async with AsyncExitStack() as stack:
         stack.callback(driver.close)
-        serves = serving(driver, options.endpoint, reception=reception, node_only=options.node_only)
-        await stack.enter_async_context(serves)
+        await stack.enter_async_context(serving(driver, options.endpoint, reception=reception, node_only=options.node_only))
         _say(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}")
-        if options.registration is not None:
-            await stack.enter_async_context(registering(options.spec.name, options.registration, refused))
+        if folder := options.kubelet_registration_dir:
+            await stack.enter_async_context(registering(options.spec.name, folder, options.kubelet_socket_path, refused))
         await stop.wait()
     if refusals:
         raise RuntimeError(f"the kubelet refuses to register the driver: {refusals[0]}")

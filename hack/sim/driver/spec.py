@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
 from sidecar import __version__
 from sidecar.csi import api
@@ -56,26 +56,14 @@ class Spec:
         return max(self.unit, -(-size // self.unit) * self.unit)
 
 
-# ---- the command line of the served driver ----
-
-
-class Registration(NamedTuple):
-    """The folder in which the kubelet looks for plugins, as this process sees it, and the driver's own socket, as the kubelet sees it."""
-
-    folder: Path
-    endpoint: str
-
-
 def read_options(arguments: Sequence[str]) -> argparse.Namespace:
-    """With `spec` and `registration` made of them. Ends the process with exit code 2 and a reason if the arguments make no sense."""
+    """With `spec` made of them. Ends the process with exit code 2 and a reason if the arguments make no sense."""
     parser = _parser()
     given = parser.parse_args(arguments)
-    folder, endpoint = given.kubelet_registration_dir, given.kubelet_socket_path
     if given.volumes and "/" in given.node_id:
         parser.error("with --volumes folders are named after the node id, which therefore has no slash")
-    if (folder is None) != (endpoint is None):
+    if (given.kubelet_registration_dir is None) != (given.kubelet_socket_path is None):
         parser.error("--kubelet-registration-dir and --kubelet-socket-path go together")
-    given.registration = None if folder is None else Registration(folder, endpoint)
     # Beside its volumes, so that who moves or removes the folder has both in hand.
     given.state = given.volumes / ".journal" if given.volumes and not given.state else given.state
     try:

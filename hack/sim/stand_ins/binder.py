@@ -42,8 +42,6 @@ class Binder:
         uids = {claim["metadata"]["uid"] for claim in sides(change)}
         return [volume["metadata"]["name"] for uid in sorted(uids) for volume in self._volumes.by_index("claim", uid)]
 
-    # --- claims -------------------------------------------------------------------------------------------------------
-
     async def _sync_claim(self, key: str) -> None:
         claim = self._claims.get(key)
         if claim is None:
@@ -85,8 +83,6 @@ class Binder:
     async def _annotate(self, claim: Json, notes: dict[str, str], **more: Any) -> Json:
         meta = {"annotations": notes, "resourceVersion": claim["metadata"]["resourceVersion"]}
         return await self._base.patch(CLAIMS, claim, {"metadata": meta, **more})
-
-    # --- volumes ------------------------------------------------------------------------------------------------------
 
     async def _sync_volume(self, name: str) -> None:
         volume = self._volumes.get(name)

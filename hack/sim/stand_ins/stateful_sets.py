@@ -60,8 +60,6 @@ class StatefulSets:
         await self._report(workload, pods)
         return again
 
-    # --- pods ---------------------------------------------------------------------------------------------------------
-
     async def _reconcile(self, workload: Json, pods: list[Json]) -> float | None:
         """When to look again. An ordered set stops at the first pod that is not as it should be."""
         ordered, wanted = workload["spec"].get("podManagementPolicy") != "Parallel", ordinals(workload)
@@ -136,8 +134,6 @@ class StatefulSets:
             meta = pod["metadata"]
             await self._base.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
 
-    # --- claims -------------------------------------------------------------------------------------------------------
-
     async def _make_claims(self, workload: Json, ordinal: int) -> None:
         namespace, in_the_way = workload["metadata"]["namespace"], False
         for claim in claims_for(workload, ordinal).values():
@@ -148,8 +144,6 @@ class StatefulSets:
                 in_the_way = True
         if in_the_way:
             raise _Later
-
-    # --- what it says of itself ---------------------------------------------------------------------------------------
 
     async def _report(self, workload: Json, pods: list[Json]) -> None:
         newest, before = revision_of(workload), workload.get("status") or {}

@@ -184,7 +184,7 @@ async def operate(world: "World") -> None:
         claim = world.cluster.store.find(CLAIMS, f"{_DATA}-{pod['metadata']['name']}", NAMESPACE)
         if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != POLICIES[GIVEN_UP]:
             continue
-        node = world.place_of(claim["spec"].get("volumeName", ""))
+        node = world.effects.machine_of(world.effects.volume_of(claim))
         if world.evacuated.get(node):
             world.transcript.tell("operator", f"deletes {claim['metadata']['name']}, whose data is on {node}")
             with suppress(ApiError):  # gone meanwhile

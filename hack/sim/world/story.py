@@ -16,10 +16,10 @@ from hack.sim.cluster import Call, Cluster, InProcessApi
 from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from hack.sim.world.actions import claim_of
 from hack.sim.world.network import Latency, Network, Weather
-from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY, Node, csi_node
+from hack.sim.world.node import DRIVER, NAMESPACE, Node, create_node
 from hack.sim.world.plan import Plan
 from hack.sim.world.records import RequestLog, Transcript
-from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NODES, Resource
+from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, Resource
 from sidecar.wiring import Sidecar
 
 _EVEN: Final = Weather(read=Latency(0.002, 0.002), write=Latency(0.005, 0.005), watch=Latency(0.010, 0.010), driver=Latency(0.010, 0.010))
@@ -51,9 +51,7 @@ class Story:
         self.plan = plan
         await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
         for name in plan.nodes:
-            labels = {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}
-            await self.api.create(NODES, {"metadata": {"name": name, "labels": labels}})
-            await self.api.create(CSI_NODES, csi_node(name))
+            await create_node(self.api, name)
         for name, stand_in in (("binder", Binder), ("scheduler", Scheduler), ("kubelet", Kubelet)):
             base = StandInBase(self._api_of(name), clock=self.clock, rng=random.Random(f"{name} {plan.seed}"))
             stand_in(base)
@@ -69,15 +67,11 @@ class Story:
         for task in self._tasks:
             task.cancel()
 
-    # --- for the nodes ------------------------------------------------------------------------------------------------
-
     def found(self, kind: str, what: str) -> None:
         self.transcript.tell("ODD", f"{kind}: {what}")
 
     def acted(self, node: str, method: str, name: str) -> None:
         """Nobody counts calls here; the node itself writes them into the transcript."""
-
-    # --- for whoever tells it -----------------------------------------------------------------------------------------
 
     def sidecar(self, node: str) -> Sidecar | None:
         """The program that runs there now, if one does."""
