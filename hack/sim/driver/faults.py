@@ -71,7 +71,10 @@ class Faults:
         return NO_FAULT
 
     def _read_if_changed(self) -> None:
-        if self._file is None or (version := _version(self._file)) == self._seen:
+        if self._file is None:
+            return
+        stat = self._file.stat() if self._file.exists() else None
+        if (version := (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else ()) == self._seen:
             return
         self._seen = version
         try:
@@ -89,11 +92,3 @@ def fault_of(data: Mapping[str, Any]) -> Fault:
         return Fault(**given)
     except (KeyError, TypeError) as error:
         raise ValueError(f"no fault: {error}") from error
-
-
-def _version(path: Path) -> tuple[int, ...]:
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return ()
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -122,9 +122,6 @@ class LocalDriver:
             return "block and file system are not exchangeable"
         return self._unsupported(capabilities)
 
-    def volume(self, volume_id: str) -> CreatedVolume:
-        return self._answer(self._volume(volume_id))
-
     def publish(self, volume_id: str, target: str, *, capability: Capability | None, readonly: bool = False) -> None:
         """Idempotent. A single writer is held to one target."""
         _require(volume_id, "a volume id")

@@ -313,6 +313,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "lag": lambda world, item: world.network.local_delay(item.whom, item.number),
     "lag over": lambda world, item: world.network.local_delay(item.whom, 0.0),
     "errors": lambda world, item: _set_field(world, "errors", item.number),
+    "no errors": lambda world, item: _set_field(world, "errors", 0.0),
     "kubelet hangs": lambda world, item: world.silent.add(item.whom),
     "kubelet works": _kubelet_works,
     LOST: lambda world, item: world.lose(_holder(world) if item.whom == HOLDER else item.whom, item.number, first=item.detail),

@@ -138,7 +138,8 @@ def _left_behind(world: "World") -> Iterator[str]:
         node, _, uid = mark.partition("/")
         # One that is deleted is too, with its pod on it: the deletion was on its way when the pod came back.
         ends = "deletionTimestamp" in claim["metadata"]
-        if mark and not ends and world.effects.unasked_for(node) > 0.0 and _uid_of(world, node) == uid:
+        is_it = bool(mark) and (store.find(NODES, node) or {"metadata": {"uid": ""}})["metadata"]["uid"] == uid
+        if is_it and not ends and world.effects.unasked_for(node) > 0.0:
             yield f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired"
         # One that is back within the seconds between the mark and the deletion finds the mark: a person takes it off.
         if lost and lost not in world.ever_lost:
@@ -329,10 +330,6 @@ def _of_node_loss(world: "World") -> Findings:
             wanted = [claim for claim in store.all_of(CLAIMS) if pod is not None and full_name(claim) in claims_of(pod)]
             if not any(world.effects.machine_of(world.effects.volume_of(claim)) in world.lost for claim in wanted):
                 yield NOT_WHOLE, f"{name} does not run, and no volume of it is on a machine that is lost"
-
-
-def _uid_of(world: "World", node: str) -> str:
-    return str((world.cluster.store.find(NODES, node) or {"metadata": {"uid": ""}})["metadata"]["uid"])
 
 
 _THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["World"], Findings]]]] = {
