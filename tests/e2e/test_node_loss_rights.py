@@ -228,6 +228,7 @@ def test_a_peer_reports_on_a_node_that_is_gone_and_says_no_verdict(cluster: Secu
     for lie, says in (
         (gone | {"verdicts": {"drain": {"status": "True"}}}, "may not report on node n8"),
         (gone | {"leaving": {"nodeUID": "uid-8", "volumes": ["uid"]}}, "is for its own sidecar to say"),
+        (gone | {"held": ["default/db-0"]}, "is for the sidecar of their own node to say"),
     ):
         code, said, _ = patch(f"{path}/status", [{"op": "add", "path": "/status", "value": lie}], content_type=JSON_PATCH).by(cluster.n1)
         assert code == 422 and says in said, (code, said)
