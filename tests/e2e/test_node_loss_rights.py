@@ -210,6 +210,17 @@ def test_our_finalizer_alone_is_taken_off_and_only_while_it_is_being_deleted(clu
     cluster.plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
 
 
+def test_our_finalizer_is_put_on_volumes_of_its_own_node_alone(cluster: Secured) -> None:
+    """On another's it would keep what a person deletes."""
+    for node in ("n1", "n2"):
+        kept: Any = volume(f"pv-kept-{node}", lies_on="", node=node, persistentVolumeReclaimPolicy="Retain")
+        del kept["metadata"]["finalizers"]
+        cluster.make(VOLUMES, kept)
+    asked = {"metadata": {"finalizers": [names.VOLUME_FINALIZER, "kubernetes.io/pv-protection"]}}
+    allowed(patch(f"{VOLUMES}/pv-kept-n1", asked), cluster.n1)
+    Abuse(patch(f"{VOLUMES}/pv-kept-n2", asked), "of its own node only").check(cluster, cluster.n1)
+
+
 # --- reports and the lease ------------------------------------------------------------------------------------------------
 
 
