@@ -5,7 +5,7 @@ The caches are read last and all at one moment: a creation that ends while lists
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from sidecar.drain.driver_list_io import DriverList
@@ -16,9 +16,10 @@ from sidecar.drain.where import ELSEWHERE, Locator
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.store import Store
+from sidecar.local.caches import Caches
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
-from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Notes, Volume, notes_of
+from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume, notes_of
 from sidecar.model.topology import Segment
 
 R = TypeVar("R")
@@ -39,24 +40,6 @@ _UNSEEN: Final = "volumes of claims that are bound here"
 _MOST_UNSEEN: Final = 200
 _MOST_BY_NAME: Final = 200
 """Claims that the watch dropped, because it saw them before it knew of their volume, may be all of a node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cached:
-    """The caches. Of claims, volumes and pods only those that may concern this node."""
-
-    nodes: Store[Node]
-    pods: Store[Pod]
-    claims: Store[Claim]
-    volumes: Store[Volume]
-    classes: Store[Class]
-    attachments: Store[Attachment]
-    contents: Store[SnapshotContent]
-    ignorance: Callable[[], tuple[str, ...]]
-    """What is not known at the moment because a watch is not complete, in sentences."""
-    segment: Segment = field(default_factory=Segment)
-    begun: Callable[[], Collection[str]] = frozenset
-    """Uids of claims for which something was begun in the driver."""
 
 
 class RecentUse:
@@ -112,16 +95,24 @@ class Looks:
     def __init__(
         self,
         kube: KubeApi,
-        cached: Cached,
         settings: Settings,
-        recent: RecentUse,
+        caches: Caches,
         driver_list: DriverList,
         *,
+        pods: Store[Pod],
+        contents: Store[SnapshotContent],
+        ignorance: Callable[[], tuple[str, ...]],
+        segment: Segment,
+        begun: Callable[[], Collection[str]],
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
-        self._kube, self._cached, self._settings, self._recent, self._list = kube, cached, settings, recent, driver_list
-        self._clock, self._wall = clock, wall
+        """Of claims, volumes and pods the caches have only those that may concern this node. `ignorance`: what is not known at the moment
+        because a watch is not complete, in sentences. `begun`: uids of claims for which something was begun in the driver."""
+        self._kube, self._clock, self._wall = kube, clock, wall
+        self._settings, self._cached, self._list, self._pods, self._contents = settings, caches, driver_list, pods, contents
+        self._ignorance, self._segment, self._begun = ignorance, segment, begun
+        self.recent = RecentUse(clock=clock)
         self._answers: dict[str, _Answer] = {}
         """By question."""
         self.unread: dict[str, str] = {}
@@ -143,17 +134,17 @@ class Looks:
         claims = {claim.uid: claim for claim in (*filter(None, read), *cached.claims.values())}
         open_claims = [volume.claim_name for volume in volumes if volume.phase == "Bound" and volume.claim is not None]
         now_missing = self._missing_claims() - missing
-        ignorance = [*cached.ignorance(), *(f"{what}: {why}" for what, why in sorted(unread.items()))]
+        ignorance = [*self._ignorance(), *(f"{what}: {why}" for what, why in sorted(unread.items()))]
         ignorance += [f"claim {sorted(now_missing)[0]} has not been read yet"] if now_missing else []
         raw = Raw(
             at=self._wall(),
             nodes=(node, *(other for other in asked["nodes"] or () if other.name != node.name)),
             volumes=tuple(volumes),
             claims=tuple(claims.values()),
-            pods=(*cached.pods.values(), *asked["pods without a node"]),
+            pods=(*self._pods.values(), *asked["pods without a node"]),
             classes=(*cached.classes.values(), *filter(None, asked["classes"].values())),
             namespaces=asked["namespaces"],
-            contents=tuple(cached.contents.values()),
+            contents=tuple(self._contents.values()),
             attachments=tuple(cached.attachments.values()),
             capacities=asked["capacities"],
             others_known=asked["nodes"] is not None,
@@ -164,10 +155,10 @@ class Looks:
         )
         pods_listed = self._answers.get("pods without a node", _Answer())
         own = Own(
-            segment=cached.segment,
-            begun=frozenset(cached.begun()),
+            segment=self._segment,
+            begun=frozenset(self._begun()),
             waited=self._waited(node.name),
-            lately_used=self._recent.among(open_claims, listed_at=pods_listed.at),
+            lately_used=self.recent.among(open_claims, listed_at=pods_listed.at),
             listed=self._list.handles,
             untracked=self._list.untracked,
             untracked_unknown=self._list.unknown,
@@ -196,14 +187,14 @@ class Looks:
         if wanted:
             await ask("namespaces", lambda: self._namespaces(wanted, cached=every > 0), {}, about=wanted)
         named = {volume.claim_name for volume in volumes if volume.claim is not None}
-        often = min(every, MADE_AGAIN_WITHIN) if self._recent.among(named) else every
+        often = min(every, MADE_AGAIN_WITHIN) if self.recent.among(named) else every
         if named:
             await ask("pods without a node", lambda: self._waiting_pods(named), (), every=often)
         known = {class_.name for class_ in self._cached.classes.values()}
         if foreign := {volume.class_name for volume in volumes} - known - {""}:
             # A class of volumes that people made names no driver of ours, so the watch drops it; its policy counts all the same.
             await ask("classes", lambda: self._by_name(CLASSES, foreign, Class.of), {}, about=foreign)
-        locator = Locator(node, (), segment=self._cached.segment)
+        locator = Locator(node, (), segment=self._segment)
         unsure = [volume for volume in volumes if locator.needs_others(volume) and not self._names_only_this(volume, node)]
         # A watch that lags will show it. That of a claim whose volume is gone never will, and must not hold the node for ever.
         bound = (claim for claim in self._cached.claims.by_index("node", node.name) if claim.volume_name not in self._cached.volumes)
@@ -213,9 +204,9 @@ class Looks:
         reprovisions = observed and self._settings.reprovisions
         if unsure or elsewhere or reprovisions:
             await ask("nodes", lambda: self._list_all(NODES, Node.of), None)
-        sources = {content.source_handle for content in self._cached.contents.values() if not content.managed_by} - handles
+        sources = {content.source_handle for content in self._contents.values() if not content.managed_by} - handles
         if sources or elsewhere:
-            locator = Locator(node, found["nodes"] or (), segment=self._cached.segment)
+            locator = Locator(node, found["nodes"] or (), segment=self._segment)
 
             def counts(obj: Json) -> Volume | None:
                 """A snapshot's, or one that the driver has here although its PersistentVolume says another node that is not there."""
@@ -269,7 +260,7 @@ class Looks:
 
         found = tuple([pod async for pod in records(self._kube, PODS, waiting, field_selector="spec.nodeName=")])
         for pod in found:
-            self._recent.named(pod)
+            self.recent.named(pod)
         return found
 
     async def _list_all(self, resource: Resource, of: Callable[[Json], R | None], **scope: str) -> tuple[R, ...]:
@@ -296,7 +287,7 @@ class Looks:
     def _names_only_this(self, volume: Volume, node: Node) -> bool:
         """It asks for a label that one node alone has, the driver's or the hostname: then no other node matters."""
         hostname = node.labels.get(names.HOSTNAME)
-        places = (self._cached.segment, Segment(((names.HOSTNAME, hostname),) if hostname is not None else ()))
+        places = (self._segment, Segment(((names.HOSTNAME, hostname),) if hostname is not None else ()))
         return bool(volume.affinity) and all(term.names_only(node.name, places) for term in volume.affinity or ())
 
     # --- claims -----------------------------------------------------------------------------------------------------------

@@ -68,9 +68,11 @@ def body(
     before = (previous or {}).get("status") or {}
     before = before if before.get("nodeUID") == judged.node_uid else {}
     told = as_json(judged)
-    verdicts = {
-        key: _dated(said, (before.get("verdicts") or {}).get(key) or {}, at=told["observedAt"]) for key, said in told["verdicts"].items()
-    }
+    verdicts: Json = {}
+    for key, said in told["verdicts"].items():
+        had = (before.get("verdicts") or {}).get(key) or {}
+        since = had.get("lastTransitionTime") if had.get("status") == said["status"] else None
+        verdicts[key] = {**said, "lastTransitionTime": str(since or told["observedAt"])}
     status: Json = {
         "nodeUID": judged.node_uid,
         "observedAt": told["observedAt"],
@@ -128,11 +130,6 @@ def status_patch(status: Json, *, version: str) -> list[Json]:
     """A JSON patch for the status subresource: it replaces the whole status, where a merge patch would leave old fields. Said in this way,
     and not as a `test`, a later version is a Conflict."""
     return [{"op": "add", "path": "/metadata/resourceVersion", "value": version}, {"op": "add", "path": "/status", "value": status}]
-
-
-def _dated(said: Json, before: Mapping[str, Any], *, at: str) -> Json:
-    since = str(before.get("lastTransitionTime") or at) if before.get("status") == said["status"] else at
-    return {**said, "lastTransitionTime": since}
 
 
 def _course(course: Course) -> Json:

@@ -13,7 +13,7 @@ from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.driver_list_io import DriverList
 from sidecar.drain.gate import HeldPods, told_of
-from sidecar.drain.look_io import Cached, Looks, RecentUse
+from sidecar.drain.look_io import Looks
 from sidecar.drain.report_io import take_back
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.turn_io import Watch as Looker
@@ -67,23 +67,22 @@ class DrainPart:
         self.nodes: Store[Node] = Store()
         self.pods: Store[Pod] = Store()
         self.contents: Store[SnapshotContent] = Store()
-        self._recent = RecentUse(clock=tools.clock)
         known = lambda: [volume.handle for volume in caches.volumes.values()]  # noqa: E731
         self._list = DriverList(tools.kube, tools.driver, under_way=under_way, known=known, clock=tools.clock, on_found=self.wake)
-        cached = Cached(
-            nodes=self.nodes,
+        self._looks = Looks(
+            tools.kube,
+            settings,
+            caches,
+            self._list,
             pods=self.pods,
-            claims=caches.claims,
-            volumes=caches.volumes,
-            classes=caches.classes,
-            attachments=caches.attachments,
             contents=self.contents,
             ignorance=self.ignorance,
             segment=here.driver.segment,
             begun=under_way,
+            clock=tools.clock,
+            wall=tools.wall,
         )
-        looks = Looks(tools.kube, cached, settings, self._recent, self._list, clock=tools.clock, wall=tools.wall)
-        self.room = DrainRoom(tools, settings, nodes=self.nodes, pods=self.pods.values, looks=looks, on_standing=on_standing)
+        self.room = DrainRoom(tools, settings, nodes=self.nodes, pods=self.pods.values, looks=self._looks, on_standing=on_standing)
         self.loop = make_loop("drain", self._handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
         attaches = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller
         own_node = lambda: self.nodes.get(here.node)  # noqa: E731
@@ -146,7 +145,7 @@ class DrainPart:
             awaited=False,
             start_spread=_SPREAD,
             field_selector=f"spec.nodeName={here.node}",
-            on_list=self._recent.began,
+            on_list=self._looks.recent.began,
         )
 
         def content(obj: Json) -> SnapshotContent | None:
@@ -216,7 +215,7 @@ class DrainPart:
     def _pod_changed(self, change: Change[Pod]) -> None:
         for pod in (change.old, change.new):
             if pod is not None:
-                self._recent.named(pod)
+                self._looks.recent.named(pod)
         self.wake()
 
     # --- tasks ------------------------------------------------------------------------------------------------------------

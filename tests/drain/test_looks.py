@@ -10,7 +10,7 @@ from hack.sim.cluster import Call
 from sidecar.csi.api import LIST_VOLUMES
 from sidecar.drain.assess import assess
 from sidecar.drain.driver_list_io import APART, EVERY, PATIENCE, DriverList
-from sidecar.drain.look_io import LAST_GOOD, LATELY, Cached, Looks, RecentUse
+from sidecar.drain.look_io import LAST_GOOD, LATELY, Looks
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.words import Policy, Status
@@ -38,7 +38,6 @@ class Sidecar:
         self.caches.classes.apply(Change(CLASS, None, class_()))
         self.pods: Store[Any] = Store()
         self.contents: Store[Any] = Store()
-        self.recent = RecentUse(clock=bench.clock)
         self.driver = ScriptedDriver(info=samples.info(controller=(LIST_VOLUMES,)))
         self.list = DriverList(
             bench.kube,
@@ -49,20 +48,20 @@ class Sidecar:
         )
         self.list.unknown = ""
         self.begun: set[str] = set()
-        cached = Cached(
-            nodes=Store(),
+        self.looks = Looks(
+            bench.kube,
+            Settings(NODE, DRIVER, NAMESPACE, "1", judges=True, **settings),
+            self.caches,
+            self.list,
             pods=self.pods,
-            claims=self.caches.claims,
-            volumes=self.caches.volumes,
-            classes=self.caches.classes,
-            attachments=self.caches.attachments,
             contents=self.contents,
             ignorance=tuple,
             segment=Segment(((KEY, NODE),)),
             begun=lambda: self.begun,
+            clock=bench.clock,
+            wall=bench.wall,
         )
-        told = Settings(NODE, DRIVER, NAMESPACE, "1", judges=True, **settings)
-        self.looks = Looks(bench.kube, cached, told, self.recent, self.list, clock=bench.clock, wall=bench.wall)
+        self.recent = self.looks.recent
 
     def shows(self, *items: Volume | Claim | Any) -> None:
         for item in items:
