@@ -133,7 +133,7 @@ def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
     if volume.phase in ("Released", "Failed") and volume.reclaim_policy == "Delete":
         return True
     # Words on its claim and namespace make it stricter and never laxer: whoever may write there need not own data that may be on any node.
-    _, retire = policies_of(volume, snapshot.claims.get(volume.claim_name), snapshot)
+    retire = policies_of(volume, snapshot.claims.get(volume.claim_name), snapshot)[Intent.RETIRE]
     return retire.policy is Policy.IGNORE and retire.plain and retire.source in (names.VOLUME, f"StorageClass {volume.class_name}")
 
 
@@ -191,9 +191,7 @@ def _notes(snapshot: Snapshot, things: Sequence[Thing]) -> Iterable[str]:
 def _about(thing: Thing) -> Iterable[str]:
     if thing.excuse:
         yield thing.excuse
-    for resolved in filter(None, (thing.reboot, thing.retire)):
-        if resolved.problem:
-            yield resolved.problem
+    yield from (resolved.problem for resolved in thing.policies.values() if resolved.problem)
     if thing.class_ is not VolumeClass.EPHEMERAL and thing.may_be_lost:
         yield "may be lost under the policy Ignore"
 

@@ -148,8 +148,8 @@ def _of_pod(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> Iterable[Blo
     in_use = tuple(thing for thing in held if unread_key(CLAIM, thing.claim) not in snapshot.unread)
     if not in_use or pod.stays:
         return
-    said = sorted((thing.reboot for thing in in_use if thing.reboot), key=lambda item: (tuple(Policy).index(item.policy), item.source))
-    strictest, named = said[-1] if said else None, ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
+    said = sorted((thing.policies[Intent.REBOOT] for thing in in_use), key=lambda item: (tuple(Policy).index(item.policy), item.source))
+    strictest, named = said[-1], ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
     if is_bare(pod):
         yield _blocker(named, in_use, Reason.BARE_POD, _BOTH, strictest, "no controller owns it")
     due = to_seconds(pod.deleting_since)

@@ -18,7 +18,7 @@ from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.things import Thing
-from sidecar.drain.words import WORDS, Intent, Status, VolumeClass
+from sidecar.drain.words import WORDS, Intent, Status
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -83,7 +83,8 @@ def body(
         **({"gate": gate} if gate is not None else {}),
         **_course(course),
         "verdicts": verdicts,
-        **{key: told[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in told},
+        "counts": told["counts"],
+        "bytes": told["bytes"],
         **_lists(told),
         "notes": [note[:LONGEST] for note in (*marks.notes, *judged.notes)][:MOST_NOTES],
         "conditions": [{"type": kind, **verdicts[key]} for kind, key in ((names.DRAIN_READY, "drain"), (names.RETIRE_READY, "retire"))],
@@ -166,11 +167,6 @@ def as_json(judged: Assessment) -> Json:
         "verdicts": {"drain": _verdict(judged.drain), "retire": _verdict(judged.retire)},
         "counts": {"classes": dict(sorted(classes.items())), "reasons": dict(sorted(reasons.items()))},
         "bytes": {"total": sum(thing.bytes for thing in judged.things), "remaining": bytes_in_the_way(judged)},
-        "snapshots": classes[VolumeClass.SNAPSHOT],
-        # Left out if none is known: many drivers cannot list their volumes, and 0 would claim that there are none.
-        **({"untracked": classes[VolumeClass.UNTRACKED]} if classes[VolumeClass.UNTRACKED] else {}),
-        "releasing": classes[VolumeClass.RELEASING],
-        "inFlight": classes[VolumeClass.IN_FLIGHT],
         "blockers": [_blocker(blocker) for blocker in judged.blockers],
         "volumes": [_volume(thing) for thing in judged.things],
         "pods": [_pod(fate) for fate in judged.pods],
@@ -206,7 +202,7 @@ def _blocker(blocker: Blocker) -> Json:
 
 
 def _volume(thing: Thing) -> Json:
-    said = {intent: resolved for intent in Intent if (resolved := thing.policy(intent))}
+    said = thing.policies
     one = len({resolved.policy for resolved in said.values()}) == 1
     policies = [{"intent": str(intent), "policy": str(item.policy), "source": item.source} for intent, item in said.items()]
     return {

@@ -1,8 +1,8 @@
 """Sorts what is on a node: each thing is of exactly one class and has one policy for each intent. What of it blocks: `blockers`."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.drain.policy import Resolved, resolve
@@ -16,7 +16,7 @@ from sidecar.model.objects import Claim, Notes, Volume
 
 ACKNOWLEDGED: Final = "acknowledged as dispensable"
 UNTRACKED: Final = "known to the driver alone"
-_EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
+_EPHEMERAL: Final = dict.fromkeys(Intent, Resolved(Policy.IGNORE, "default", Policy.IGNORE))
 
 
 # --- who uses a volume ------------------------------------------------------------------------------------------------
@@ -110,8 +110,7 @@ class Thing:
     """`namespace/name`, or empty."""
     volume: Volume | None = None
     use: Use = NOBODY
-    reboot: Resolved | None = None
-    retire: Resolved | None = None
+    policies: Mapping[Intent, Resolved] = field(default_factory=dict)
     excuse: str = ""
     """Why it blocks nothing although its class would; empty: no reason."""
     says: str = ""
@@ -123,7 +122,7 @@ class Thing:
         return self.class_ is VolumeClass.IN_USE
 
     def policy(self, intent: Intent) -> Resolved | None:
-        return self.reboot if intent is Intent.REBOOT else self.retire
+        return self.policies.get(intent)
 
     @property
     def may_be_lost(self) -> bool:
@@ -135,7 +134,8 @@ class Thing:
         return self.in_use and self._is_plainly(Policy.REPROVISION)
 
     def _is_plainly(self, policy: Policy) -> bool:
-        return self.retire is not None and self.retire.policy is policy and self.retire.plain
+        said = self.policies.get(Intent.RETIRE)
+        return said is not None and said.policy is policy and said.plain
 
 
 def is_acknowledged(notes: Notes) -> bool:
@@ -163,10 +163,9 @@ def used_though_acknowledged(things: Iterable[Thing]) -> list[Volume]:
     return [volume for volume in found if is_acknowledged(volume.notes)]
 
 
-def policies_of(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> tuple[Resolved, Resolved]:
-    """For a reboot, and for retiring."""
-    reboot, retire = (
-        resolve(
+def policies_of(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> dict[Intent, Resolved]:
+    return {
+        intent: resolve(
             volume,
             claim,
             class_=snapshot.classes.get(volume.class_name),
@@ -176,8 +175,7 @@ def policies_of(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> tupl
             unread=snapshot.unread,
         )
         for intent in Intent
-    )
-    return reboot, retire
+    }
 
 
 def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
@@ -187,7 +185,6 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
     claim = found if ours else None
     use = users.of(volume, volume.claim_name if ours and volume.phase != "Available" else "")
     class_ = _class_of(volume, use, ephemeral=claim is not None and users.asks_for(claim))
-    reboot, retire = (_EPHEMERAL, _EPHEMERAL) if class_ is VolumeClass.EPHEMERAL else policies_of(volume, claim, snapshot)
     return Thing(
         name=volume.name,
         class_=class_,
@@ -196,8 +193,7 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
         claim="" if volume.phase == "Available" else volume.claim_name,
         volume=volume,
         use=use if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else NOBODY,
-        reboot=reboot,
-        retire=retire,
+        policies=_EPHEMERAL if class_ is VolumeClass.EPHEMERAL else policies_of(volume, claim, snapshot),
         excuse=ACKNOWLEDGED if not use and is_acknowledged(volume.notes) else "",
         says=use.says or _SAYS.get(class_, ""),
     )
@@ -254,4 +250,4 @@ def _inline(pod: Pod, driver: str) -> Iterable[Thing]:
     for number in range(1, pod.inline.count(driver) + 1):
         named = ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
         name = f"{pod.full_name}#{number}"
-        yield Thing(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), reboot=_EPHEMERAL, retire=_EPHEMERAL)
+        yield Thing(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), policies=_EPHEMERAL)

@@ -107,7 +107,7 @@ def test_a_volume_that_exists_is_in_flight_no_more_and_a_claim_of_another_does_n
     there = replace(volume(claim="new"), claim=ClaimRef("uid-apps-new", "apps", "new"))
     assert [item.name for item in classify(snapshot(volumes=(there,), in_flight=(FLIGHT, FLIGHT)))] == ["pv-0"]
     one = only(idle(claims=(claim(policy="Ignore", uid="another"),)))
-    assert (one.object.kind, one.retire and one.retire.policy) == (names.VOLUME, Policy.BLOCK)
+    assert (one.object.kind, one.policies[Intent.RETIRE].policy) == (names.VOLUME, Policy.BLOCK)
 
 
 # --- what blocks ------------------------------------------------------------------------------------------------------

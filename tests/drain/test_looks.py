@@ -13,7 +13,7 @@ from sidecar.drain.driver_list_io import APART, EVERY, PATIENCE, DriverList
 from sidecar.drain.look_io import LAST_GOOD, LATELY, Looks
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
-from sidecar.drain.words import Policy, Status
+from sidecar.drain.words import Intent, Policy, Status
 from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Change
 from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.kube.store import Store
@@ -138,7 +138,7 @@ async def test_while_the_api_server_is_away_the_last_good_answer_counts_for_some
 
 def words(seen: Snapshot) -> set[Policy]:
     """The policies of all volumes for retiring."""
-    return {thing.retire.policy for thing in assess(seen).things if thing.retire is not None}
+    return {thing.policies[Intent.RETIRE].policy for thing in assess(seen).things if thing.policies}
 
 
 @virtual
