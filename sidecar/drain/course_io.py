@@ -9,7 +9,7 @@ from sidecar.drain.anew import Target
 from sidecar.drain.anew import candidates as replicas_to_make
 from sidecar.drain.anew_io import POLL, MakingAnew
 from sidecar.drain.assess import Assessment, Verdict
-from sidecar.drain.course import Answer, Away, Continue, Evict, Held, MakeAnew, Note, NotKnown, Rest, TakenBy, TakeSlot
+from sidecar.drain.course import Answer, Away, Held, Next, Note, NotKnown, Rest, SendAway, TakenBy, TakeSlot
 from sidecar.drain.empty import Candidate, Hold, candidates
 from sidecar.drain.empty_io import Emptying
 from sidecar.drain.lease_io import HeldLease, Holder
@@ -105,7 +105,8 @@ class Evacuation:
             return self._as_course(self._own_node.marks or picture.marks, None, str(error))
         for _ in range(3):
             marks = self._own_node.marks or picture.marks
-            step = course.step(self._view(marks, picture.assessment, slot=slot, away=away, following=self._following(picture, marks)))
+            following = away or self._following(picture, marks)
+            step = course.step(self._view(marks, picture.assessment, slot=slot, following=following))
             self._tools.narrator.note(ROOM, picture.node.uid, picture.node.name, step)
             match step:
                 case TakeSlot():
@@ -123,7 +124,7 @@ class Evacuation:
                     told = f"{reason}: {why}" if reason else why
                     look.soon(NEXT_PASS if marks.wish is not None else USUAL)
                     break
-                case Evict() | MakeAnew() | Continue():
+                case SendAway():
                     told = await self._act(picture, step, look)
                     break
         if picture.marks.wish is not None and self._clock() - self._sent_at < _SOON_GONE:
@@ -137,13 +138,7 @@ class Evacuation:
     # --- what is done next ------------------------------------------------------------------------------------------
 
     def _view(
-        self,
-        marks: Marks,
-        judged: Assessment | None,
-        *,
-        slot: Answer | None = None,
-        away: Away | None = None,
-        following: Candidate | Target | Hold | None = None,
+        self, marks: Marks, judged: Assessment | None, *, slot: Answer | None = None, following: Next | Hold | None = None
     ) -> course.View:
         return course.View(
             wish=marks.wish if self._standing.current.closed else None,
@@ -153,7 +148,6 @@ class Evacuation:
             expiry=self._settings.expiry,
             slot=slot,
             has_slot=any(lease.is_held for lease in self._slots),
-            away=away,
             next=following,
             stuck=self._clock() - self._sent_at >= _STUCK,
         )
@@ -164,7 +158,7 @@ class Evacuation:
         settled = self._clock() - self._began_at >= SETTLES or marks.record.state in (State.FAILED, State.OVERRIDDEN)
         return started is not None and allowed > 0 and settled and self._wall() - started >= allowed
 
-    def _following(self, picture: Picture, marks: Marks) -> Candidate | Target | Hold | None:
+    def _following(self, picture: Picture, marks: Marks) -> Next | Hold | None:
         """What could be sent away next, or why nobody is."""
         if not self._settings.evicts or marks.wish is None or marks.wish.intent is Intent.REBOOT:
             return None
@@ -183,36 +177,31 @@ class Evacuation:
             return found[0]
         return min(holds, key=lambda hold: hold.lasting, default=None)
 
-    async def _act(self, picture: Picture, step: Evict | MakeAnew | Continue, look: Look) -> str:
+    async def _act(self, picture: Picture, step: SendAway, look: Look) -> str:
         """What was done or is waited for. What is refused keeps only that pod waiting."""
-        uid, told = "", step.why
+        told, again = step.why, PACE
         hold: Hold | None = None
         try:
-            match step:
-                case Evict(candidate):
+            match step.whom:
+                case Candidate():
                     found, _ = candidates(
                         picture.snapshot, picture.assessment.things, self._emptying.memory(), ours=self._settings.own_pods
                     )
                     hold = await self._emptying.evict_first(picture, found)
-                    told = f"{candidate.pod.full_name} is evicted: {step.why}"
-                    look.soon(PACE)
-                case MakeAnew(target):
-                    uid, told = target.pod_uid, f"{target.full_name} is to be made anew"
+                case Target() as target:
                     hold = await self._making_anew(picture.node).begin(picture, target)
-                    look.soon(PACE)
-                case Continue(away):
+                    self._emptying.hold(target.pod_uid, hold)
+                case Away(_, target) as away:
                     outcome = await self._making_anew(picture.node).step(picture, away, undone="")
-                    uid, hold = away.target.pod_uid, outcome if isinstance(outcome, Hold) else None
-                    told = step.why if isinstance(outcome, Hold) else outcome[0]
-                    look.soon(POLL if isinstance(outcome, Hold) else max(outcome[1], PACE))
+                    hold, (told, again) = (outcome, ("", POLL)) if isinstance(outcome, Hold) else (None, outcome)
+                    self._emptying.hold(target.pod_uid, hold)
+            look.soon(max(again, PACE))
         except Conflict as error:
             look.soon(PACE)  # what was judged has changed since, and is judged anew
             return str(error)
         except ApiError as error:
             look.refused[_SENT_AWAY] = str(error)
             return str(error)
-        if uid:
-            self._emptying.hold(uid, hold)
         if hold is None:
             self._sent_at = self._clock()
         return told if hold is None else f"{hold.reason}: {hold.why}"

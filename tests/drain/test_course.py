@@ -10,14 +10,12 @@ from sidecar.drain.anew import Target
 from sidecar.drain.assess import Verdict
 from sidecar.drain.course import (
     Away,
-    Continue,
-    Evict,
     Expiry,
     Held,
-    MakeAnew,
     Note,
     NotKnown,
     Rest,
+    SendAway,
     TakenBy,
     TakeSlot,
     View,
@@ -56,7 +54,6 @@ def view(state: State | None = State.IN_PROGRESS, **changes: Any) -> View:
         expiry=Expiry.REPORT,
         slot=None,
         has_slot=True,
-        away=None,
         next=CANDIDATE,
     )
     return replace(base, **changes)
@@ -76,9 +73,9 @@ def test_the_whole_evacuation() -> None:
     assert isinstance(begun, Note)
     assert (begun.state, begun.begins, begun.gives_back) == (State.IN_PROGRESS, True, False)
     assert step(view()) == TakeSlot(BLOCKED.message), "it is asked for in each look before anybody is sent away"
-    assert step(view(**HAS)) == Evict(CANDIDATE, "its volumes may leave with it")
-    assert step(view(next=REPLICA, **HAS)) == MakeAnew(REPLICA, "its policy is Reprovision")
-    assert isinstance(step(view(away=AWAY, **HAS)), Continue), "whoever else could be sent away"
+    assert step(view(**HAS)) == SendAway(CANDIDATE, "apps/db-0 is evicted: its volumes may leave with it")
+    assert step(view(next=REPLICA, **HAS)) == SendAway(REPLICA, f"{REPLICA.full_name} is to be made anew: its policy is Reprovision")
+    assert step(view(next=AWAY, **HAS)) == SendAway(AWAY, f"{REPLICA.full_name} is being made anew")
     waits = step(view(next=PASSES, **HAS))
     assert waits == Rest(PASSES.why, PASSES.reason)
     over = step(view(next=None, verdict=READY))
@@ -86,10 +83,10 @@ def test_the_whole_evacuation() -> None:
     assert step(view(State.SUCCESS, next=None, verdict=READY)) == Rest("nothing blocks")
 
 
-@pytest.mark.parametrize("doing", [{"away": AWAY}, {"next": CANDIDATE}, {"next": REPLICA}, {"next": PASSES}], ids=lambda doing: str(*doing))
+@pytest.mark.parametrize("doing", [{"next": AWAY}, {"next": CANDIDATE}, {"next": REPLICA}, {"next": PASSES}], ids=str)
 def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> None:
-    assert not isinstance(step(view(verdict=READY, **{"next": None} | doing)), Note)
-    assert noted(view(verdict=READY, **{"next": None} | doing | {"wish": FORCED})) is State.SUCCESS
+    assert not isinstance(step(view(verdict=READY, **doing)), Note)
+    assert noted(view(verdict=READY, **doing | {"wish": FORCED})) is State.SUCCESS
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
@@ -109,18 +106,18 @@ def test_the_slot_is_given_back_while_nobody_can_be_sent_away_and_the_time_runs_
 
 
 def test_a_replica_that_is_away_keeps_the_slot() -> None:
-    assert isinstance(step(view(next=FOR_A_PERSON, away=AWAY)), TakeSlot)
+    assert isinstance(step(view(next=AWAY, stuck=True)), TakeSlot)
 
 
 def test_while_another_node_has_the_slot_nobody_is_sent_away() -> None:
     told = step(view(State.PENDING, slot=THEIRS))
     assert told == Rest("node n3 is being emptied, and its turn is first", Reason.WAITING_FOR_SLOT)
     assert noted(view(slot=THEIRS)) is State.PENDING, "its own has run out"
-    assert noted(view(slot=THEIRS, away=AWAY)) is State.PENDING
+    assert noted(view(slot=THEIRS, next=AWAY)) is State.PENDING
 
 
 def test_while_it_is_not_known_whose_turn_it_is_nobody_is_sent_away() -> None:
-    for doing in ({}, {"away": AWAY}, {"next": REPLICA}):
+    for doing in ({}, {"next": AWAY}, {"next": REPLICA}):
         assert step(view(slot=NotKnown("no answer"), **doing)) == Rest("no answer", Reason.NOT_KNOWN)
 
 
@@ -202,7 +199,7 @@ def test_a_pod_that_can_be_sent_away_after_success_begins_another_one_while_time
 
 @pytest.mark.parametrize("state", list(State))
 def test_it_is_undone_from_any_state(state: State) -> None:
-    decision = step(view(state, wish=None, away=AWAY))
+    decision = step(view(state, wish=None, next=AWAY))
     assert isinstance(decision, Note)
     assert (decision.state, decision.event, decision.gives_back) == (None, names.EVACUATION_UNDONE, True)
 
@@ -226,17 +223,16 @@ EVERYTHING = list(
         (False, True),
         Expiry,
         (None, Held(""), THEIRS, NotKnown("no answer")),
-        (None, AWAY),
-        (None, CANDIDATE, REPLICA, PASSES, FOR_A_PERSON),
+        (None, AWAY, CANDIDATE, REPLICA, PASSES, FOR_A_PERSON),
     )
 )
 
 
 def test_whatever_is_seen_nobody_is_sent_away_without_a_slot_and_what_is_not_known_never_succeeds() -> None:
-    for state, wish, verdict, late, expiry, slot, away, following in EVERYTHING:
-        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, away=away, next=following)
+    for state, wish, verdict, late, expiry, slot, following in EVERYTHING:
+        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, next=following)
         decision = step(seen)
-        if isinstance(decision, Evict | MakeAnew | Continue):
+        if isinstance(decision, SendAway):
             assert isinstance(slot, Held) and is_under_way(seen.record, wish)
         if isinstance(decision, Note) and decision.state is State.SUCCESS:
             assert verdict.status is Status.TRUE
@@ -245,8 +241,8 @@ def test_whatever_is_seen_nobody_is_sent_away_without_a_slot_and_what_is_not_kno
 
 
 def test_whatever_is_noted_is_not_noted_again() -> None:
-    for state, wish, verdict, late, expiry, slot, away, following in EVERYTHING:
-        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, away=away, next=following)
+    for state, wish, verdict, late, expiry, slot, following in EVERYTHING:
+        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, next=following)
         first = step(seen)
         if isinstance(first, Note):
             record = replace(
