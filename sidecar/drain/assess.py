@@ -20,8 +20,7 @@ class Verdict:
 
     status: Status
     reason: Reason
-    message: str
-    """One line for people: the first blocker, and how many more there are."""
+    message: str  # one line for people: the first blocker, and how many more there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,7 @@ class PodFate:
     pod: Pod
     reboot: Fate
     retire: Fate
-    volumes: tuple[str, ...]
-    """Names of the volumes of this driver that it uses."""
+    volumes: tuple[str, ...]  # names of the volumes of this driver that it uses
     why: str
 
     def fate(self, intent: Intent) -> Fate:
@@ -51,12 +49,9 @@ class Assessment:
     retire: Verdict
     blockers: tuple[Blocker, ...]
     things: tuple[Thing, ...]
-    pods: tuple[PodFate, ...]
-    """Those that use a volume of this driver."""
-    notes: tuple[str, ...]
-    """What is worth knowing and blocks nothing."""
-    complete: bool
-    """All that should be known was read, so what is not among the blockers does not block."""
+    pods: tuple[PodFate, ...]  # those that use a volume of this driver
+    notes: tuple[str, ...]  # what is worth knowing and blocks nothing
+    complete: bool  # all that should be known was read, so what is not among the blockers does not block
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire

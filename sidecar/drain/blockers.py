@@ -14,8 +14,7 @@ from sidecar.model import names, nodes
 from sidecar.model.nodes import Pod
 from sidecar.model.timestamps import to_seconds
 
-TERMINATING_TOO_LONG: Final = 300.0
-"""Seconds after the end of its grace period: before that a pod that ends is no blocker."""
+TERMINATING_TOO_LONG: Final = 300.0  # seconds after the end of its grace period: before that a pod that ends is no blocker
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +22,14 @@ class Blocker:
     """One thing that keeps a verdict from being True."""
 
     object: ObjectRef
-    volume: str
-    """Name of the PersistentVolume, or the handle if it has none; empty for a volume that is being created."""
+    volume: str  # name of the PersistentVolume, or the handle if it has none; empty for a volume that is being created
     bytes: int
     class_: VolumeClass
     reason: Reason
     policy: Policy | None
     policy_source: str
     blocks: tuple[Intent, ...]
-    message: str
-    """What is special about this one; the reason explains the rest."""
+    message: str  # what is special about this one; the reason explains the rest
 
     @property
     def remedy(self) -> str:

@@ -36,10 +36,8 @@ from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-CALM: Final = 5.0
-"""Seconds between two looks as long as nobody empties the node."""
-_URGENT: Final = 10.0
-"""Seconds until what was refused is tried again at the earliest, and until a gate that should stand is."""
+CALM: Final = 5.0  # seconds between two looks as long as nobody empties the node
+_URGENT: Final = 10.0  # seconds until what was refused is tried again at the earliest, and until a gate that should stand is
 _READY: Final = {Status.TRUE: True, Status.FALSE: False, Status.UNKNOWN: None}
 
 
@@ -68,10 +66,8 @@ class DrainRoom:
         self._began_at = tools.clock()
         self._judged: Assessment | None = None
         self._told_marks: Marks | None = None
-        self._loose = ""
-        """Why the gate, which stands, holds nobody."""
-        self._opened: frozenset[Intent] = frozenset()
-        """What the last look found True for whoever empties the node."""
+        self._loose = ""  # why the gate, which stands, holds nobody
+        self._opened: frozenset[Intent] = frozenset()  # what the last look found True for whoever empties the node
         self._last_look, self._pace = float("-inf"), PACE
         self._refused_until = 0.0
         self._told_refused = ""

@@ -58,8 +58,7 @@ class Away:
     target: Target
 
 
-Next = Away | Candidate | Target
-"""Whom the next step is about: a replica that is being made anew, a pod to evict, or a replica to make anew."""
+Next = Away | Candidate | Target  # who the next step is about: a replica that is being made anew, a pod to evict, a replica to make anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,7 @@ class View:
     slot: Answer | None  # None: not asked for in this look
     has_slot: bool  # it has one since an earlier look
     next: Next | Hold | None  # a Hold: why nobody can be sent away; None: nothing is left to, or this sidecar evicts nobody
-    stuck: bool = False
-    """Nobody could be sent away for a quarter of an hour: a replica that never becomes Ready must not keep the slot from all others."""
+    stuck: bool = False  # nobody could be sent away for a quarter of an hour: the slot is not kept for a replica that is never Ready
 
 
 # What is done next.

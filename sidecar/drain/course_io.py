@@ -28,16 +28,12 @@ from sidecar.tools import Tools
 
 R = TypeVar("R")
 ROOM: Final = "drain"
-PACE: Final = 1.0
-"""Seconds between two looks at least, however much changes. A look evicts one pod at most."""
+PACE: Final = 1.0  # seconds between two looks at least, however much changes: one evicts one pod at most
 _QUICK: Final = 0.25
-_SOON_GONE: Final = 10.0
-"""The same for ten seconds after an eviction: the next pod need not wait once this one is gone and its replacement is ready."""
+_SOON_GONE: Final = 10.0  # the same for ten seconds after an eviction: the next pod can follow once this one's replacement is ready
 USUAL: Final = 60.0
-SETTLES: Final = 60.0
-"""Seconds after the start in which no deadline ends anything, and an Unknown is no news."""
-_STUCK: Final = 900.0
-"""Seconds without anybody sent away, after which others may have the slot."""
+SETTLES: Final = 60.0  # seconds after the start in which no deadline ends anything, and an Unknown is no news
+_STUCK: Final = 900.0  # seconds without anybody sent away, after which others may have the slot
 _UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the node has not been judged yet")
 _SENT_AWAY: Final = "what is sent away"
 
@@ -46,14 +42,10 @@ _SENT_AWAY: Final = "what is sent away"
 class Look:
     """One look in the making."""
 
-    again: float = USUAL
-    """Seconds until the next one."""
-    pace: float = PACE
-    """Seconds until the next one at least."""
-    refused: dict[str, str] = field(default_factory=dict)
-    """What is tried again with the next look, which comes the later the longer that goes on."""
-    told: dict[str, str] = field(default_factory=dict)
-    """The same of what is asked again in a time of its own, and keeps no look waiting."""
+    again: float = USUAL  # seconds until the next one
+    pace: float = PACE  # seconds until the next one at least
+    refused: dict[str, str] = field(default_factory=dict)  # what is tried again with the next look, the later the longer it goes on
+    told: dict[str, str] = field(default_factory=dict)  # what is asked again in a time of its own, and keeps no look waiting
 
     def soon(self, seconds: float) -> None:
         self.again = min(self.again, seconds)
@@ -78,8 +70,7 @@ class Evacuation:
         self._anew: MakingAnew | None = None
         self._slots: list[HeldLease] = []
         self._holder: Holder | None = None
-        self._began_at = self._sent_at = tools.clock()
-        """When this process began; and when somebody was sent away last, or an evacuation began."""
+        self._began_at = self._sent_at = tools.clock()  # when this process began; when somebody was sent away last
         self._told_override: tuple[str, float | None] | None = None
 
     async def end_if_late(self, node: Node, marks: Marks, judged: Assessment | None, look: Look) -> tuple[Node, Marks]:

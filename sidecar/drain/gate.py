@@ -61,12 +61,9 @@ def verdict_of(judged: Assessment, intents: Iterable[Intent]) -> Status:
 class HeldPods:
     """What is held of a drain."""
 
-    pods: tuple[str, ...] = ()
-    """`namespace/name` of those that must not be evicted."""
-    because: str = ""
-    """Why the drain is held, and what to do; empty: it is not."""
-    purpose: str = ""
-    """What the drain is for, and who says so; empty: nobody drains the node."""
+    pods: tuple[str, ...] = ()  # `namespace/name` of those that must not be evicted
+    because: str = ""  # why the drain is held, and what to do; empty: it is not
+    purpose: str = ""  # what the drain is for, and who says so; empty: nobody drains the node
 
     def as_json(self) -> Json:
         return {
@@ -121,18 +118,13 @@ class GateView:
 
     node: Node
     settings: Settings
-    draining: bool
-    """Somebody empties the node, or is about to."""
-    verdict: Status
-    """The one that opens it, as `verdict_of`."""
-    holds_volumes: bool | None
-    """Anything of the driver is on the node; None: not known."""
+    draining: bool  # somebody empties the node, or is about to
+    verdict: Status  # the one that opens it, as `verdict_of`
+    holds_volumes: bool | None  # anything of the driver is on the node; None: not known
     overridden: bool
-    budget: Json | None
-    """As it is stored; None: there is none."""
+    budget: Json | None  # as it is stored; None: there is none
     deployment: Json | None
-    guarded: bool
-    """A guard pod is on the node, ready or not: who drains the node has it on the list, and waits for it."""
+    guarded: bool  # a guard pod is on the node, ready or not: who drains the node has it on the list, and waits for it
 
 
 @dataclass(frozen=True, slots=True)

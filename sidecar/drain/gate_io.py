@@ -15,11 +15,9 @@ from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
 
-TRUSTED: Final = 60.0
-"""Seconds for which it counts what was read of the gate: nobody watches it, and somebody may have deleted or changed it."""
+TRUSTED: Final = 60.0  # seconds for which it counts what was read of the gate: nobody watches it, and somebody may have changed it
 _BACKOFF: Final = Backoff(2.0, 60.0)
-_STEADY: Final = 600.0
-"""Seconds: a gate that has stood for so long is none that is taken away each time."""
+_STEADY: Final = 600.0  # seconds: a gate that has stood for so long is none that is taken away each time
 
 
 class Gate:
@@ -27,12 +25,10 @@ class Gate:
 
     def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
         self._kube, self._settings, self._clock = kube, settings, clock
-        self._stored: dict[Resource, Json | None] = {}
-        """Its objects, as they were read last or changed since."""
+        self._stored: dict[Resource, Json | None] = {}  # its objects, as they were read last or changed since
         self._read_at: float | None = None
         self._uid = ""
-        self._guarded = False
-        """A guard pod was on the node in the last look."""
+        self._guarded = False  # a guard pod was on the node in the last look
         self._built: tuple[int, float] = 0, -math.inf
         """How often it was built in a row, each time soon after the time before, and when last: a tool that prunes it each time must not
         have every node write as fast as it looks."""

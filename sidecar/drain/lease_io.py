@@ -15,8 +15,7 @@ from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
-DURATION: Final = 900
-"""Seconds: longer than nodes' clocks differ, and long enough for a few renewals to fail. A deleted node's Leases are deleted with it."""
+DURATION: Final = 900  # seconds: longer than nodes' clocks differ, and enough for a few renewals to fail; they go with their holder's Node
 RENEWED_EVERY: Final = DURATION / 3
 
 
@@ -54,10 +53,8 @@ class HeldLease:
         self._kube, self._holder, self._label, self._record_key = kube, holder, label, record_key
         self._clock, self._wall = clock, wall
         self._stored: Json | None = None
-        self._written_at: float | None = None
-        """When this process has written it last; None: it does not hold it, or does not know."""
-        self._seen: tuple[str, float] | None = None
-        """Of another holder's: its version, and since when this process has seen it in that version."""
+        self._written_at: float | None = None  # when this process has written it last; None: it does not hold it, or does not know
+        self._seen: tuple[str, float] | None = None  # another holder's: its version, and since when this process has seen that
 
     @property
     def is_held(self) -> bool:

@@ -35,11 +35,9 @@ from sidecar.model.topology import Term
 K = TypeVar("K")
 R = TypeVar("R")
 
-_OPTIONAL: Final = (SNAPSHOT_CONTENTS, DRAIN_REPORTS)
-"""Kinds that a cluster may do without."""
+_OPTIONAL: Final = (SNAPSHOT_CONTENTS, DRAIN_REPORTS)  # kinds that a cluster may do without
 _WITH_POLICIES: Final = ((CLAIM, CLAIMS), (CLASS, CLASSES), (NAMESPACE, NAMESPACES))
-_LONG: Final = ("pods", "blockers", "conditions")
-"""Lists in a report that nobody asks for here."""
+_LONG: Final = ("pods", "blockers", "conditions")  # lists in a report that nobody asks for here
 
 
 class Cluster:
@@ -48,18 +46,14 @@ class Cluster:
     def __init__(self, kube: KubeApi, *, now: float) -> None:
         self._kube, self.at = kube, now
         self.ignorance: list[str] = []
-        self.unread_reports = ""
-        """Why the reports of the nodes' own sidecars are not known."""
+        self.unread_reports = ""  # why the reports of the nodes' own sidecars are not known
         self.nodes: dict[str, Node] = {}
         self.volumes: dict[str, Volume] = {}
         self.classes: tuple[Class, ...] = ()
-        self.reports: dict[str, Json] = {}
-        """By name, the status. Anybody may have edited it."""
-        self.conditions: dict[str, dict[str, Json]] = {}
-        """By node, the conditions in which sidecars say their verdicts, by their type."""
+        self.reports: dict[str, Json] = {}  # by name, the status, which anybody may have edited
+        self.conditions: dict[str, dict[str, Json]] = {}  # by node, the conditions in which sidecars say their verdicts, by their type
         self._failed: set[Resource] = set()
-        self._registered: dict[str, dict[str, tuple[str, ...]]] = {}
-        """By node and driver, the keys of its topology."""
+        self._registered: dict[str, dict[str, tuple[str, ...]]] = {}  # by node and driver, the keys of its topology
 
     async def look(self, node: str = "") -> "Cluster":
         """At all nodes, or at that one alone. Raises NotFound where it does not exist; whatever else fails is in `ignorance`."""
@@ -130,8 +124,7 @@ class Cluster:
             ((name, each.driver), each)
             for each in self._contents
             for name in self._places(each, sources.get((each.driver, each.source_handle)))
-        )
-        """By node and driver. Those of which nothing says where they are stand under the empty name."""
+        )  # By node and driver. Those of which nothing says where they are stand under the empty name.
         self._there = _by([*self._on, *self._snapshots])
         alone = {driver for driver, on in alike if len(on) == 1} | {volume.driver for volume in self.volumes.values() if maker_of(volume)}
         places = Counter(self._segment(node, driver) for node, drivers in self._registered.items() for driver in drivers)

@@ -29,17 +29,13 @@ IN_PEACE: Final = 600.0
 LAST_GOOD: Final = 180.0
 """Seconds for which the last good answer counts while nothing newer is to be had: a pause of the API server must not turn the verdicts of
 all nodes to Unknown and back, with all their writes, just when it has come back."""
-_AGAIN: Final = 5.0
-"""Seconds until what was not answered is asked again."""
-LATELY: Final = 60.0
-"""Seconds. Controllers make a pod again within seconds; one that takes longer is found by the list of pods without a node."""
+_AGAIN: Final = 5.0  # seconds until what was not answered is asked again
+LATELY: Final = 60.0  # seconds: controllers make a pod again within a few; one that takes longer is in the list of pods without a node
 MADE_AGAIN_WITHIN: Final = 30.0
-_MANY_NAMES: Final = 1000
-"""Names that are kept before those that count no more are looked for: tenants may make pods without end."""
+_MANY_NAMES: Final = 1000  # names that are kept before those that count no more are looked for: tenants may make pods without end
 _UNSEEN: Final = "volumes of claims that are bound here"
 _MOST_UNSEEN: Final = 200
-_MOST_BY_NAME: Final = 200
-"""Claims that the watch dropped, because it saw them before it knew of their volume, may be all of a node."""
+_MOST_BY_NAME: Final = 200  # claims that the watch dropped, because it saw them before it knew of their volume, may be all of a node
 
 
 class RecentUse:
@@ -113,12 +109,9 @@ class Looks:
         self._settings, self._cached, self._list, self._pods, self._contents = settings, caches, driver_list, pods, contents
         self._ignorance, self._segment, self._begun = ignorance, segment, begun
         self.recent = RecentUse(clock=clock)
-        self._answers: dict[str, _Answer] = {}
-        """By question."""
-        self.unread: dict[str, str] = {}
-        """What the last look could not read, and why."""
-        self._waiting_since: dict[str, float] = {}
-        """By uid of a claim without a volume: since when it waits for one here."""
+        self._answers: dict[str, _Answer] = {}  # by question
+        self.unread: dict[str, str] = {}  # what the last look could not read, and why
+        self._waiting_since: dict[str, float] = {}  # by uid of a claim without a volume: since when it waits for one here
 
     async def look(self, node: Node, *, observed: bool, anew: bool = False) -> Snapshot:
         """`observed`: somebody empties the node. `anew`: nothing counts that was read before."""

@@ -31,12 +31,10 @@ from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 
-HEARTBEAT: Final = 300.0
-"""Seconds between two writes of conditions that stay the same: the sign of life by which others see that a sidecar is silent."""
+HEARTBEAT: Final = 300.0  # seconds between two writes of conditions that stay the same: by this sign of life others see a silent sidecar
 PROTECTING: Final = (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT)
 _PROTECTED: Final = "true"
-_ATTEMPTS: Final = 3
-"""The kubelet writes the Node too: what it writes in between is no failure."""
+_ATTEMPTS: Final = 3  # the kubelet writes the Node too: what it writes in between is no failure
 
 
 class OwnNode:
@@ -47,16 +45,11 @@ class OwnNode:
     ) -> None:
         self._kube, self._store, self._settings, self._clock, self._wall = kube, store, settings, clock, wall
         self._driver = settings.driver
-        self.marks: Marks | None = None
-        """As they were read last."""
-        self._written: Node | None = None
-        """As the answer to this process's last record showed it."""
-        self._conditions_at: float | None = None
-        """When the conditions were written last, or found right; None: that is not known, and they are read."""
-        self._said: tuple[str, Verdict, Verdict] | None = None
-        """Of which Node, and what."""
-        self.true_is_old = False
-        """A condition is True that is not any more, and that could not be written."""
+        self.marks: Marks | None = None  # as they were read last
+        self._written: Node | None = None  # as the answer to this process's last record showed it
+        self._conditions_at: float | None = None  # when conditions were written last, or found right; None: they have to be read
+        self._said: tuple[str, Verdict, Verdict] | None = None  # of which Node, and what
+        self.true_is_old = False  # a condition is True that is not any more, and that could not be written
 
     def known(self) -> Node | None:
         """A watch that lags does not show yet what this process has written: nothing is begun twice."""

@@ -24,15 +24,11 @@ from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
 SCHEMA: Final = 1
-MOST: Final = 200
-"""Entries of a list."""
+MOST: Final = 200  # entries of a list
 MOST_NOTES: Final = 50
-LONGEST: Final = 1024
-"""Characters of a text."""
-LISTS_BYTES: Final = 1_000_000
-"""Of all lists together: an API server stores no object above about 1.5 MiB."""
-MOST_CLAIMS: Final = 50
-"""That get an event for one drain."""
+LONGEST: Final = 1024  # characters of a text
+LISTS_BYTES: Final = 1_000_000  # of all lists together: an API server stores no object above about 1.5 MiB
+MOST_CLAIMS: Final = 50  # that get an event for one drain
 DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
 _EVENTS: Final = {Status.TRUE: "Ready", Status.FALSE: "Blocked", Status.UNKNOWN: "Unknown"}
 
@@ -44,10 +40,8 @@ class Course:
     state: str = ""
     started_at: float | None = None
     deadline: float | None = None
-    slot: str = ""
-    """The Lease that this node has for it, or whom it waits for."""
-    next: str = ""
-    """What is done next, or why nothing is."""
+    slot: str = ""  # the Lease that this node has for it, or whom it waits for
+    next: str = ""  # what is done next, or why nothing is
 
 
 def body(
@@ -244,8 +238,7 @@ class DrainEvent:
     type_: str
     reason: str
     message: str
-    once: str = ""
-    """Its name, if it is written once whoever writes it."""
+    once: str = ""  # its name, if it is written once whoever writes it
 
 
 def of_node(judged: Assessment, reason: str, message: str, *, warns: bool = False) -> DrainEvent:

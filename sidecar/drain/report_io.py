@@ -32,13 +32,10 @@ class ReportWriter:
     def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
         self._kube, self._settings, self._clock = kube, settings, clock
         self._name = names.drain_report(settings.node, settings.driver)
-        self._writing = asyncio.Lock()
-        """What is held is written at any moment, and must not be overtaken by a report that was made before."""
-        self.stored: Json | None = None
-        """As this process has read or written it last; None: there is none, or it is not known."""
+        self._writing = asyncio.Lock()  # what is held is written at any moment, and must not be overtaken by a report that was made before
+        self.stored: Json | None = None  # as this process has read or written it last; None: there is none, or it is not known
         self._read_at: float | None = None
-        self._may_arrive = False
-        """A write was not answered. Until another one has been, it may still be carried out."""
+        self._may_arrive = False  # a write was not answered: until another one has been, it may be carried out
 
     async def recall(self) -> None:
         """Read what an earlier process, or anybody else, has stored, if that is due."""

@@ -27,10 +27,8 @@ class Use:
     """Whatever shows that a volume is in use, or is about to be; all of it empty: nothing does. An evicted pod that is made again still
     uses its volume, wherever it waits."""
 
-    pods: tuple[Pod, ...] = ()
-    """Of this node."""
-    claimants: tuple[Pod, ...] = ()
-    """Without a node, or on another one."""
+    pods: tuple[Pod, ...] = ()  # of this node
+    claimants: tuple[Pod, ...] = ()  # without a node, or on another one
     attached: bool = False
     lately: bool = False
 
@@ -100,21 +98,16 @@ def _by_claim(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
 class Thing:
     """One thing of this driver on this node: a volume, a creation, a snapshot."""
 
-    name: str
-    """Of the PersistentVolume; without one, of the claim, the snapshot or the handle."""
+    name: str  # of the PersistentVolume; without one, of the claim, the snapshot or the handle
     class_: VolumeClass
     bytes: int
-    object: ObjectRef
-    """By which people know it."""
-    claim: str = ""
-    """`namespace/name`, or empty."""
+    object: ObjectRef  # by which people know it
+    claim: str = ""  # `namespace/name`, or empty
     volume: Volume | None = None
     use: Use = NOBODY
     policies: Mapping[Intent, Resolved] = field(default_factory=dict)
-    excuse: str = ""
-    """Why it blocks nothing although its class would; empty: no reason."""
-    says: str = ""
-    """What shows that it is of its class."""
+    excuse: str = ""  # why it blocks nothing although its class would; empty: no reason
+    says: str = ""  # what shows that it is of its class
 
     @property
     def in_use(self) -> bool:

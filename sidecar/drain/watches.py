@@ -38,14 +38,10 @@ from sidecar.tools import MakeLoop, Tools
 
 log = logging.getLogger(__name__)
 
-_SHARED: Final = (CLAIMS, VOLUMES, CLASSES)
-"""What this room judges by, and other rooms watch too."""
-_SPREAD: Final = 5.0
-"""Seconds for what no work waits for. A cluster with fewer objects of a kind than a page has does not notice."""
-_LOOK: Final = 450.0
-"""Seconds that a look may take: as long as some fifteen requests, one after the other, that get no answer."""
-_PATIENCE: Final = 30.0
-"""Seconds between two tries to take back what an earlier process has said: the old words must not stand for long."""
+_SHARED: Final = (CLAIMS, VOLUMES, CLASSES)  # what this room judges by, and other rooms watch too
+_SPREAD: Final = 5.0  # seconds for what no work waits for: a cluster with fewer objects of a kind than a page has does not notice
+_LOOK: Final = 450.0  # seconds that a look may take: as long as some fifteen requests, one after the other, that get no answer
+_PATIENCE: Final = 30.0  # seconds between two tries to take back what an earlier process has said: the old words must not stand for long
 
 
 class DrainPart:
@@ -88,8 +84,7 @@ class DrainPart:
         own_node = lambda: self.nodes.get(here.node)  # noqa: E731
         self._looker = Looker(tools, settings, own_node=own_node, attaches=attaches) if settings.judges else None
         self._held = HeldPods()
-        self._told_held: str | None = None
-        """For what a drain was told to be held; None: by this process, for nothing yet."""
+        self._told_held: str | None = None  # for what a drain was told to be held; None: by this process, for nothing yet
         self._held_changed = asyncio.Event()
         tools.metrics.watch_drain(self.room.numbers)
         if self._looker is not None and settings.follows_loss:

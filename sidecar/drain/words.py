@@ -21,10 +21,8 @@ class Status(StrEnum):
 class Intent(StrEnum):
     """What is going to happen to the node."""
 
-    REBOOT = "reboot"
-    """The node comes back, with its disks."""
-    RETIRE = "retire"
-    """The node goes for good, and its disks with it."""
+    REBOOT = "reboot"  # the node comes back, with its disks
+    RETIRE = "retire"  # the node goes for good, and its disks with it
 
 
 class Policy(StrEnum):
@@ -39,37 +37,25 @@ class Policy(StrEnum):
 class VolumeClass(StrEnum):
     """What a thing on the node is. Each is exactly one of these; `things` sorts them."""
 
-    EPHEMERAL = "Ephemeral"
-    """It goes with its pod."""
+    EPHEMERAL = "Ephemeral"  # it goes with its pod
     IN_USE = "InUse"
-    IDLE = "Idle"
-    """Bound or reserved, and no pod uses it."""
-    RELEASING = "Releasing"
-    """Its data is to be deleted, and still is here."""
-    RETAINED = "Retained"
-    """No claim uses it, and its reclaim policy keeps its data."""
-    IN_FLIGHT = "InFlight"
-    """It is being created, or is about to be."""
+    IDLE = "Idle"  # bound or reserved, and no pod uses it
+    RELEASING = "Releasing"  # its data is to be deleted, and still is here
+    RETAINED = "Retained"  # no claim uses it, and its reclaim policy keeps its data
+    IN_FLIGHT = "InFlight"  # it is being created, or is about to be
     SNAPSHOT = "Snapshot"
-    UNTRACKED = "Untracked"
-    """The driver lists it, and it has no PersistentVolume."""
+    UNTRACKED = "Untracked"  # the driver lists it, and it has no PersistentVolume
 
 
 class Fate(StrEnum):
     """What becomes of a pod of this node if the node is drained for an intent."""
 
-    STAYS = "Stays"
-    """No drain evicts it: a static pod, or a DaemonSet's."""
-    MOVES_FREE = "MovesFree"
-    """It can run on another node."""
-    RETURNS = "ReturnsAfterUncordon"
-    """It stays Pending until this node is uncordoned."""
-    STRANDED = "StrandedUntilUncordon"
-    """It stays Pending for as long as its claims exist: the node does not come back."""
-    REPROVISIONED = "Reprovisioned"
-    """Its claims are deleted and made again on another node, empty."""
-    LOST = "Lost"
-    """The pod or its data does not come back."""
+    STAYS = "Stays"  # no drain evicts it: a static pod, or a DaemonSet's
+    MOVES_FREE = "MovesFree"  # it can run on another node
+    RETURNS = "ReturnsAfterUncordon"  # it stays Pending until this node is uncordoned
+    STRANDED = "StrandedUntilUncordon"  # it stays Pending for as long as its claims exist: the node does not come back
+    REPROVISIONED = "Reprovisioned"  # its claims are deleted and made again on another node, empty
+    LOST = "Lost"  # the pod or its data does not come back
 
 
 class Reason(StrEnum):
@@ -224,8 +210,7 @@ WORDS: Final = MappingProxyType(
 # --- parts of sentences -----------------------------------------------------------------------------------------------
 
 _SHOWN: Final = 3
-_LONGEST: Final = 40
-"""Characters of a quoted text: an annotation may have 256 KiB."""
+_LONGEST: Final = 40  # characters of a quoted text: an annotation may have 256 KiB
 
 
 def first_few(named: Sequence[str], most: int = _SHOWN) -> str:

@@ -39,8 +39,7 @@ class SilentSidecars:
     def __init__(self, tools: Tools, settings: Settings) -> None:
         self._kube, self._recorder, self._clock, self._wall = tools.kube, tools.recorder, tools.clock, tools.wall
         self._settings, self._driver = settings, settings.driver
-        self._seen: dict[str, tuple[str, float]] = {}
-        """By uid of a node: the heartbeat of its conditions, and since when this process has seen that one."""
+        self._seen: dict[str, tuple[str, float]] = {}  # by uid of a node: its conditions' heartbeat, and since when it is that one
         self._due_at = float("-inf")
         self.refused: list[str] = []
 
