@@ -8,7 +8,7 @@ from typing import Final
 from sidecar.drain.policy import CLAIM, Resolved, unread_key
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.things import Thing
-from sidecar.drain.words import WORDS, Intent, Policy, Reason, VolumeClass
+from sidecar.drain.words import Intent, Policy, Reason, VolumeClass
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Pod
@@ -35,7 +35,7 @@ class Blocker:
     def remedy(self) -> str:
         """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count, and where there is no claim it cannot
         be said there."""
-        remedy = WORDS[self.reason].remedy
+        remedy = self.reason.remedy
         if "annotate the claim" in remedy and names.VOLUME in (self.object.kind, self.policy_source):
             return f"{remedy} (on the PersistentVolume {self.volume} instead: there it counts)"
         return remedy

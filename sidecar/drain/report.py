@@ -18,7 +18,7 @@ from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.things import Thing
-from sidecar.drain.words import WORDS, Intent, Status
+from sidecar.drain.words import Intent, Status
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -258,7 +258,7 @@ def changes(
         news = earlier and earlier != verdict.status and not (settling and Status.UNKNOWN in (verdict.status, earlier))
         if news:
             warns = marks.observed and verdict.status is not Status.TRUE
-            remedy = f" What to do: {WORDS[verdict.reason].remedy}." if verdict.reason in WORDS else ""
+            remedy = f" What to do: {verdict.reason.remedy}." if verdict.reason.remedy else ""
             said = f"{verdict.reason}: {verdict.message}.{remedy}"
             yield of_node(judged, f"Node{key.capitalize()}{_EVENTS[verdict.status]}", said, warns=warns)
     for problem in marks.problems if before is None or before.problems != marks.problems else ():
@@ -274,7 +274,7 @@ def _of_claims(judged: Assessment, marks: Marks) -> Iterable[DrainEvent]:
     ]
     for blocker in concerned[:MOST_CLAIMS]:
         claim, done = blocker.object, " and ".join(DONE[intent] for intent in blocker.blocks)
-        says = blocker.message or WORDS[blocker.reason].says
+        says = blocker.message or blocker.reason.says
         message = f"Keeps node {judged.node} from being {done}: {blocker.reason}: {says}. What to do: {blocker.remedy}."
         once = names.shared_event(claim.name, claim.uid, f"{str(blocker.reason).lower()}.{judged.node_uid[:8]}")
         yield DrainEvent(claim, names.WARNING, names.BLOCKS_NODE_DRAIN, message, once)

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from sidecar.drain.assess import Assessment, PodFate
 from sidecar.drain.blockers import Blocker
 from sidecar.drain.report import DONE, bytes_in_the_way
-from sidecar.drain.words import WORDS, Intent
+from sidecar.drain.words import Intent
 from sidecar.model import timestamps
 from sidecar.observe.sanitize import visible
 
@@ -96,7 +96,7 @@ def _row(blocker: Blocker) -> tuple[str, ...]:
 
 def _remedies(blockers: Iterable[Blocker]) -> list[str]:
     said = dict.fromkeys((blocker.reason, blocker.remedy) for blocker in blockers)
-    return _section("What to do", chain.from_iterable((f"{reason}: {WORDS[reason].says}", f"  {remedy}") for reason, remedy in said))
+    return _section("What to do", chain.from_iterable((f"{reason}: {reason.says}", f"  {remedy}") for reason, remedy in said))
 
 
 def _fates(layout: Layout, pods: Iterable[PodFate], asked: Sequence[Intent]) -> list[str]:

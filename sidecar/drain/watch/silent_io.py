@@ -17,7 +17,7 @@ from sidecar.drain.node_io import version_of
 from sidecar.drain.report import status_patch
 from sidecar.drain.report_io import conditions_of, unsay
 from sidecar.drain.settings import Settings
-from sidecar.drain.words import WORDS, Reason, Status
+from sidecar.drain.words import Reason, Status
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, NODES, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 SILENT_AFTER: Final = 900.0
 EVERY: Final = 300.0
-SILENT: Final = Verdict(Status.UNKNOWN, Reason.AGENT_UNAVAILABLE, WORDS[Reason.AGENT_UNAVAILABLE].says)
+SILENT: Final = Verdict(Status.UNKNOWN, Reason.AGENT_UNAVAILABLE, Reason.AGENT_UNAVAILABLE.says)
 
 
 class SilentSidecars:

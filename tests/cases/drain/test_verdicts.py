@@ -10,7 +10,7 @@ from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.report import Course, body
 from sidecar.drain.snapshot import InFlight, Snapshot
-from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, VolumeClass
+from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.model import names
 from tests.harness.drain import samples
 
@@ -84,7 +84,7 @@ def test_drain_D11_a_blocker_says_all_that_is_needed(reason: Reason) -> None:
     assert blocker.object.kind in (names.CLAIM, names.VOLUME, names.POD, names.SNAPSHOT_CONTENT)
     assert blocker.object.name and blocker.object.uid
     assert bool(blocker.object.namespace) == (blocker.object.kind in (names.CLAIM, names.POD))
-    assert blocker.blocks and blocker.message and blocker.class_ and WORDS[reason].says
+    assert blocker.blocks and blocker.message and blocker.class_ and reason.says
     assert blocker.remedy and "\n" not in blocker.remedy + blocker.message
     assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
 
