@@ -21,6 +21,7 @@ from sidecar.drain.assess import Assessment, Verdict
 from sidecar.drain.course import is_under_way
 from sidecar.drain.empty import keeping_off
 from sidecar.drain.marks import Marks, Record, read
+from sidecar.drain.report import dated
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.words import Status
@@ -93,7 +94,7 @@ class OwnNode:
         self._said, self._conditions_at = None, None
         for attempt in range(_ATTEMPTS):
             stored = await self._kube.get(NODES, assessment.node)
-            before = (stored.get("status") or {}).get("conditions") or ()
+            before = conditions_of(stored, self._driver)
             wanted = conditions(self._driver, assessment.drain, assessment.retire, before=before, now=self._wall())
             stands = {item.get("type") for item in before if item.get("status") == Status.TRUE}
             self.true_is_old = any(item["type"] in stands and item["status"] != Status.TRUE for item in wanted)
@@ -166,30 +167,33 @@ async def why_undone(kube: KubeApi, settings: Settings, picture: Picture, *, wal
 # --- conditions -------------------------------------------------------------------------------------------------------
 
 
+def conditions_of(node: Json, driver: str) -> list[Json]:
+    """Those that this driver's sidecar has written."""
+    ours = (names.condition(driver, names.DRAIN_READY), names.condition(driver, names.RETIRE_READY))
+    return [item for item in (node.get("status") or {}).get("conditions") or () if item.get("type") in ours]
+
+
 def conditions(driver: str, drain: Verdict, retire: Verdict, *, before: Iterable[Mapping[str, Any]], now: float) -> list[Json]:
     """Both, as they should be. `before` are all that the Node has: what stays the same keeps the time of its last change."""
-    had = {str(item.get("type")): item for item in before}
-    found = []
-    for kind, verdict in ((names.DRAIN_READY, drain), (names.RETIRE_READY, retire)):
-        type_, at = names.condition(driver, kind), timestamps.to_text(now)
-        old = had.get(type_, {})
-        since = str(old.get("lastTransitionTime") or at) if old.get("status") == verdict.status else at
-        found.append(
-            {
-                "type": type_,
-                "status": str(verdict.status),
-                "reason": str(verdict.reason),
-                "message": verdict.message[:1024],
-                "lastTransitionTime": since,
-                "lastHeartbeatTime": at,
-            }
-        )
-    return found
+    had, at = {item.get("type"): item for item in before}, timestamps.to_text(now)
+    said = {names.condition(driver, kind): verdict for kind, verdict in ((names.DRAIN_READY, drain), (names.RETIRE_READY, retire))}
+    return [{"type": kind, **dated(verdict, had.get(kind, {}), at=at), "lastHeartbeatTime": at} for kind, verdict in said.items()]
 
 
 def conditions_patch(wanted: list[Json], *, uid: str, version: str) -> Json:
     """A strategic merge patch for nodes/status: it merges conditions by type, so others' stay."""
     return {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": wanted}}
+
+
+async def unsay(kube: KubeApi, node: Json, driver: str, said: Verdict, *, now: float) -> Json | None:
+    """Both conditions of this driver become what `said` says, on condition of the version; None: there are none, or they say it. Raises
+    ApiError."""
+    before = conditions_of(node, driver)
+    if all((item.get("status"), item.get("reason")) == (said.status, said.reason) for item in before):
+        return None
+    meta = node["metadata"]
+    patch = conditions_patch(conditions(driver, said, said, before=before, now=now), uid=meta["uid"], version=version_of(node))
+    return await kube.patch(NODES, meta["name"], patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
 
 
 def version_of(stored: Mapping[str, Any]) -> str:

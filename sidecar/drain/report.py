@@ -62,11 +62,6 @@ def body(
     before = (previous or {}).get("status") or {}
     before = before if before.get("nodeUID") == judged.node_uid else {}
     told = as_json(judged)
-    verdicts: Json = {}
-    for key, said in told["verdicts"].items():
-        had = (before.get("verdicts") or {}).get(key) or {}
-        since = had.get("lastTransitionTime") if had.get("status") == said["status"] else None
-        verdicts[key] = {**said, "lastTransitionTime": str(since or told["observedAt"])}
     status: Json = {
         "nodeUID": judged.node_uid,
         "observedAt": told["observedAt"],
@@ -76,27 +71,42 @@ def body(
         **held.as_json(),
         **({"gate": gate} if gate is not None else {}),
         **_course(course),
-        "verdicts": verdicts,
+        **verdicts(judged.drain, judged.retire, before=before, at=told["observedAt"]),
         "counts": told["counts"],
         "bytes": told["bytes"],
         **_lists(told),
         "notes": [note[:LONGEST] for note in (*marks.notes, *judged.notes)][:MOST_NOTES],
-        "conditions": [{"type": kind, **verdicts[key]} for kind, key in ((names.DRAIN_READY, "drain"), (names.RETIRE_READY, "retire"))],
     }
-    meta: Json = {"name": names.drain_report(judged.node, judged.driver)}
+    meta: Json = {"labels": {}, "ownerReferences": [Owner("v1", names.NODE, judged.node, judged.node_uid).as_json()]}
     if marks.leaving:
         volumes = sorted(thing.volume.uid for thing in judged.things if thing.volume is not None)
         status["leaving"] = {"nodeUID": judged.node_uid, "volumes": volumes}
-        meta |= {"labels": {names.NODE_LOSS_FOR: judged.driver}, "ownerReferences": []}
-    else:
-        meta |= {"labels": {}, "ownerReferences": [Owner("v1", names.NODE, judged.node, judged.node_uid).as_json()]}
+        meta = {"labels": {names.NODE_LOSS_FOR: judged.driver}, "ownerReferences": []}
+    return head(judged.node, judged.driver, **meta) | {"status": status}
+
+
+def head(node: str, driver: str, **meta: object) -> Json:
+    """The object without its status."""
     return {
         "apiVersion": names.REPORT_VERSION,
         "kind": names.REPORT_KIND,
-        "metadata": meta,
-        "spec": {"nodeName": judged.node, "driver": judged.driver},
-        "status": status,
+        "metadata": {"name": names.drain_report(node, driver), **meta},
+        "spec": {"nodeName": node, "driver": driver},
     }
+
+
+def verdicts(drain: Verdict, retire: Verdict, *, before: Mapping[str, Any], at: str) -> Json:
+    """In the status, by name and as conditions. `before`: the status as it is stored."""
+    had = before.get("verdicts") or {}
+    said = {key: dated(verdict, had.get(key) or {}, at=at) for key, verdict in (("drain", drain), ("retire", retire))}
+    kinds = {names.DRAIN_READY: "drain", names.RETIRE_READY: "retire"}
+    return {"verdicts": said, "conditions": [{"type": kind, **said[key]} for kind, key in kinds.items()]}
+
+
+def dated(verdict: Verdict, before: Mapping[str, Any], *, at: str) -> Json:
+    """With the time at which its status changed last, by what was said before."""
+    since = before.get("lastTransitionTime") if before.get("status") == verdict.status else None
+    return {**_verdict(verdict), "lastTransitionTime": str(since or at)}
 
 
 def differs(stored: Mapping[str, Any], status: Json) -> bool:

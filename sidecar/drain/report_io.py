@@ -11,10 +11,10 @@ from typing import Final
 from sidecar.drain import report
 from sidecar.drain.assess import Verdict
 from sidecar.drain.gate import HeldPods
-from sidecar.drain.node_io import HEARTBEAT, conditions, conditions_patch, version_of
+from sidecar.drain.node_io import HEARTBEAT, unsay, version_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Reason, Status
-from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, KubeApi, find
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
@@ -86,52 +86,29 @@ class ReportWriter:
     async def _write_status(self, stored: Json, status: Json) -> None:
         """Until it is answered nothing is known of what is stored; the answer says all of it."""
         self.stored, self._read_at, self._may_arrive = None, None, True
-        patch = report.status_patch(status, version=version_of(stored))
         try:
-            self.stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=JSON_PATCH, subresource="status")
+            self.stored = await put_status(self._kube, stored, status)
         except NotFound as error:
             raise NotFound(f"the report is gone, or NodeDrainReports have no status of their own: {_INSTALL}", status=404) from error
         self._read_at, self._may_arrive = self._clock(), False
 
 
-def conditions_of(node: Json, driver: str) -> list[Json]:
-    """Those that this driver's sidecar has written."""
-    ours = (names.condition(driver, names.DRAIN_READY), names.condition(driver, names.RETIRE_READY))
-    return [item for item in (node.get("status") or {}).get("conditions") or () if item.get("type") in ours]
-
-
-async def unsay(kube: KubeApi, node: Json, driver: str, said: Verdict, *, now: float) -> Json | None:
-    """Both conditions of this driver become what `said` says, on condition of the version; None: there are none, or they say it. Raises
-    ApiError."""
-    before = conditions_of(node, driver)
-    if all((item.get("status"), item.get("reason")) == (said.status, said.reason) for item in before):
-        return None
-    meta = node["metadata"]
-    wanted = conditions(driver, said, said, before=before, now=now)
-    patch = conditions_patch(wanted, uid=meta["uid"], version=version_of(node))
-    return await kube.patch(NODES, meta["name"], patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+async def put_status(kube: KubeApi, stored: Json, status: Json) -> Json:
+    """On condition of the version. Raises ApiError."""
+    name, patch = stored["metadata"]["name"], report.status_patch(status, version=version_of(stored))
+    return await kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
 
 
 async def take_back(kube: KubeApi, settings: Settings, *, wall: Callable[[], float]) -> None:
     """At the start, before anything is listed: until this process has judged the node, both verdicts are Unknown. Raises ApiError."""
-    said, driver, now = JUST_STARTED if settings.judges else NOT_JUDGED, settings.driver, wall()
-    obj = await find(kube, NODES, settings.node)
-    if obj is not None:
-        await unsay(kube, obj, driver, said, now=now)
-    name = names.drain_report(settings.node, driver)
-    stored = await find(kube, DRAIN_REPORTS, name)
+    said, now = JUST_STARTED if settings.judges else NOT_JUDGED, wall()
+    node = await find(kube, NODES, settings.node)
+    if node is not None:
+        await unsay(kube, node, settings.driver, said, now=now)
+    stored = await find(kube, DRAIN_REPORTS, names.drain_report(settings.node, settings.driver))
     status = (stored or {}).get("status") or {}
-    if stored is None or obj is None or status.get("nodeUID") != obj["metadata"]["uid"] or not status.get("verdicts"):
+    before = status.get("verdicts")
+    if stored is None or node is None or status.get("nodeUID") != node["metadata"]["uid"] or not before:
         return
-    at = timestamps.to_text(now)
-    unknown = {"status": str(said.status), "reason": str(said.reason), "message": said.message, "lastTransitionTime": at}
-    verdicts = dict.fromkeys(("drain", "retire"), unknown)
-    if all((status["verdicts"].get(key) or {}).get("status") == Status.UNKNOWN for key in verdicts):
-        return
-    changed = {
-        **status,
-        "verdicts": verdicts,
-        "conditions": [{"type": kind, **unknown} for kind in (names.DRAIN_READY, names.RETIRE_READY)],
-    }
-    patch_status = report.status_patch(changed, version=version_of(stored))
-    await kube.patch(DRAIN_REPORTS, name, patch_status, content_type=JSON_PATCH, subresource="status")
+    if any((before.get(key) or {}).get("status") != Status.UNKNOWN for key in ("drain", "retire")):
+        await put_status(kube, stored, status | report.verdicts(said, said, before={}, at=timestamps.to_text(now)))

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.drain import report as node_report
 from sidecar.drain.watch.loss import Loss, Machine, Remain
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
@@ -46,12 +47,7 @@ def since_of(report: Json | None, machine: Machine, *, now: float) -> float:
 
 def head(machine: Machine, driver: str) -> Json:
     """The object without its status, to be created."""
-    return {
-        "apiVersion": names.REPORT_VERSION,
-        "kind": names.REPORT_KIND,
-        "metadata": {"name": names.drain_report(machine.node, driver), "labels": {names.NODE_LOSS_FOR: driver}},
-        "spec": {"nodeName": machine.node, "driver": driver},
-    }
+    return node_report.head(machine.node, driver, labels={names.NODE_LOSS_FOR: driver})
 
 
 def status(found: Found, stored: Json | None, done: Sequence[Json], *, agent: str, now: float) -> Json:

@@ -13,12 +13,11 @@ from sidecar.drain.assess import Verdict
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.gate_io import open_gate
 from sidecar.drain.marks import read
-from sidecar.drain.node_io import version_of
-from sidecar.drain.report import status_patch
-from sidecar.drain.report_io import conditions_of, unsay
+from sidecar.drain.node_io import conditions_of, unsay
+from sidecar.drain.report_io import put_status
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Reason, Status
-from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, NODES, find, records
+from sidecar.kube.api import DRAIN_REPORTS, NODES, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -96,9 +95,7 @@ class SilentSidecars:
 
     async def _let_pods_go(self, node: Node) -> None:
         """What its report says of pods that must not be evicted is taken back: a policy refuses their evictions by it."""
-        name = names.drain_report(node.name, self._driver)
-        stored = await find(self._kube, DRAIN_REPORTS, name)
+        stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._driver))
         status = (stored or {}).get("status") or {}
         if stored is not None and status.get("nodeUID") == node.uid and status.get("heldBecause"):
-            patch = status_patch({**status, **HeldPods().as_json()}, version=version_of(stored))
-            await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+            await put_status(self._kube, stored, {**status, **HeldPods().as_json()})
