@@ -16,7 +16,7 @@ from sidecar.drain.gate import HeldPods, told_of
 from sidecar.drain.look_io import Looks
 from sidecar.drain.report_io import take_back
 from sidecar.drain.settings import Settings
-from sidecar.drain.watch.turn_io import Watch as Looker
+from sidecar.drain.watch.turn_io import Looker
 from sidecar.engine.loop import Loop
 from sidecar.engine.side_task import keep_running
 from sidecar.kube import reflector_state as reflectors

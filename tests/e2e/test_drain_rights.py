@@ -19,7 +19,7 @@ from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import read
 from sidecar.drain.node_io import PROTECTING, conditions, conditions_patch
 from sidecar.drain.report import Course, body, differs, head_patch, status_patch
-from sidecar.drain.watch.silent_io import SILENT
+from sidecar.drain.watch.turn_io import SILENT
 from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.kube.events.correlator import ObjectRef
