@@ -16,8 +16,7 @@ from sidecar.drain.gate_io import Gate
 from sidecar.drain.lease_io import RENEWED_EVERY
 from sidecar.drain.look_io import Looks
 from sidecar.drain.marks import Marks
-from sidecar.drain.node_io import OwnNode, Picture, needs_protection
-from sidecar.drain.report_io import ReportWriter
+from sidecar.drain.node_io import OwnNode, Picture, ReportWriter, needs_protection
 from sidecar.drain.settings import Settings
 from sidecar.drain.standing import StandingKeeper, closed_at
 from sidecar.drain.things import used_though_acknowledged

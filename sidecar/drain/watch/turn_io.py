@@ -18,8 +18,7 @@ from sidecar.drain.gate import HeldPods
 from sidecar.drain.gate_io import open_gate
 from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.drain.marks import read
-from sidecar.drain.node_io import conditions_of, unsay
-from sidecar.drain.report_io import put_status
+from sidecar.drain.node_io import conditions_of, put_status, unsay
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.loss_io import LostNodes
 from sidecar.drain.words import Reason, Status
