@@ -217,7 +217,8 @@ class DrainRoom:
                 look.refused[f"the annotation {names.ACKNOWLEDGED}"] = str(error)
                 continue
             message = f"{names.ACKNOWLEDGED} was taken off: a pod uses the volume, so it is not dispensable any more"
-            self._record(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.WARNING, names.NODE_MARKS_WRONG, message)
+            ref = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
+            self._record(report.DrainEvent(ref, names.WARNING, names.NODE_MARKS_WRONG, message))
 
     def _is_same_drain(self, marks: Marks, judged: Marks) -> bool:
         """The gate opens by what was judged for it, and for nothing else."""
@@ -239,10 +240,9 @@ class DrainRoom:
         await look.attempt("the autoscalers' annotations", self._own_node.protect(node, needed=needed))
         settling = self._clock() - self._began_at < SETTLES
         for event in report.changes(self.report.stored, judged, marks, before=self._told_marks, settling=settling):
-            self._record(event.ref, event.type_, event.reason, event.message, once=event.once)
+            self._record(event)
         if isinstance(decision, gate.Open):
-            event = report.of_node(judged, names.DRAIN_LET_GO, decision.why)
-            self._record(event.ref, event.type_, event.reason, event.message)
+            self._record(report.of_node(judged, names.DRAIN_LET_GO, decision.why))
         self._told_marks = marks
         body = report.body(
             judged,
@@ -267,9 +267,9 @@ class DrainRoom:
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
-    def _record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
+    def _record(self, event: report.DrainEvent) -> None:
         if not self._settings.dry_run:
-            self._tools.recorder.record(ref, type_, reason, message, **({"once": once} if once else {}))
+            self._tools.recorder.record(event.ref, event.type_, event.reason, event.message, once=event.once)
 
     def _tell_refused(self, refused: dict[str, str]) -> None:
         """With one log line for as long as the same things are refused. Whoever reaches the page of health may read it: it says nothing in

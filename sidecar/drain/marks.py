@@ -131,7 +131,6 @@ class Marks:
     cordon_counts_at: float | None  # when that will mean retire, if the cordon lasts until then; None: it does by now, or never will
     assumable: bool  # nobody says what a drain is for, not even in a wrong word, and no policy does: something may be assumed
     leaving: bool  # somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else
-    wish: Wish | None
     left_behind: bool  # kured's annotation is there yet: it goes a moment after each reboot, so that is no problem
     problems: tuple[str, ...]
 
@@ -149,6 +148,25 @@ class Marks:
     def draining(self) -> bool:
         """A drain has begun, or is asked for. A reboot that is announced for a cordon to come has not."""
         return self.cordoned or bool(self.evacuate) or self.intent is not None
+
+    @property
+    def wish(self) -> Wish | None:
+        """The evacuation taint and the intent's annotation ask, unless the policy is Ignore. With Evacuate so do an autoscaler's taint, a
+        cordon that kured has explained, and one that nobody explains once it has lasted."""
+        if self.policy is NodePolicy.IGNORE:
+            return None
+        if self.evacuate:
+            by = f"the taint {self.evacuate[0]} asks for it"
+        elif self.declared is not None:
+            by = f"the annotation {names.DRAIN_INTENT}: {self.declared} asks for it"
+        elif self.policy is NodePolicy.EVACUATE and self.intent is not None and self.shut:
+            by = {
+                Source.AUTOSCALER: "an autoscaler's taint says that the node is to be removed",
+                Source.KURED: "kured's annotation says that the node is to be rebooted",
+            }.get(self.source, f"the node has been cordoned for a while, nobody says what for, and its policy is {NodePolicy.EVACUATE}")
+        else:
+            return None
+        return Wish(by, Intent.REBOOT if self.announced is Intent.REBOOT else Intent.RETIRE, self.forced)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -183,7 +201,7 @@ def read(
     counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
     counting = said.intent if node.cordoned or said.intent is not Intent.REBOOT else None
-    marks = Marks(
+    return Marks(
         node=node.name,
         uid=node.uid,
         cordoned=node.cordoned,
@@ -200,31 +218,9 @@ def read(
         cordon_counts_at=None if lasted else counts_at,
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
         leaving=said.plainly_retire,
-        wish=None,
         left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
-    return replace(marks, wish=_wish(marks))
-
-
-def _wish(marks: Marks) -> Wish | None:
-    """The evacuation taint and the intent's annotation ask, unless the policy is Ignore. With Evacuate so do an autoscaler's taint, a
-    cordon that kured has explained, and one that nobody explains once it has lasted."""
-    by = ""
-    if marks.policy is NodePolicy.IGNORE:
-        return None
-    if marks.evacuate:
-        by = f"the taint {marks.evacuate[0]} asks for it"
-    elif marks.declared is not None:
-        by = f"the annotation {names.DRAIN_INTENT}: {marks.declared} asks for it"
-    elif marks.policy is NodePolicy.EVACUATE and marks.intent is not None and marks.shut:
-        by = {
-            Source.AUTOSCALER: "an autoscaler's taint says that the node is to be removed",
-            Source.KURED: "kured's annotation says that the node is to be rebooted",
-        }.get(marks.source, f"the node has been cordoned for a while, nobody says what for, and its policy is {NodePolicy.EVACUATE}")
-    if not by:
-        return None
-    return Wish(by, Intent.REBOOT if marks.announced is Intent.REBOOT else Intent.RETIRE, marks.forced)
 
 
 # --- words that are for one drain -------------------------------------------------------------------------------------
