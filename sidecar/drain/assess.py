@@ -25,8 +25,6 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class PodFate:
-    """What becomes of a pod if the node is rebooted, and if it is retired."""
-
     pod: Pod
     reboot: Fate
     retire: Fate
@@ -192,5 +190,4 @@ def _about(thing: Thing) -> Iterable[str]:
 
 
 def unread_claims(pod: Pod, snapshot: Snapshot) -> list[str]:
-    """Of its claims, those that could not be read."""
     return [claim for claim in pod.claim_names if unread_key(CLAIM, claim) in snapshot.unread]

@@ -74,7 +74,6 @@ class DrainRoom:
     # --- what others ask --------------------------------------------------------------------------------------------
 
     def standing(self) -> Standing:
-        """Whether this node takes volumes now."""
         return self._standing.current
 
     @property

@@ -63,8 +63,6 @@ Next = Away | Candidate | Target  # who the next step is about: a replica that i
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that the rule looks at."""
-
     wish: Wish | None
     record: Record
     verdict: Verdict  # the one of the wish's intent

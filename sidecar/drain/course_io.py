@@ -40,8 +40,6 @@ _SENT_AWAY: Final = "what is sent away"
 
 @dataclass(slots=True)
 class Look:
-    """One look in the making."""
-
     again: float = USUAL  # seconds until the next one
     pace: float = PACE  # seconds until the next one at least
     refused: dict[str, str] = field(default_factory=dict)  # what is tried again with the next look, the later the longer it goes on

@@ -58,7 +58,6 @@ class DriverList:
         return "" if self._asked or tried_enough or not self._can_list() else self.unknown
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             before = self.handles, self.untracked, self.not_listed
             await self.look()

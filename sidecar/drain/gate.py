@@ -25,7 +25,6 @@ MOST_HELD: Final = 500
 
 
 def announcing(node: str) -> str:
-    """How to say what a drain is for."""
     return f"csi-node-sidecar node reboot {node} if its disks come back, csi-node-sidecar node retire {node} if not"
 
 
@@ -59,8 +58,6 @@ def verdict_of(judged: Assessment, intents: Iterable[Intent]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class HeldPods:
-    """What is held of a drain."""
-
     pods: tuple[str, ...] = ()  # `namespace/name` of those that must not be evicted
     because: str = ""  # why the drain is held, and what to do; empty: it is not
     purpose: str = ""  # what the drain is for, and who says so; empty: nobody drains the node
@@ -114,8 +111,6 @@ def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """All that the rule looks at."""
-
     node: Node
     settings: Settings
     draining: bool  # somebody empties the node, or is about to

@@ -58,12 +58,10 @@ class HeldLease:
 
     @property
     def is_held(self) -> bool:
-        """As far as this process knows."""
         return self._written_at is not None
 
     @property
     def was_anothers(self) -> bool:
-        """It was another holder's when it was read last."""
         return self._seen is not None
 
     async def hold(self, *, record: str | None = None, now: bool = False) -> Answer:

@@ -86,8 +86,6 @@ class _Answer:
 
 
 class Looks:
-    """One per process."""
-
     def __init__(
         self,
         kube: KubeApi,

@@ -134,8 +134,6 @@ class OwnNode:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """What one look at the node has found."""
-
     node: Node
     marks: Marks
     snapshot: Snapshot

@@ -242,8 +242,6 @@ def _non_empty(**texts: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class DrainEvent:
-    """An event to write."""
-
     ref: ObjectRef
     type_: str
     reason: str

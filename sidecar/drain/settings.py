@@ -9,8 +9,6 @@ from sidecar.drain.words import Intent, Policy
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """For one node and one driver."""
-
     node: str
     driver: str
     namespace: str  # where leases and the objects of gates are created

@@ -22,8 +22,6 @@ LONGEST_WAIT: Final = 600.0  # seconds for which a claim counts for which nothin
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A volume that is being created here, or is about to be."""
-
     claim: Claim
     begun: bool = True  # the driver may have something of it already; False: it is only asked for, and could succeed
 

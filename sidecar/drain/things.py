@@ -111,7 +111,6 @@ class Thing:
 
     @property
     def in_use(self) -> bool:
-        """It keeps its pods on this node."""
         return self.class_ is VolumeClass.IN_USE
 
     def policy(self, intent: Intent) -> Resolved | None:

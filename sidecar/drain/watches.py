@@ -231,7 +231,6 @@ class DrainPart:
             await asyncio.sleep(_PATIENCE)
 
     async def run(self) -> None:
-        """Until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.loop.run(), name="drain")
             for name, run in self._side_tasks().items():

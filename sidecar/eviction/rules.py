@@ -39,8 +39,6 @@ class May:
 
 @dataclass(frozen=True, slots=True)
 class MayNot:
-    """It is left where it is."""
-
     why: str
 
 
@@ -92,8 +90,6 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one attempt."""
-
     result: Result
     why: str = ""  # what the server said, the cause first; empty after a success
     again: float = 0.0  # seconds until the same pod may be tried again

@@ -90,7 +90,6 @@ def done_entry(item: Remain, *, now: float) -> Json:
 
 
 def event(loss: Loss, volume: str) -> str:
-    """What the event of a claim says, with the ways out."""
     return (
         f"The data of volume {volume} may be lost: {loss.why}. {_COMES_BACK.capitalize()}, or, if the data may be lost, delete this claim, "
         "so that it is made anew elsewhere, and restore the data"

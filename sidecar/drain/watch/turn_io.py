@@ -104,7 +104,6 @@ class Looker:
         return self._holds
 
     def _tell(self, failures: list[str]) -> None:
-        """Once, until it is over."""
         if failures and not self._told:
             log.warning("Not all silent sidecars and gone nodes could be looked after", extra={"fields": {"err": "; ".join(failures[:3])}})
         elif not failures and self._told:
