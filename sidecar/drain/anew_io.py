@@ -268,11 +268,12 @@ class MakingAnew:
 
     async def _changed(self, picture: Picture, record: Record, wanted: type[EvictReplica | DeleteClaims]) -> str:
         """Right before what cannot be taken back: why it is not done; empty: all is as it was. The Node comes last."""
+        asked_at = self._clock()
         facts = await self._facts(picture, record.target)
         step = anew.step(self._view(picture, record, facts, ""))
         if not isinstance(step, wanted):
             return f"while {record.target.full_name} was looked at: {step.why}"
-        return await why_undone(self._kube, self._settings, picture, wall=self._wall)
+        return await why_undone(self._tools, self._settings, picture, asked_at=asked_at)
 
     async def _why_claims_stay(self, claims: Iterable[FoundClaim]) -> str:
         for found in claims:

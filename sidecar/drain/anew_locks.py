@@ -9,7 +9,7 @@ from typing import Final
 
 from sidecar.drain import places
 from sidecar.drain.anew import Facts, FoundClaim, Target
-from sidecar.drain.empty import Hold, keeping_off, refused_by_budget, unsure
+from sidecar.drain.empty import SEVERAL_NODES, Hold, keeping_off, refused_by_budget, unsure
 from sidecar.drain.policy import resolve
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.statefulset import StatefulSet, shut_out
@@ -251,7 +251,7 @@ def _budget(view: LocksView) -> Refusal | None:
     pod = view.pod
     if pod is None or not pod.node or pod.uid != view.target.pod_uid or pod.deleting_since:
         return None
-    hold = refused_by_budget(pod, view.facts.budgets, needs_one=view.needs_budget)
+    hold = refused_by_budget(pod, view.facts.budgets, needs_one=SEVERAL_NODES if view.needs_budget else "")
     return (hold.reason, hold.why) if hold else None
 
 

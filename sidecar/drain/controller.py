@@ -66,7 +66,8 @@ class DrainRoom:
         self._judged: Assessment | None = None
         self._told_marks: Marks | None = None
         self._loose = ""  # why the gate, which stands, holds nobody
-        self._opened: frozenset[Intent] = frozenset()  # what the last look found True for whoever empties the node
+        self._opened: frozenset[tuple[Intent, bool]] = frozenset()
+        """What the last look found True for whoever empties the node, and whether somebody did."""
         self._last_look, self._pace = float("-inf"), PACE
         self._refused_until = 0.0
         self._told_refused = ""
@@ -198,11 +199,12 @@ class DrainRoom:
         snapshot = await self._looks.look(node, observed=marks.observed, anew=anew)
         return Picture(node, marks, snapshot, assess(snapshot))
 
-    def _opening(self, picture: Picture) -> frozenset[Intent]:
+    def _opening(self, picture: Picture) -> frozenset[tuple[Intent, bool]]:
         if not picture.marks.observed:
             return frozenset()
         intents = {Intent.RETIRE, *gate.counting(picture.marks, self._settings.gate_assumes)}
-        return frozenset(intent for intent in intents if picture.assessment.verdict(intent).status is Status.TRUE)
+        draining = picture.marks.draining
+        return frozenset((intent, draining) for intent in intents if picture.assessment.verdict(intent).status is Status.TRUE)
 
     async def _void_acknowledgements(self, picture: Picture, look: Look) -> None:
         """A volume that a pod uses is not dispensable any more: the object is the memory, so the word is taken off it."""

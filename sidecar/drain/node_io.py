@@ -33,7 +33,9 @@ from sidecar.kube.store import Store
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
+from sidecar.tools import Tools
 
+FRESH: Final = 15.0  # seconds for which it counts what the API server has said, from the question on: a process may have been stopped since
 HEARTBEAT: Final = 300.0  # seconds between two writes of conditions that stay the same: by this sign of life others see a silent sidecar
 PROTECTING: Final = (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT)
 _PROTECTED: Final = "true"
@@ -145,16 +147,18 @@ class Picture:
         return f"{self.node.name}/{self.node.uid}"
 
 
-async def why_undone(kube: KubeApi, settings: Settings, picture: Picture, *, wall: Callable[[], float]) -> str:
+async def why_undone(tools: Tools, settings: Settings, picture: Picture, *, asked_at: float) -> str:
     """Asked before everything that cannot be undone, by the Node itself and not by what a watch has shown; empty: it still wants what it
-    wanted. Raises ApiError.
+    wanted, and what was read for it, from `asked_at` on, is fresh. Raises ApiError.
 
     The same function reads both, and both have to say the same: whatever has changed, the next look decides anew.
     """
-    fresh = Node.of(await kube.get(NODES, picture.node.name))
+    fresh = Node.of(await tools.kube.get(NODES, picture.node.name))
+    if (age := tools.clock() - asked_at) > FRESH:
+        return f"the API server is slow: what decides it was asked for {age:.0f} s ago"
     if fresh.uid != picture.node.uid:
         return "there is another Node of this name by now"
-    marks = read(fresh, settings.driver, now=wall(), policy=settings.policy, before=picture.marks)
+    marks = read(fresh, settings.driver, now=tools.wall(), policy=settings.policy, before=picture.marks)
     if marks.wish != picture.marks.wish or not is_under_way(marks.record, marks.wish):
         return "the evacuation was undone, or has ended"
     return "" if keeping_off(fresh) == keeping_off(picture.node) else "what keeps pods off the node has changed"

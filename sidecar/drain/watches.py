@@ -216,8 +216,9 @@ class DrainPart:
     # --- tasks ------------------------------------------------------------------------------------------------------------
 
     async def take_back(self) -> None:
-        """To be run from the very start, before anything is listed: what an earlier process has said counts no more."""
-        while not self._settings.dry_run and self.room.marks is None:
+        """To be run from the very start, before anything is listed: what an earlier process has said counts no more. Once the node is
+        judged, that has taken its place."""
+        while not self._settings.dry_run and self.room.numbers() is None:
             try:
                 await take_back(self._tools.kube, self._settings, wall=self._tools.wall)
                 return

@@ -438,3 +438,42 @@ def test_a_node_that_was_there_for_a_moment_is_missed_from_then_on() -> None:
         assert await there(bench, CLAIMS) == []
 
     play(story, args=(*CLEANING, "--node-gone-after=30m"))
+
+
+# --- many at once ---------------------------------------------------------------------------------------------------------
+
+
+async def left_by(bench: Story, node: str, uid: str) -> None:
+    """A volume of which nobody has the claim any more."""
+    term = {"matchExpressions": [{"key": names.HOSTNAME, "operator": "In", "values": [node]}]}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Delete",
+        "csi": {"driver": DRIVER, "volumeHandle": node},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    meta = {"name": f"pv-{node}", "annotations": {names.LIES_ON: f"{node}/{uid}"}}
+    await bench.you.create(VOLUMES, {"metadata": meta, "spec": spec})
+
+
+def test_of_more_gone_nodes_than_one_look_takes_all_are_told_and_at_rest_they_cost_little() -> None:
+    seen = Watchman()
+    lost = [f"gone-{number:02}" for number in range(45)]
+
+    async def story(bench: Story) -> None:
+        for node in lost:
+            await left_by(bench, node, f"uid-{node}")
+        await wait(bench, 400)
+        assert sorted(one["spec"]["nodeName"] for one in await all_of(bench, DRAIN_REPORTS) if "gone" in one["status"]) == lost
+        name = names.drain_report(lost[-1], DRIVER)
+        await say(bench, f"uid-{lost[-1]}", name=name)
+        await wait(bench, 90)
+        stored = await bench.you.get(DRAIN_REPORTS, name)
+        assert stored["status"]["gone"]["evidence"] == "Acknowledged", "news come before what is only looked at again"
+        await wait(bench, 600)
+        before = len(seen.calls)
+        await wait(bench, 3600)
+        assert len(seen.calls) - before < 3600, "one a second, for all of the driver's sidecars"
+
+    play(story, seen, args=CLEANING)
