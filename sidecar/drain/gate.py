@@ -100,12 +100,6 @@ def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Inte
     return HeldPods(tuple(sorted(pod.full_name for pod in evicted if claims.intersection(pod.claim_names))), because, purpose)
 
 
-def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
-    """For what the stored report of that Node says that a drain is held; empty: that none is."""
-    status = (stored or {}).get("status") or {}
-    return str(status.get("drainFor") or "") if status.get("nodeUID") == uid and status.get("heldBecause") else ""
-
-
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
 
@@ -129,28 +123,22 @@ class Leave:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+@dataclass(frozen=True)
+class _Change:
+    objects: tuple[Json, ...]
+    why: str
+
+
+class Build(_Change):
     """Create these, in this order. One that exists already is no failure."""
 
-    objects: tuple[Json, ...]
-    why: str
 
-
-@dataclass(frozen=True, slots=True)
-class Clear:
+class Clear(_Change):
     """Delete these, which would not hold, on condition of their uid. The next look builds what is missing then."""
 
-    objects: tuple[Json, ...]
-    why: str
 
-
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(_Change):
     """Delete these in this order, on condition of their uid."""
-
-    objects: tuple[Json, ...]
-    why: str
 
 
 Decision = Leave | Build | Clear | Open

@@ -215,7 +215,8 @@ def protection(node: Node, driver: str, *, needed: bool | None) -> dict[str, str
     if needed is None:
         return {}
     marker = names.of_driver(driver, names.AUTOSCALER_MARKER)
-    own, others = _claimed(node, marker), _claimed_by_others(node, marker)
+    own, suffix = _claimed(node, marker), f".{names.GROUP}/{names.AUTOSCALER_MARKER}"
+    others = {key for other in node.annotations if other.endswith(suffix) and other != marker for key in _claimed(node, other)}
     if needed:
         keys = [key for key in PROTECTING if key not in node.annotations or _is_set_by(node, key, own | others)]
         wanted: dict[str, str | None] = {**dict.fromkeys(keys, _PROTECTED), marker: json.dumps(keys) if keys else None}
@@ -246,11 +247,6 @@ def _claimed(node: Node, marker: str) -> set[str]:
     except (ValueError, RecursionError):
         return set()
     return {key for key in PROTECTING if key in keys} if isinstance(keys, list) else set()
-
-
-def _claimed_by_others(node: Node, own: str) -> set[str]:
-    suffix = f".{names.GROUP}/{names.AUTOSCALER_MARKER}"
-    return {key for marker in node.annotations if marker.endswith(suffix) and marker != own for key in _claimed(node, marker)}
 
 
 def _is_set_by(node: Node, key: str, claimed: set[str]) -> bool:
@@ -344,9 +340,7 @@ async def take_back(kube: KubeApi, settings: Settings, *, wall: Callable[[], flo
     if node is not None:
         await unsay(kube, node, settings.driver, said, now=now)
     stored = await find(kube, DRAIN_REPORTS, names.drain_report(settings.node, settings.driver))
-    status = (stored or {}).get("status") or {}
+    status = report.status_of(stored, node["metadata"]["uid"]) if node is not None else {}
     before = status.get("verdicts")
-    if stored is None or node is None or status.get("nodeUID") != node["metadata"]["uid"] or not before:
-        return
-    if any((before.get(key) or {}).get("status") != Status.UNKNOWN for key in ("drain", "retire")):
-        await put_status(kube, stored, status | report.verdicts(said, said, before={}, at=timestamps.to_text(now)))
+    if stored is not None and before and any((before.get(key) or {}).get("status") != Status.UNKNOWN for key in ("drain", "retire")):
+        await put_status(kube, stored, {**status, **report.verdicts(said, said, before={}, at=timestamps.to_text(now))})

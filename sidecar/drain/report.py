@@ -59,9 +59,7 @@ def body(
 
     The API server takes the status from its subresource only: see `status_patch`.
     """
-    before = (previous or {}).get("status") or {}
-    before = before if before.get("nodeUID") == judged.node_uid else {}
-    told = as_json(judged)
+    before, told = status_of(previous, judged.node_uid), as_json(judged)
     status: Json = {
         "nodeUID": judged.node_uid,
         "observedAt": told["observedAt"],
@@ -107,6 +105,18 @@ def dated(verdict: Verdict, before: Mapping[str, Any], *, at: str) -> Json:
     """With the time at which its status changed last, by what was said before."""
     since = before.get("lastTransitionTime") if before.get("status") == verdict.status else None
     return {**_verdict(verdict), "lastTransitionTime": str(since or at)}
+
+
+def status_of(stored: Mapping[str, Any] | None, uid: str) -> Mapping[str, Any]:
+    """As it is stored; empty: nothing is, or it is of another machine of the name."""
+    status = (stored or {}).get("status") or {}
+    return status if status.get("nodeUID") == uid else {}
+
+
+def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
+    """For what the stored report of that Node says that a drain is held; empty: that none is."""
+    status = status_of(stored, uid)
+    return str(status.get("drainFor") or "") if status.get("heldBecause") else ""
 
 
 def differs(stored: Mapping[str, Any], status: Json) -> bool:
@@ -259,8 +269,7 @@ def changes(
 ) -> Iterable[DrainEvent]:
     """`stored`: the report as it is stored, which says what was told of this node before. `settling`: the process has just started, so that
     an Unknown may be over in a moment, and is no news yet."""
-    status = (stored or {}).get("status") or {}
-    was = status.get("verdicts") or {} if status.get("nodeUID") == judged.node_uid else {}
+    was = status_of(stored, judged.node_uid).get("verdicts") or {}
     for intent, key in ((Intent.REBOOT, "drain"), (Intent.RETIRE, "retire")):
         verdict, earlier = judged.verdict(intent), (was.get(key) or {}).get("status")
         news = earlier and earlier != verdict.status and not (settling and Status.UNKNOWN in (verdict.status, earlier))

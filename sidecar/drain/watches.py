@@ -12,9 +12,10 @@ from typing import Any, Final
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.driver_list_io import DriverList
-from sidecar.drain.gate import HeldPods, told_of
+from sidecar.drain.gate import HeldPods
 from sidecar.drain.look_io import Looks
 from sidecar.drain.node_io import take_back
+from sidecar.drain.report import told_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.turn_io import Looker
 from sidecar.engine.loop import Loop

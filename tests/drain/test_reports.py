@@ -10,10 +10,10 @@ import pytest
 from hack.sim.cluster import Call
 from sidecar.drain import report
 from sidecar.drain.assess import Assessment
-from sidecar.drain.gate import MOST_HELD, HeldPods, told_of
+from sidecar.drain.gate import MOST_HELD, HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.node_io import HEARTBEAT, OwnNode, ReportWriter, take_back
-from sidecar.drain.report import LISTS_BYTES, MOST, Course
+from sidecar.drain.report import LISTS_BYTES, MOST, Course, told_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Policy, Status
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, NODES

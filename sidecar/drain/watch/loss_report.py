@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.drain import report as node_report
+from sidecar.drain.report import head as new_report
+from sidecar.drain.report import status_of
 from sidecar.drain.watch.loss import Loss, Machine, Remain
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
@@ -40,21 +41,20 @@ def gone_of(report: Json | None) -> Mapping[str, Any]:
 
 def since_of(report: Json | None, machine: Machine, *, now: float) -> float:
     """Since when it is missed, as it was first written; a time in the future is not believed."""
-    status = (report or {}).get("status") or {}
-    at = timestamps.to_seconds(str(gone_of(report).get("since") or "")) if status.get("nodeUID") == machine.uid else None
+    at = timestamps.to_seconds(str(gone_of(report).get("since") or "")) if status_of(report, machine.uid) else None
     return now if at is None or at > now else at
 
 
 def head(machine: Machine, driver: str) -> Json:
     """The object without its status, to be created."""
-    return node_report.head(machine.node, driver, labels={names.NODE_LOSS_FOR: driver})
+    return new_report(machine.node, driver, labels={names.NODE_LOSS_FOR: driver})
 
 
 def status(found: Found, stored: Json | None, done: Sequence[Json], *, agent: str, now: float) -> Json:
     """The whole status. It has no verdicts: nobody stands for them. What the node's own sidecar left of its leaving stays."""
     loss = found.loss
-    before = (stored or {}).get("status") or {}
-    leaving = {"leaving": before["leaving"]} if before.get("nodeUID") == loss.machine.uid and "leaving" in before else {}
+    before = status_of(stored, loss.machine.uid)
+    leaving = {"leaving": before["leaving"]} if "leaving" in before else {}
     more = f"; {found.beside} of the volumes were on another machine of that name or do not say on which, and stay" if found.beside else ""
     said = {(item.kind, item.uid): item.why for item in found.remains}
     volumes = [

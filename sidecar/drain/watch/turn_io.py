@@ -19,6 +19,7 @@ from sidecar.drain.gate_io import open_gate
 from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.drain.marks import read
 from sidecar.drain.node_io import conditions_of, put_status, unsay
+from sidecar.drain.report import status_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.loss_io import LostNodes
 from sidecar.drain.words import Reason, Status
@@ -182,6 +183,6 @@ class SilentSidecars:
     async def _let_pods_go(self, node: Node) -> None:
         """What its report says of pods that must not be evicted is taken back: a policy refuses their evictions by it."""
         stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._driver))
-        status = (stored or {}).get("status") or {}
-        if stored is not None and status.get("nodeUID") == node.uid and status.get("heldBecause"):
+        status = status_of(stored, node.uid)
+        if stored is not None and status.get("heldBecause"):
             await put_status(self._kube, stored, {**status, **HeldPods().as_json()})
