@@ -29,6 +29,7 @@ from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json
 from sidecar.model.standing import Standing
 from sidecar.observe.scrape.drain import DrainNumbers
 from sidecar.tools import Tools
@@ -229,7 +230,7 @@ class DrainRoom:
     # --- writes -----------------------------------------------------------------------------------------------------
 
     async def _write(
-        self, picture: Picture, marks: Marks, told: report.Course, decision: gate.Decision | None, look: Look, *, overridden: bool
+        self, picture: Picture, marks: Marks, told: Json, decision: gate.Decision | None, look: Look, *, overridden: bool
     ) -> None:
         settings, judged = self._settings, picture.assessment
         node = self._own_node.known() or picture.node

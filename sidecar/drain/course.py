@@ -12,8 +12,9 @@ from sidecar.drain.anew import Target
 from sidecar.drain.assess import Verdict
 from sidecar.drain.empty import Candidate, Hold
 from sidecar.drain.marks import Record, State, Wish
-from sidecar.drain.words import Intent, Reason, Status
-from sidecar.model import names
+from sidecar.drain.words import LONGEST, Intent, Reason, Status
+from sidecar.model import names, timestamps
+from sidecar.model.objects import Json
 
 
 class Expiry(StrEnum):
@@ -201,3 +202,14 @@ def _after_success(view: View, wish: Wish) -> Rest | Note:
     elif status is Status.TRUE and isinstance(view.next, Next) and not view.late and not wish.forced:
         now = "a pod can be evicted"
     return Note(State.PENDING, f"it had succeeded, and now {now}", names.EVACUATION_STARTED, begins=True) if now else Rest(message)
+
+
+def as_json(record: Record, slot: Answer | None, told: str, *, allowed: float) -> Json:
+    """For the report: how far it is, and what is done next or why nothing is."""
+    if record.state is None and not told:
+        return {}
+    deadline = record.started_at + allowed if record.started_at is not None and allowed > 0 else None
+    times = {"startedAt": record.started_at, "deadline": deadline}
+    has = {Held: "held", TakenBy: "waits", NotKnown: "not known"}.get(type(slot), "")
+    said: Json = {"state": str(record.state or "")} | {key: timestamps.to_text(at) for key, at in times.items() if at is not None}
+    return said | {key: text for key, text in (("slot", has), ("next", told[:LONGEST])) if text}

@@ -4,12 +4,12 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from sidecar.drain import course, report
+from sidecar.drain import course
 from sidecar.drain.anew import Target
 from sidecar.drain.anew import candidates as replicas_to_make
 from sidecar.drain.anew_io import POLL, MakingAnew
 from sidecar.drain.assess import Assessment, Verdict
-from sidecar.drain.course import Answer, Away, Held, Next, Note, NotKnown, Rest, SendAway, TakenBy, TakeSlot
+from sidecar.drain.course import Answer, Away, Held, Next, Note, NotKnown, Rest, SendAway, TakeSlot
 from sidecar.drain.empty import Candidate, Hold, candidates
 from sidecar.drain.empty_io import Emptying
 from sidecar.drain.lease_io import HeldLease, Holder
@@ -24,6 +24,7 @@ from sidecar.kube.errors import ApiError, Conflict
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
 from sidecar.tools import Tools
 
 R = TypeVar("R")
@@ -82,7 +83,7 @@ class Evacuation:
         """What blocks keeps nobody any more: the deadline with Override is over, or somebody says so."""
         return bool(marks.forced) or bool(course.lets_go(self._view(marks, judged)))
 
-    async def go_on(self, picture: Picture, look: Look) -> report.Course:
+    async def go_on(self, picture: Picture, look: Look) -> Json:
         slot: Answer | None = None
         if self._settings.dry_run and course.is_under_way(picture.marks.record, picture.marks.wish):
             # What an earlier process has begun may have to be braked by this very flag.
@@ -222,13 +223,8 @@ class Evacuation:
         look.soon(POLL if on_their_way or undone else NEXT_PASS)
         return (on_their_way[0] if on_their_way and not undone else None), told
 
-    def _as_course(self, marks: Marks, slot: Answer | None, told: str) -> report.Course:
-        record, allowed = marks.record, self._settings.allowed
-        if marks.wish is None:
-            return report.Course()
-        has = {Held: "held", TakenBy: "waits", NotKnown: "not known"}.get(type(slot), "")
-        deadline = record.started_at + allowed if record.started_at is not None and allowed > 0 else None
-        return report.Course(str(record.state or ""), record.started_at, deadline, has, told)
+    def _as_course(self, marks: Marks, slot: Answer | None, told: str) -> Json:
+        return course.as_json(marks.record, slot, told, allowed=self._settings.allowed) if marks.wish is not None else {}
 
     # --- slots ------------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from sidecar.drain.marks import Marks, Record, read
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.words import Reason, Status
-from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change, KubeApi, find
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
 from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
 from sidecar.kube.store import Store
 from sidecar.model import names, timestamps
@@ -55,7 +55,7 @@ class OwnNode:
         self._kube, self._store, self._settings, self._clock, self._wall = kube, store, settings, clock, wall
         self._driver = settings.driver
         self.marks: Marks | None = None  # as they were read last
-        self._written: Node | None = None  # as the answer to this process's last record showed it
+        self._written: Node | None = None  # as the answer to this process's last write showed it
         self._conditions_at: float | None = None  # when conditions were written last, or found right; None: they have to be read
         self._said: tuple[str, Verdict, Verdict] | None = None  # of which Node, and what
         self.true_is_old = False  # a condition is True that is not any more, and that could not be written
@@ -75,9 +75,7 @@ class OwnNode:
             return node
         key, label = names.of_driver(self._driver, names.DRAIN_RECORD), names.of_driver(self._driver, names.EVACUATION_STATE)
         annotations = {key: record.as_text(node.uid)}
-        labels = {label: str(record.state) if record.state else None}
-        self._written = await self._patch(node, annotations, labels)
-        return self._written
+        return await self._patch(node, annotations, {label: str(record.state) if record.state else None})
 
     async def protect(self, node: Node, *, needed: bool | None) -> None:
         """As `protection`. By a Node that is read now: other drivers' sidecars write the same keys."""
@@ -123,12 +121,8 @@ class OwnNode:
         meta |= {"annotations": changed} if changed else {}
         meta |= {"labels": relabelled} if relabelled else {}
         stored = await self._kube.patch(NODES, node.name, {"metadata": meta}, content_type=MERGE_PATCH)
-        after = Node.of(stored)
-        known = self._store.get(node.name)
-        # An answer that is read late must not roll back what a watch has shown meanwhile, nor bring back a Node that is gone.
-        if known is not None and known.uid == after.uid and known.version < after.version:
-            self._store.apply(Change(node.name, known, after))
-        return after
+        self._written = Node.of(stored)
+        return self._written
 
 
 # --- one look ---------------------------------------------------------------------------------------------------------

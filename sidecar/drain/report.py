@@ -18,7 +18,7 @@ from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.things import Thing
-from sidecar.drain.words import Intent, Status
+from sidecar.drain.words import LONGEST, Intent, Status
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
@@ -26,22 +26,10 @@ from sidecar.model.objects import Json, Owner
 SCHEMA: Final = 1
 MOST: Final = 200  # entries of a list
 MOST_NOTES: Final = 50
-LONGEST: Final = 1024  # characters of a text
 LISTS_BYTES: Final = 1_000_000  # of all lists together: an API server stores no object above about 1.5 MiB
 MOST_CLAIMS: Final = 50  # that get an event for one drain
 DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
 _EVENTS: Final = {Status.TRUE: "Ready", Status.FALSE: "Blocked", Status.UNKNOWN: "Unknown"}
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How far the evacuation is, and what comes next."""
-
-    state: str = ""
-    started_at: float | None = None
-    deadline: float | None = None
-    slot: str = ""  # the Lease that this node has for it, or whom it waits for
-    next: str = ""  # what is done next, or why nothing is
 
 
 def body(
@@ -49,13 +37,13 @@ def body(
     marks: Marks,
     *,
     agent: str,
-    course: Course,
+    course: Json,
     held: HeldPods,
     gate: Json | None,
     previous: Mapping[str, Any] | None,
 ) -> Json:
-    """The whole object. `gate`: what is known of it; None: there is none. `previous` is the stored one: since when verdicts are as they
-    are.
+    """The whole object. `course`: how far the evacuation is; empty: nobody asks for one. `gate`: what is known of it; None: there is none.
+    `previous` is the stored one: since when verdicts are as they are.
 
     The API server takes the status from its subresource only: see `status_patch`.
     """
@@ -68,7 +56,7 @@ def body(
         **({"intent": str(marks.intent), "intentSource": str(marks.source)} if marks.intent else {}),
         **held.as_json(),
         **({"gate": gate} if gate is not None else {}),
-        **_course(course),
+        **({"evacuation": course} if course else {}),
         **verdicts(judged.drain, judged.retire, before=before, at=told["observedAt"]),
         "counts": told["counts"],
         "bytes": told["bytes"],
@@ -145,15 +133,6 @@ def status_patch(status: Json, *, version: str) -> list[Json]:
     """A JSON patch for the status subresource: it replaces the whole status, where a merge patch would leave old fields. Said in this way,
     and not as a `test`, a later version is a Conflict."""
     return [{"op": "add", "path": "/metadata/resourceVersion", "value": version}, {"op": "add", "path": "/status", "value": status}]
-
-
-def _course(course: Course) -> Json:
-    if not course.state and not course.next:
-        return {}
-    times = {"startedAt": course.started_at, "deadline": course.deadline}
-    said: Json = {"state": course.state} | {key: timestamps.to_text(at) for key, at in times.items() if at is not None}
-    said |= {key: value[:LONGEST] for key, value in (("slot", course.slot), ("next", course.next)) if value}
-    return {"evacuation": said}
 
 
 def _lists(told: Json) -> Json:

@@ -19,6 +19,7 @@ from sidecar.drain.course import (
     TakenBy,
     TakeSlot,
     View,
+    as_json,
     is_under_way,
     lets_go,
     step,
@@ -28,7 +29,7 @@ from sidecar.drain.marks import Record, State, Wish
 from sidecar.drain.words import Intent, Reason, Status
 from sidecar.model import names
 from tests.harness.drain.replica import target
-from tests.harness.drain.samples import NOW, pod
+from tests.harness.drain.samples import NOW, pod, stamp
 
 READY = Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, "nothing blocks")
 BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim apps/data-0: LastCopy")
@@ -87,6 +88,24 @@ def test_the_whole_evacuation() -> None:
 def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> None:
     assert not isinstance(step(view(verdict=READY, **doing)), Note)
     assert noted(view(verdict=READY, **doing | {"wish": FORCED})) is State.SUCCESS
+
+
+def test_the_course_is_told_with_its_times_and_what_comes_next() -> None:
+    begun = Record(State.IN_PROGRESS, NOW)
+    assert as_json(begun, Held(""), "db-0 is evicted", allowed=60.0) == {
+        "state": "InProgress",
+        "startedAt": stamp(0),
+        "deadline": stamp(-60),
+        "slot": "held",
+        "next": "db-0 is evicted",
+    }
+    assert as_json(begun, THEIRS, "x" * 5000, allowed=0.0) == {
+        "state": "InProgress",
+        "startedAt": stamp(0),
+        "slot": "waits",
+        "next": "x" * 1024,
+    }
+    assert as_json(Record(), None, "", allowed=60.0) == {}
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------

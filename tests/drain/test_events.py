@@ -20,7 +20,7 @@ REBOOTING = marks(annotations={names.DRAIN_INTENT: "reboot"}, cordoned=True)
 
 
 def stored(found: Assessment) -> Json:
-    return report.body(found, marks(), agent="1", course=report.Course(), held=HeldPods(), gate=None, previous=None)
+    return report.body(found, marks(), agent="1", course={}, held=HeldPods(), gate=None, previous=None)
 
 
 def told(was: Assessment | None, after: Assessment, told_of: Marks | None = None, **how: Any) -> list[DrainEvent]:
