@@ -81,9 +81,6 @@ def assess(snapshot: Snapshot) -> Assessment:
     )
 
 
-# --- the verdicts -----------------------------------------------------------------------------------------------------
-
-
 def _verdict(intent: Intent, snapshot: Snapshot, things: Sequence[Thing], against: Iterable[Blocker], unknown: Sequence[str]) -> Verdict:
     blocking = [blocker for blocker in against if intent in blocker.blocks]
     first = f"{blocking[0].object.kind} {blocking[0].named.rpartition(' ')[2]}: {blocking[0].reason}" if blocking else ""
@@ -130,9 +127,6 @@ def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
     return retire.policy is Policy.IGNORE and retire.plain and retire.source in (names.VOLUME, f"StorageClass {volume.class_name}")
 
 
-# --- the pods ---------------------------------------------------------------------------------------------------------
-
-
 def _fates(snapshot: Snapshot, things: Iterable[Thing]) -> Iterable[PodFate]:
     held: dict[str, tuple[Pod, list[Thing]]] = {}
     for thing in things:
@@ -158,9 +152,6 @@ def _fate(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> tuple[Fate, Fa
     if snapshot.own.reprovisions and all(thing.is_made_anew for thing in keeping):
         return Fate.RETURNS, Fate.REPROVISIONED, f"{waits}; retired, it is made anew on another node, empty, where nothing is in the way"
     return Fate.RETURNS, Fate.STRANDED, f"{waits}; retired, it stays Pending for as long as its claims exist"
-
-
-# --- what is worth knowing --------------------------------------------------------------------------------------------
 
 
 def _notes(snapshot: Snapshot, things: Sequence[Thing]) -> Iterable[str]:

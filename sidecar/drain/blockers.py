@@ -47,9 +47,6 @@ class Blocker:
         return full if self.object.kind == names.CLAIM else f"{self.object.kind} {full}"
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """A thing of this class, under one of these policies, blocks these intents for this reason."""
@@ -85,9 +82,6 @@ drain evicts any of the pods that use it."""
 def is_bare(pod: Pod) -> bool:
     """Nothing creates it again after an eviction, and nobody has asked it to end yet."""
     return pod.owner is None and not pod.stays and not pod.deleting_since
-
-
-# --- the blockers -----------------------------------------------------------------------------------------------------
 
 
 def find(snapshot: Snapshot, things: Sequence[Thing]) -> tuple[Blocker, ...]:

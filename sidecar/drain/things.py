@@ -19,9 +19,6 @@ UNTRACKED: Final = "known to the driver alone"
 _EPHEMERAL: Final = dict.fromkeys(Intent, Resolved(Policy.IGNORE, "default", Policy.IGNORE))
 
 
-# --- who uses a volume ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Use:
     """Whatever shows that a volume is in use, or is about to be; all of it empty: nothing does. An evicted pod that is made again still
@@ -89,9 +86,6 @@ def _by_claim(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
         for claim in dict.fromkeys(pod.claim_names):
             found[claim].append(pod)
     return found
-
-
-# --- what is on the node ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

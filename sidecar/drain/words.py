@@ -200,8 +200,6 @@ class Reason(StrEnum):
     NOTHING_BLOCKS = "NothingBlocks"
 
 
-# --- parts of sentences -----------------------------------------------------------------------------------------------
-
 LONGEST: Final = 1024  # characters of a text in a report or a condition
 _SHOWN: Final = 3
 _LONGEST: Final = 40  # characters of a quoted text: an annotation may have 256 KiB
