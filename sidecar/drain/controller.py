@@ -59,7 +59,7 @@ class DrainRoom:
         self._pods, self._looks = pods, looks
         self._standing = StandingKeeper(settings, clock=tools.clock, wall=tools.wall, on_change=on_standing)
         self._own_node = OwnNode(tools.kube, nodes, settings, clock=tools.clock, wall=tools.wall)
-        self._evacuation = Evacuation(tools, settings, self._own_node, self._standing)
+        self._evacuation: Evacuation | None = None
         self.report = ReportWriter(tools.kube, settings, clock=tools.clock)
         self._gate = Gate(tools.kube, settings, clock=tools.clock)
         self.attempts: Attempts[str] = Attempts()
@@ -95,7 +95,7 @@ class DrainRoom:
         marks, judged, settings = self.marks, self._judged, self._settings
         if not settings.gate or marks is None or judged is None or judged.node_uid != marks.uid:
             return gate.HeldPods()
-        overridden = self._evacuation.lets_go(marks, judged)
+        overridden = self._evacuation is not None and self._evacuation.lets_go(marks, judged)
         return gate.held(judged, marks, self._pods(), assumed=settings.gate_assumes, overridden=overridden)
 
     def soonest(self) -> float:
@@ -151,7 +151,10 @@ class DrainRoom:
     async def _look(self, node: Node, marks: Marks, look: Look) -> None:
         await look.attempt("the report", self.report.recall())
         judged = self._judged if self._judged is not None and self._judged.node_uid == node.uid else None
-        node, marks = await self._evacuation.end_if_late(node, marks, judged, look)
+        if self._evacuation is None or self._evacuation.uid != node.uid:
+            self._evacuation = Evacuation(self._tools, self._settings, node, self._own_node, self._standing)
+        evacuation = self._evacuation
+        node, marks = await evacuation.end_if_late(node, marks, judged, look)
         picture = await self._picture(node, marks)
         self._judged = picture.assessment
         look.told |= self._looks.unread
@@ -162,9 +165,9 @@ class DrainRoom:
         if any(thing.use.lately for thing in picture.assessment.things):
             look.soon(CALM)  # that it counts as used ends by itself
         await self._void_acknowledgements(picture, look)
-        told = await self._evacuation.go_on(picture, look)
+        told = await evacuation.go_on(picture, look)
         marks = self.marks if self.marks is not None and self.marks.uid == node.uid else marks
-        overridden = self._evacuation.lets_go(marks, picture.assessment)
+        overridden = evacuation.lets_go(marks, picture.assessment)
         decision: gate.Decision | None = None
         if self._is_same_drain(marks, picture.marks) or overridden:
             decision = await look.attempt("the gate", self._gate.step(picture, self._pods(), overridden=overridden))

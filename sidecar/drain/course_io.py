@@ -59,18 +59,21 @@ class Look:
 
 
 class Evacuation:
-    """One per process. What it remembers it may forget: the record on the Node and the Leases say how far everything is."""
+    """One per machine: another one under the node's name is another holder of Leases. What it remembers it may forget: the record on the
+    Node and the Leases say how far everything is."""
 
-    def __init__(self, tools: Tools, settings: Settings, own_node: OwnNode, standing: StandingKeeper) -> None:
-        self._tools, self._settings, self._kube, self._clock, self._wall = tools, settings, tools.kube, tools.clock, tools.wall
+    def __init__(self, tools: Tools, settings: Settings, node: Node, own_node: OwnNode, standing: StandingKeeper) -> None:
+        self._tools, self._settings, self._clock, self._wall = tools, settings, tools.clock, tools.wall
         self._own_node, self._standing = own_node, standing
         self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng)
         self._emptying = Emptying(tools, settings, self._evictor)
-        self._anew: MakingAnew | None = None
-        self._slots: list[HeldLease] = []
-        self._holder: Holder | None = None
+        holder = Holder(node.name, node.uid, settings.driver, settings.namespace)
+        self._anew = MakingAnew(tools, settings, self._evictor, holder)
+        slots = [names.evacuation_slot(index, settings.driver) for index in range(settings.limit)]
+        self._slots = [HeldLease(tools.kube, slot, holder, label=names.SLOT_FOR, clock=tools.clock, wall=tools.wall) for slot in slots]
+        self.uid = node.uid
         self._began_at = self._sent_at = tools.clock()  # when this process began; when somebody was sent away last
-        self._told_override: tuple[str, float | None] | None = None
+        self._told_overrides: set[float | None] = set()  # of evacuations that began then
 
     async def end_if_late(self, node: Node, marks: Marks, judged: Assessment | None, look: Look) -> tuple[Node, Marks]:
         """The deadline needs no answer, and nothing that fails may put it off."""
@@ -100,7 +103,7 @@ class Evacuation:
             self._tools.narrator.note(ROOM, picture.node.uid, picture.node.name, step)
             match step:
                 case TakeSlot():
-                    slot = await self._take_slot(picture.node)
+                    slot = await self._take_slot()
                 case Note():
                     await self._note(picture.node, marks, step, look)
                     if step.gives_back:
@@ -121,7 +124,7 @@ class Evacuation:
             look.pace = _QUICK
         if picture.marks.wish is not None and (why := self._emptying.refused()):
             look.told[_SENT_AWAY] = why
-        if slot is None and self._slots and not self._settings.dry_run:
+        if slot is None and not self._settings.dry_run:
             await look.attempt("the evacuation slot", self._renew_slots())
         return self._as_course(self._own_node.marks or picture.marks, slot, told)
 
@@ -179,10 +182,10 @@ class Evacuation:
                     )
                     hold = await self._emptying.evict_first(picture, found)
                 case Target() as target:
-                    hold = await self._making_anew(picture.node).begin(picture, target)
+                    hold = await self._anew.begin(picture, target)
                     self._emptying.hold(target.pod_uid, hold)
                 case Away(_, target) as away:
-                    outcome = await self._making_anew(picture.node).step(picture, away, undone="")
+                    outcome = await self._anew.step(picture, away, undone="")
                     hold, (told, again) = (outcome, ("", POLL)) if isinstance(outcome, Hold) else (None, outcome)
                     self._emptying.hold(target.pod_uid, hold)
             look.soon(max(again, PACE))
@@ -202,17 +205,16 @@ class Evacuation:
         marks = picture.marks
         if self._settings.dry_run or not self._settings.namespace:
             return None, ""
-        making = self._making_anew(picture.node)
-        await making.recall()
-        if not making.names:
+        await self._anew.recall()
+        if not self._anew.names:
             return None, ""
-        on_their_way, late = await making.away()
+        on_their_way, late = await self._anew.away()
         under_way = course.is_under_way(marks.record, marks.wish)
         undone = "" if under_way else "the evacuation was undone, or has ended"
         told = ""
         for away in (*late, *(on_their_way if undone else ())):
             try:
-                outcome = await making.step(picture, away, undone=undone)
+                outcome = await self._anew.step(picture, away, undone=undone)
                 told = f"{outcome.reason}: {outcome.why}" if isinstance(outcome, Hold) else outcome[0]
                 if isinstance(outcome, Hold) and outcome.refused:
                     look.told[_SENT_AWAY] = outcome.why
@@ -228,29 +230,12 @@ class Evacuation:
 
     # --- slots ------------------------------------------------------------------------------------------------------
 
-    def _of(self, node: Node) -> Holder:
-        """Another machine under the node's name is another holder."""
-        holder = Holder(node.name, node.uid, self._settings.driver, self._settings.namespace)
-        if self._holder != holder:
-            self._holder, self._slots = holder, []
-            self._anew = MakingAnew(self._tools, self._settings, self._evictor, holder)
-        return holder
-
-    def _making_anew(self, node: Node) -> MakingAnew:
-        self._of(node)
-        assert self._anew is not None
-        return self._anew
-
-    async def _take_slot(self, node: Node) -> Answer:
+    async def _take_slot(self) -> Answer:
         """The first that is ours, free or run out."""
-        limit, holder = self._settings.limit, self._of(node)
-        if limit <= 0 or self._settings.dry_run:
+        if self._settings.limit <= 0 or self._settings.dry_run:
             return Held("")
         if not self._settings.namespace:
             return NotKnown("no evacuation slot can be taken, because NAMESPACE is not set")
-        if not self._slots:
-            slots = [names.evacuation_slot(index, holder.driver) for index in range(limit)]
-            self._slots = [HeldLease(self._kube, slot, holder, label=names.SLOT_FOR, clock=self._clock, wall=self._wall) for slot in slots]
         answers: list[Answer] = []
         for lease in sorted(self._slots, key=lambda lease: not lease.is_held):
             answer = await lease.hold()
@@ -279,9 +264,9 @@ class Evacuation:
         if step.state is None:
             record = replace(record, started_at=None)
         after = await look.attempt("the marks on the node", self._own_node.write_record(node, record))
-        overridden = (marks.uid, record.started_at) if step.state is State.OVERRIDDEN else None
-        if step.event and (after is not None or overridden) and (overridden is None or overridden != self._told_override):
-            self._told_override = overridden or self._told_override
+        overrides = step.state is State.OVERRIDDEN
+        if step.event and (record.started_at not in self._told_overrides if overrides else after is not None):
+            self._told_overrides |= {record.started_at} if overrides else set()
             warns = step.event in (names.EVACUATION_DEADLINE_EXCEEDED, names.EVACUATION_OVERRIDDEN)
             ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
             if not self._settings.dry_run:
