@@ -128,21 +128,21 @@ def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
 
 
 def _fates(snapshot: Snapshot, things: Iterable[Thing]) -> Iterable[PodFate]:
-    held: dict[str, tuple[Pod, list[Thing]]] = {}
+    used: dict[str, tuple[Pod, list[Thing]]] = {}
     for thing in things:
         for pod in thing.use.everybody:
-            held.setdefault(pod.uid, (pod, []))[1].append(thing)
-    for pod, its in sorted(held.values(), key=lambda each: each[0].full_name):
+            used.setdefault(pod.uid, (pod, []))[1].append(thing)
+    for pod, its in sorted(used.values(), key=lambda each: each[0].full_name):
         reboot, retire, why = _fate(pod, its, snapshot)
         yield PodFate(pod, reboot, retire, tuple(thing.name for thing in its), why)
 
 
-def _fate(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> tuple[Fate, Fate, str]:
+def _fate(pod: Pod, used: Sequence[Thing], snapshot: Snapshot) -> tuple[Fate, Fate, str]:
     if pod.stays:
         return Fate.STAYS, Fate.STAYS, f"{'a static pod' if pod.static else 'of a DaemonSet'}: no drain evicts it"
     if pod.owner is None:
         return Fate.LOST, Fate.LOST, "no controller owns it, so an eviction would delete it for good"
-    keeping = [thing for thing in held if thing.in_use]
+    keeping = [thing for thing in used if thing.in_use]
     if not keeping:
         return Fate.MOVES_FREE, Fate.MOVES_FREE, "no volume keeps it on this node"
     only = f"only this node has {first_few([thing.name for thing in keeping])}"

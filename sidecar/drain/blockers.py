@@ -87,11 +87,11 @@ def is_bare(pod: Pod) -> bool:
 def find(snapshot: Snapshot, things: Sequence[Thing]) -> tuple[Blocker, ...]:
     """Those that block a reboot first, then the largest first."""
     found = [blocker for thing in things for blocker in _of_thing(thing)]
-    held: dict[str, list[Thing]] = defaultdict(list)
+    used: dict[str, list[Thing]] = defaultdict(list)
     for thing in things:
         for pod in thing.use.pods if thing.in_use else ():
-            held[pod.uid].append(thing)
-    found += [blocker for pod in snapshot.running if pod.uid in held for blocker in _of_pod(pod, held[pod.uid], snapshot)]
+            used[pod.uid].append(thing)
+    found += [blocker for pod in snapshot.running if pod.uid in used for blocker in _of_pod(pod, used[pod.uid], snapshot)]
     return tuple(sorted(found, key=lambda item: (Intent.REBOOT not in item.blocks, -item.bytes, item.named, item.volume, item.reason)))
 
 
@@ -130,13 +130,13 @@ def _of_thing(thing: Thing) -> Iterable[Blocker]:
         yield _blocker(thing.object, (thing,), reason, tuple(blocks), resolved, "; ".join(filter(None, said)))
 
 
-def _of_pod(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> Iterable[Blocker]:
-    """`held` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge.
+def _of_pod(pod: Pod, used: Sequence[Thing], snapshot: Snapshot) -> Iterable[Blocker]:
+    """`used` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge.
 
     An eviction would be the end of a bare one, whether the node comes back or not; that of one that has not ended in time does not finish.
     """
     # A claim that could not be read may be a generic ephemeral volume's, which goes with its pod and keeps it nowhere.
-    in_use = tuple(thing for thing in held if unread_key(CLAIM, thing.claim) not in snapshot.unread)
+    in_use = tuple(thing for thing in used if unread_key(CLAIM, thing.claim) not in snapshot.unread)
     if not in_use or pod.stays:
         return
     said = sorted((thing.policies[Intent.REBOOT] for thing in in_use), key=lambda item: (tuple(Policy).index(item.policy), item.source))

@@ -100,7 +100,7 @@ class DrainRoom:
 
     def soonest(self) -> float:
         """When to look because something has changed."""
-        calm = self.marks is not None and not self.marks.observed
+        calm = self.marks is not None and not self.marks.drain_expected
         return max(self._clock(), self._last_look + (CALM if calm else self._pace), self._refused_until)
 
     def numbers(self) -> DrainNumbers | None:
@@ -170,7 +170,7 @@ class DrainRoom:
         overridden = evacuation.lets_go(marks, picture.assessment)
         decision: gate.Decision | None = None
         if self._is_same_drain(marks, picture.marks) or overridden:
-            decision = await look.attempt("the gate", self._gate.step(picture, self._pods(), overridden=overridden))
+            decision = await look.attempt("the gate", self._gate.update(picture, self._pods(), overridden=overridden))
             if decision is None and self._settings.gate:
                 look.soon(_URGENT)
         else:
@@ -200,11 +200,11 @@ class DrainRoom:
         return picture
 
     async def _judge(self, node: Node, marks: Marks, *, anew: bool) -> Picture:
-        snapshot = await self._looks.look(node, observed=marks.observed, anew=anew)
+        snapshot = await self._looks.look(node, drain_expected=marks.drain_expected, anew=anew)
         return Picture(node, marks, snapshot, assess(snapshot))
 
     def _opening(self, picture: Picture) -> frozenset[tuple[Intent, bool]]:
-        if not picture.marks.observed:
+        if not picture.marks.drain_expected:
             return frozenset()
         intents = {Intent.RETIRE, *gate.counting(picture.marks, self._settings.gate_assumes)}
         draining = picture.marks.draining

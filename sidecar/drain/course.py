@@ -113,10 +113,10 @@ class SendAway:
     why: str
 
 
-Step = Rest | Note | TakeSlot | SendAway
+Decision = Rest | Note | TakeSlot | SendAway
 
 
-def step(view: View) -> Step:
+def decide(view: View) -> Decision:
     wish, state = view.wish, view.record.state
     if wish is None:
         why = "nobody asks for the node to be emptied"

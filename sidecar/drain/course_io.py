@@ -77,7 +77,7 @@ class Evacuation:
 
     async def end_if_late(self, node: Node, marks: Marks, judged: Assessment | None, look: Look) -> tuple[Node, Marks]:
         """The deadline needs no answer, and nothing that fails may put it off."""
-        step = course.step(self._view(marks, judged))
+        step = course.decide(self._view(marks, judged))
         if isinstance(step, Note) and step.state in (State.FAILED, State.OVERRIDDEN) and self._is_late(marks):
             return await self._note(node, marks, step, look)
         return node, marks
@@ -99,7 +99,7 @@ class Evacuation:
         for _ in range(3):
             marks = self._own_node.marks or picture.marks
             following = away or self._following(picture, marks)
-            step = course.step(self._view(marks, picture.assessment, slot=slot, following=following))
+            step = course.decide(self._view(marks, picture.assessment, slot=slot, following=following))
             self._tools.narrator.note(ROOM, picture.node.uid, picture.node.name, step)
             match step:
                 case TakeSlot():

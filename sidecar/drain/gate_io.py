@@ -40,7 +40,7 @@ class Gate:
         """Whether both objects are there, as far as it is known."""
         return bool(self._stored) and None not in self._stored.values()
 
-    async def step(self, picture: Picture, pods: Collection[Pod], *, overridden: bool) -> gate.Decision:
+    async def update(self, picture: Picture, pods: Collection[Pod], *, overridden: bool) -> gate.Decision:
         """Build, repair or open the gate, whichever is due."""
         if not self._settings.gate:
             await self.take_down(picture.node)

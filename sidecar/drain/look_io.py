@@ -111,12 +111,11 @@ class Looks:
         self.unread: dict[str, str] = {}  # what the last look could not read, and why
         self._waiting_since: dict[str, float] = {}  # by uid of a claim without a volume: since when it waits for one here
 
-    async def look(self, node: Node, *, observed: bool, anew: bool = False) -> Snapshot:
-        """`observed`: somebody empties the node. `anew`: nothing counts that was read before."""
-        every = 0.0 if anew else DRAINING if observed else IN_PEACE
-        unread: dict[str, str] = {}
-        asked, missing = await self._ask_all(node, every, unread, observed=observed)
-        self.unread = unread
+    async def look(self, node: Node, *, drain_expected: bool, anew: bool = False) -> Snapshot:
+        """`drain_expected`: somebody empties the node. `anew`: nothing counts that was read before."""
+        every = 0.0 if anew else DRAINING if drain_expected else IN_PEACE
+        asked, missing = await self._ask_all(node, every, drain_expected=drain_expected)
+        unread = self.unread
         # From here on nothing is awaited.
         cached, driver = self._cached, self._settings.driver
         found = [*asked["volumes"], *filter(None, asked[_UNSEEN].values()), *cached.volumes.values()]
@@ -161,18 +160,19 @@ class Looks:
 
     # --- what is not watched ----------------------------------------------------------------------------------------------
 
-    async def _ask_all(self, node: Node, every: float, unread: dict[str, str], *, observed: bool) -> tuple[dict[str, Any], frozenset[str]]:
+    async def _ask_all(self, node: Node, every: float, *, drain_expected: bool) -> tuple[dict[str, Any], frozenset[str]]:
         """By question, and of which claims was asked. Lists are of the whole cluster, and of each object only what counts is kept."""
         driver, volumes = self._settings.driver, list(self._cached.volumes.values())
         found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": {}, "capacities": None, "pods without a node": ()}
         found |= {_UNSEEN: {}, "claims": {}}
+        self.unread = {}
 
         async def ask(
             what: str, question: Callable[[], Awaitable[Any]], default: Any, *, about: Collection[str] = (), every: float = every
         ) -> None:
             found[what], why = await self._ask(what, question, default, every=every, about=about)
             if why is not None:
-                unread[what] = why
+                self.unread[what] = why
 
         wanted = {volume.claim.namespace for volume in volumes if volume.claim is not None}
         if wanted:
@@ -192,7 +192,7 @@ class Looks:
         if unseen := sorted({claim.volume_name for claim in bound} - {""})[:_MOST_UNSEEN]:
             await ask(_UNSEEN, lambda: self._by_name(VOLUMES, unseen, Volume.of), {}, about=unseen)
         elsewhere, handles = self._list.elsewhere, {volume.handle for volume in volumes}
-        reprovisions = observed and self._settings.reprovisions
+        reprovisions = drain_expected and self._settings.reprovisions
         if unsure or elsewhere or reprovisions:
             await ask("nodes", lambda: self._list_all(NODES, Node.of), None)
         sources = {content.source_handle for content in self._contents.values() if not content.managed_by} - handles

@@ -140,7 +140,7 @@ class Marks:
         return self.cordoned or bool(self.evacuate) or bool(self.retiring)
 
     @property
-    def observed(self) -> bool:
+    def drain_expected(self) -> bool:
         """Somebody wants to empty the node, or is about to."""
         return self.shut or self.announced is not None
 

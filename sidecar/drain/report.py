@@ -253,13 +253,13 @@ def changes(
         verdict, earlier = judged.verdict(intent), (was.get(key) or {}).get("status")
         news = earlier and earlier != verdict.status and not (settling and Status.UNKNOWN in (verdict.status, earlier))
         if news:
-            warns = marks.observed and verdict.status is not Status.TRUE
+            warns = marks.drain_expected and verdict.status is not Status.TRUE
             remedy = f" What to do: {verdict.reason.remedy}." if verdict.reason.remedy else ""
             said = f"{verdict.reason}: {verdict.message}.{remedy}"
             yield of_node(judged, f"Node{key.capitalize()}{_EVENTS[verdict.status]}", said, warns=warns)
     for problem in marks.problems if before is None or before.problems != marks.problems else ():
         yield of_node(judged, names.NODE_MARKS_WRONG, problem, warns=True)
-    if marks.observed:
+    if marks.drain_expected:
         yield from _of_claims(judged, marks)
 
 

@@ -77,11 +77,11 @@ def _told(layout: Layout, lines: Iterable[str]) -> list[str]:
 
 
 def _sizes(judged: Assessment, asked: Sequence[Intent]) -> list[str]:
-    held = len(judged.things)
-    if not held:
+    count = len(judged.things)
+    if not count:
         return []
     in_the_way = [f"{size(bytes_in_the_way(judged, intent))} keep it from being {DONE[intent]}" for intent in asked]
-    return [f"{held} volume{'s' * (held > 1)} with {size(sum(thing.bytes for thing in judged.things))}; {', '.join(in_the_way)}."]
+    return [f"{count} volume{'s' * (count > 1)} with {size(sum(thing.bytes for thing in judged.things))}; {', '.join(in_the_way)}."]
 
 
 def _blockers(layout: Layout, blockers: Sequence[Blocker]) -> list[str]:

@@ -107,7 +107,7 @@ class DrainPart:
             resource=CLAIMS,
             store=self._caches.claims,
             project=self._claim,
-            wakes=self._woken,
+            wakes=self.wake,
             skip=self._skip_claim,
             key_of=by_uid,
             required=True,
@@ -116,7 +116,7 @@ class DrainPart:
             resource=VOLUMES,
             store=self._caches.volumes,
             project=self._volume,
-            wakes=self._woken,
+            wakes=self.wake,
             watch_selectors=heard_volumes(here),
             # A verdict that a node may go must know of a volume here whose label somebody has changed.
             begins_selected=not judges,
@@ -127,7 +127,7 @@ class DrainPart:
         node = Watch(
             resource=NODES, store=self.nodes, project=Node.of, wakes=lambda _: self.node_changed(), optional=True, field_selector=field
         )
-        classes: Watch[Any] = Watch(resource=CLASSES, store=self._caches.classes, wakes=self._woken, required=True)
+        classes: Watch[Any] = Watch(resource=CLASSES, store=self._caches.classes, wakes=self.wake, required=True)
         return [claims, volumes, classes, node, *(self._judged_by() if judges else [])]
 
     def _judged_by(self) -> list[Watch[Any]]:
@@ -154,7 +154,7 @@ class DrainPart:
             resource=SNAPSHOT_CONTENTS,
             store=self.contents,
             project=content,
-            wakes=self._woken,
+            wakes=self.wake,
             optional=True,
             awaited=False,
             start_spread=_SPREAD,
@@ -202,11 +202,8 @@ class DrainPart:
         self._renew_held()
         self.wake()
 
-    def wake(self) -> None:
+    def wake(self, _: object = None) -> None:
         self.loop.add(self._here.node, self.room.soonest())
-
-    def _woken(self, change: Change[Any]) -> None:
-        self.wake()
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         for pod in (change.old, change.new):

@@ -49,11 +49,11 @@ def may_evict(pod: Pod, *, node: str, ours: Set[str] = frozenset()) -> Decision:
     """`node` is this program's own, `ours` the full names of its own pods."""
     if not node or pod.node != node:
         return MayNot(f"it runs on {pod.node}, not on {node}" if pod.node else "it runs on no node")
-    why = objection(pod, ours=ours)
+    why = _why_not(pod, ours=ours)
     return MayNot(why) if why else May(pod.namespace, pod.name, pod.uid)
 
 
-def objection(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
+def _why_not(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
     """Why it is not evicted wherever it is; empty: no reason."""
     if not pod.uid:
         return "it has no uid, so an eviction could hit another pod of its name"
