@@ -169,7 +169,9 @@ class DrainRoom:
         marks = self.marks if self.marks is not None and self.marks.uid == node.uid else marks
         overridden = evacuation.lets_go(marks, picture.assessment)
         decision: gate.Decision | None = None
-        if self._is_same_drain(marks, picture.marks) or overridden:
+        said, judged_for = ((each.draining, gate.counting(each, self._settings.gate_assumes)) for each in (marks, picture.marks))
+        # The gate opens by what was judged for it, and for nothing else.
+        if said == judged_for or overridden:
             decision = await look.attempt("the gate", self._gate.update(picture, self._pods(), overridden=overridden))
             if decision is None and self._settings.gate:
                 look.soon(_URGENT)
@@ -224,11 +226,6 @@ class DrainRoom:
             message = f"{names.ACKNOWLEDGED} was taken off: a pod uses the volume, so it is not dispensable any more"
             ref = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
             self._record(report.DrainEvent(ref, names.WARNING, names.NODE_MARKS_WRONG, message))
-
-    def _is_same_drain(self, marks: Marks, judged: Marks) -> bool:
-        """The gate opens by what was judged for it, and for nothing else."""
-        assumed = self._settings.gate_assumes
-        return (marks.draining, gate.counting(marks, assumed)) == (judged.draining, gate.counting(judged, assumed))
 
     # --- writes -----------------------------------------------------------------------------------------------------
 

@@ -49,14 +49,26 @@ class Gate:
         guarded = bool(gate.guards_among(pods, node.uid, self._settings.driver, self._settings.namespace))
         if self._guarded and not guarded:
             self._read_at = None  # that the guard vanishes is often the first that is seen of a gate's end by others' hands
-        self._guarded, read_at = guarded, self._read_at
-        await self._read(node)
-        decision = gate.decide(self._view(picture, guarded=guarded, overridden=overridden))
-        if isinstance(decision, Clear) and self._read_at == read_at:
-            # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
-            self._read_at = None
+        self._guarded = guarded
+        judged, marks, read_at = picture.assessment, picture.marks, self._read_at
+        while True:
             await self._read(node)
-            decision = gate.decide(self._view(picture, guarded=guarded, overridden=overridden))
+            view = GateView(
+                node=node,
+                settings=self._settings,
+                draining=marks.draining,
+                verdict=gate.verdict_of(judged, gate.counting(marks, self._settings.gate_assumes)),
+                holds_volumes=judged.holds_volumes,
+                overridden=overridden,
+                budget=self._stored.get(BUDGETS),
+                deployment=self._stored.get(DEPLOYMENTS),
+                guarded=guarded,
+            )
+            decision = gate.decide(view)
+            if not isinstance(decision, Clear) or self._read_at != read_at:
+                break
+            # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
+            self._read_at = read_at = None
         times, at = self._built
         early = at + _BACKOFF.delay(times - 2) - self._clock() if times >= 2 else 0.0
         if isinstance(decision, Build | Clear) and early > 0 and not self._cleared:
@@ -78,20 +90,6 @@ class Gate:
         """Why a gate that stands holds nobody; empty: it holds."""
         guards = gate.guards_among(pods, picture.node.uid, self._settings.driver, self._settings.namespace)
         return "" if any(pod.ready for pod in guards) else "its guard pod is not ready, so it holds nobody yet"
-
-    def _view(self, picture: Picture, *, guarded: bool, overridden: bool) -> GateView:
-        judged, marks = picture.assessment, picture.marks
-        return GateView(
-            node=picture.node,
-            settings=self._settings,
-            draining=marks.draining,
-            verdict=gate.verdict_of(judged, gate.counting(marks, self._settings.gate_assumes)),
-            holds_volumes=judged.holds_volumes,
-            overridden=overridden,
-            budget=self._stored.get(BUDGETS),
-            deployment=self._stored.get(DEPLOYMENTS),
-            guarded=guarded,
-        )
 
     async def _read(self, node: Node) -> None:
         now = self._clock()

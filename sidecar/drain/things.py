@@ -171,11 +171,14 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
     claim = found if ours else None
     use = users.of(volume, volume.claim_name if ours and volume.phase != "Available" else "")
     class_ = _class_of(volume, use, ephemeral=claim is not None and users.asks_for(claim))
+    named = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
+    if claim and volume.phase not in ("Available", "Released", "Failed"):
+        named = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
     return Thing(
         name=volume.name,
         class_=class_,
         bytes=volume.size,
-        object=_object_of(volume, claim),
+        object=named,
         claim="" if volume.phase == "Available" else volume.claim_name,
         volume=volume,
         use=use if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else NOBODY,
@@ -204,12 +207,6 @@ def _class_of(volume: Volume, use: Use, *, ephemeral: bool) -> VolumeClass:
         return VolumeClass.RELEASING
     never_bound = volume.phase == "Available" or volume.claim is None
     return VolumeClass.RETAINED if never_bound and not deleted else VolumeClass.IDLE
-
-
-def _object_of(volume: Volume, claim: Claim | None) -> ObjectRef:
-    if claim and volume.phase not in ("Available", "Released", "Failed"):
-        return ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
-    return ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
 
 
 def _of_flight(flight: InFlight) -> Thing:
