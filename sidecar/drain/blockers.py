@@ -33,8 +33,7 @@ class Blocker:
 
     @property
     def remedy(self) -> str:
-        """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count, and where there is no claim it cannot
-        be said there."""
+        """Where the policy stands on the PersistentVolume, or there is no claim, a word on the claim would not count."""
         remedy = self.reason.remedy
         if "annotate the claim" in remedy and names.VOLUME in (self.object.kind, self.policy_source):
             return f"{remedy} (on the PersistentVolume {self.volume} instead: there it counts)"
@@ -96,11 +95,9 @@ def find(snapshot: Snapshot, things: Sequence[Thing]) -> tuple[Blocker, ...]:
 
 
 def why_blocked(thing: Thing, intent: Intent) -> Reason | None:
-    """The reason from the table; None: it does not block.
-
-    A wrong word for a policy counts as the strictest, and is the reason itself if nothing would block without it. If the policy is not
-    certain, the volume blocks only if it would under the laxest one: beyond that the verdict is Unknown, not False.
-    """
+    """The reason from the table; None: it does not block. A wrong word for a policy counts as the strictest, and is the reason itself if
+    nothing would block without it. Where the policy is not certain only what blocks under the laxest one does: beyond that the verdict is
+    Unknown."""
     if thing.excuse or (intent is Intent.REBOOT and thing.use.evicts_nobody):
         return None
     resolved = thing.policy(intent)
@@ -131,10 +128,7 @@ def _of_thing(thing: Thing) -> Iterable[Blocker]:
 
 
 def _of_pod(pod: Pod, used: Sequence[Thing], snapshot: Snapshot) -> Iterable[Blocker]:
-    """`used` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge.
-
-    An eviction would be the end of a bare one, whether the node comes back or not; that of one that has not ended in time does not finish.
-    """
+    """`used` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge."""
     # A claim that could not be read may be a generic ephemeral volume's, which goes with its pod and keeps it nowhere.
     in_use = tuple(thing for thing in used if unread_key(CLAIM, thing.claim) not in snapshot.unread)
     if not in_use or pod.stays:

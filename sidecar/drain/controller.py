@@ -274,8 +274,7 @@ class DrainRoom:
             self._tools.recorder.record(event.ref, event.type_, event.reason, event.message, once=event.once)
 
     def _tell_refused(self, refused: dict[str, str]) -> None:
-        """With one log line for as long as the same things are refused. Whoever reaches the page of health may read it: it says nothing in
-        words of others."""
+        """In one log line for as long as the same is refused. Anybody may read the page of health: it says nothing in words of others."""
         why = "; ".join(f"{what} could not be written or read: {error}" for what, error in sorted(refused.items()))
         if why and why != self._told_refused:
             log.warning("Drain decisions are incomplete", extra={"fields": {"node": self._settings.node, "err": why}})

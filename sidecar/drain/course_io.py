@@ -200,8 +200,7 @@ class Evacuation:
         return told if hold is None else f"{hold.reason}: {hold.why}"
 
     async def _continue_late_ones(self, picture: Picture, look: Look) -> tuple[Away | None, str]:
-        """The replica that holds up all others, if there is one. Those that take too long, and all of them once nobody asks any more, are
-        looked at here, and hold nobody up. Raises ApiError."""
+        """The replica that holds up all others. Late ones, and all once nobody asks any more, are continued here. Raises ApiError."""
         marks = picture.marks
         if self._settings.dry_run or not self._settings.namespace:
             return None, ""

@@ -41,11 +41,8 @@ def announced(marks: Marks) -> Intent | None:
 
 
 def counting(marks: Marks, assumed: Intent) -> tuple[Intent, ...]:
-    """The intents whose verdicts have to be True for whoever drains the node now.
-
-    Where nobody says what the drain is for, and nothing is assumed but the worst, it may be either: a volume may be given up for retiring
-    and keep its node from being rebooted.
-    """
+    """The intents whose verdicts have to be True for whoever drains the node now. Where nobody says what for, and only the worst is
+    assumed, it may be either: a volume may be given up for retiring and keep its node from being rebooted."""
     if said := announced(marks):
         return (said,)
     return (Intent.REBOOT,) if marks.assumable and assumed is Intent.REBOOT else (Intent.RETIRE, Intent.REBOOT)
@@ -72,10 +69,8 @@ class HeldPods:
 
 
 def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Intent, overridden: bool) -> HeldPods:
-    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here.
-
-    `pods` are those of the node as they are now. One may have begun since the judgement, with a claim that was judged.
-    """
+    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here. `pods` are those of the node as they are now:
+    one may have begun since the judgement, with a claim that was judged."""
     if not marks.draining:
         return HeldPods()
     intents, said = counting(marks, assumed), announced(marks)
@@ -282,11 +277,9 @@ def _only_on(node: Node) -> Json:
 
 
 def _tolerations(node: Node) -> list[Json]:
-    """The cordon, our own taint, a node that does not answer, and the taints that the node's operator put on it for good.
-
-    Not those of a node that is unwell in another way, and not an autoscaler's mark of a node that it empties: an autoscaler skips the pods
-    that tolerate its mark, so the guard would not hold it.
-    """
+    """The cordon, our own taint, a node that does not answer, and the taints that the node's operator put on it for good. Not those of a
+    node that is unwell in another way, nor an autoscaler's mark of a node that it empties: it skips the pods that tolerate its mark, so the
+    guard would not hold it."""
     lasting = sorted((taint for taint in node.taints if _lasts(taint)), key=str)
     return _always_tolerated() + [
         {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in lasting

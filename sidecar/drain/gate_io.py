@@ -133,8 +133,7 @@ async def open_gate(kube: KubeApi, node: Node, driver: str, *, namespace: str) -
 
 
 async def _take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:
-    """Delete one object of a gate, on condition of its uid. Returns its kind: of an object as it was read only the Deployment has a
-    template."""
+    """On condition of its uid. Returns its kind: of an object as it was read only the Deployment has a template."""
     resource = DEPLOYMENTS if "template" in obj["spec"] else BUDGETS
     meta = obj["metadata"]
     try:

@@ -65,10 +65,8 @@ class HeldLease:
         return self._seen is not None
 
     async def hold(self, *, record: str | None = None, now: bool = False) -> Answer:
-        """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is.
-
-        `now`: it is written whether that is due or not. If that succeeds, this process is the holder at that moment.
-        """
+        """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is. `now`: it is written
+        whether that is due or not, and if that succeeds, this process is the holder at that moment."""
         is_fresh = self._written_at is not None and self._clock() - self._written_at < RENEWED_EVERY
         if is_fresh and not now and record in (None, self._record(self._stored)):
             return Held(self._record(self._stored))

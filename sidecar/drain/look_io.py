@@ -39,11 +39,9 @@ _MOST_BY_NAME: Final = 200  # claims that the watch dropped, because it saw them
 
 
 class RecentUse:
-    """One per process: by claim, when a pod that drains evict named it last.
-
-    Between an eviction and the new pod nobody names the claim, for some seconds. So a claim that a pod has named counts as used for a
-    minute after. That is not stored: a process that has just begun takes every claim for lately used for its first minute.
-    """
+    """One per process: by claim, when a pod that drains evict named it last. Between an eviction and the new pod nobody names the claim,
+    for some seconds: so a claim that a pod has named counts as used for a minute after. That is not stored: a process that has just begun
+    takes every claim for lately used for its first minute."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -63,10 +61,8 @@ class RecentUse:
             self._named_at |= dict.fromkeys(pod.claim_names, now)
 
     def among(self, claims: Iterable[str], *, listed_at: float = float("inf")) -> frozenset[str]:
-        """Those of these claims (`namespace/name`) that count as used, whoever uses them now.
-
-        `listed_at`: when the pods without a node were listed last. One that was made again since would not be among them.
-        """
+        """Those of these claims (`namespace/name`) that count as used, whoever uses them now. `listed_at`: when the pods without a node
+        were listed last, among which one that was made again since would not be."""
         now = self._clock()
         if self._began is None or now - self._began < LATELY:
             return frozenset(claims)
@@ -218,8 +214,7 @@ class Looks:
     async def _ask(
         self, what: str, question: Callable[[], Awaitable[Any]], default: Any, *, every: float, about: Collection[str]
     ) -> tuple[Any, str | None]:
-        """And why it is not known; None: it is. `about`: what the answer is about, where it leaves out all else. One about less counts for
-        nothing."""
+        """And why it is not known; None: it is. `about`: what alone the answer is about: one about less counts for nothing."""
         now, last = self._clock(), self._answers.setdefault(what, _Answer())
         at = last.at if last.about.issuperset(about) else float("-inf")
         if now - at < every:

@@ -255,10 +255,8 @@ def counting_again(node: Node, key: str, text: str) -> dict[str, str]:
 
 
 def _followed(record: Record, words: Mapping[str, str], *, shut: bool, asked: bool) -> Record:
-    """A word that is gone is forgotten, so that the same one may be written again for another drain.
-
-    `asked`: the intent's annotation stands. `force-drain` counts beside it although the node is not shut, and is used by that.
-    """
+    """A word that is gone is forgotten, so that the same one may be written again for another drain. `asked`: the intent's annotation
+    stands. Beside that `force-drain` counts although the node is not shut, and is used by that."""
     there = frozenset(words.values())
     in_use = there if shut else frozenset(digest for key, digest in words.items() if asked and key == names.FORCE_DRAIN)
     spent = (record.spent | record.used - in_use) & there

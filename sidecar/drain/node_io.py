@@ -143,10 +143,7 @@ class Picture:
 
 async def why_undone(tools: Tools, settings: Settings, picture: Picture, *, asked_at: float) -> str:
     """Asked before everything that cannot be undone, by the Node itself and not by what a watch has shown; empty: it still wants what it
-    wanted, and what was read for it, from `asked_at` on, is fresh. Raises ApiError.
-
-    The same function reads both, and both have to say the same: whatever has changed, the next look decides anew.
-    """
+    wanted. One function reads both, and both have to say the same: whatever has changed, the next look decides anew. Raises ApiError."""
     fresh = Node.of(await tools.kube.get(NODES, picture.node.name))
     if (age := tools.clock() - asked_at) > FRESH:
         return f"the API server is slow: what decides it was asked for {age:.0f} s ago"
@@ -202,10 +199,8 @@ def version_of(stored: Mapping[str, Any]) -> str:
 
 
 def protection(node: Node, driver: str, *, needed: bool | None) -> dict[str, str | None]:
-    """What of the autoscalers' annotations is to be changed. Ours are those in our marker; what a user has set stays as it is.
-
-    `needed` None: it is not known, and all stays. A key that another driver's sidecar has set becomes ours too, and goes with the last.
-    """
+    """What of the autoscalers' annotations is to be changed; `needed` None: it is not known, and all stays. Ours are those in our marker;
+    what a user has set stays. A key that another driver's sidecar has set becomes ours too, and goes with the last."""
     if needed is None:
         return {}
     marker = names.of_driver(driver, names.AUTOSCALER_MARKER)
@@ -251,11 +246,8 @@ def _is_set_by(node: Node, key: str, claimed: set[str]) -> bool:
 
 
 class ReportWriter:
-    """One per process. Raises ApiError.
-
-    What is stored is read at the start, at every heartbeat and after every write that failed: then another one follows, on what was read,
-    so that a write which was not answered and arrives late is refused.
-    """
+    """One per process. What is stored is read at the start, at every heartbeat and after every write that failed: then another one follows,
+    on what was read, so that a write which was not answered and arrives late is refused. Raises ApiError."""
 
     def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
         self._kube, self._settings, self._clock = kube, settings, clock
@@ -273,8 +265,7 @@ class ReportWriter:
                 self._read_at = self._clock()
 
     async def write(self, new: Json, *, held: Callable[[], HeldPods]) -> None:
-        """Where it says something else, or at the latest after a heartbeat. `held`: as it is at that moment, which may be later than the
-        report was made."""
+        """Where it says something else, or after a heartbeat. `held`: as it is at that moment, later than the report was made."""
         async with self._writing:
             stored = self.stored
             new = {**new, "status": {**new["status"], **held().as_json()}}
@@ -291,8 +282,7 @@ class ReportWriter:
             await self._write_status(stored, {**new["status"], **held().as_json()})
 
     async def write_held(self, held: Callable[[], HeldPods]) -> None:
-        """Into the report that is stored, at once: the drainer evicts a moment after its cordon. Where none is stored the next look does
-        it."""
+        """At once: the drainer evicts a moment after its cordon. Where no report is stored the next look does it."""
         async with self._writing:
             stored = self.stored
             if stored is None or self._settings.dry_run:

@@ -42,11 +42,8 @@ def body(
     gate: Json | None,
     previous: Mapping[str, Any] | None,
 ) -> Json:
-    """The whole object. `course`: how far the evacuation is; empty: nobody asks for one. `gate`: what is known of it; None: there is none.
-    `previous` is the stored one: since when verdicts are as they are.
-
-    The API server takes the status from its subresource only: see `status_patch`.
-    """
+    """`course`: how far the evacuation is; empty: nobody asks for one. `gate`: what is known of it; None: there is none. `previous` is the
+    stored one: since when verdicts are as they are. The API server takes the status from its subresource only: see `status_patch`."""
     before, told = status_of(previous, judged.node_uid), as_json(judged)
     status: Json = {
         "nodeUID": judged.node_uid,
@@ -119,8 +116,7 @@ def differs(stored: Mapping[str, Any], status: Json) -> bool:
 
 
 def head_patch(stored: Mapping[str, Any], new: Json) -> Json | None:
-    """A merge patch for whose it is, on condition of the version; None: it is right. A report of an earlier Node of the name becomes
-    ours."""
+    """A merge patch for whose it is; None: it is right. A report of an earlier Node of the name becomes ours."""
     meta, wanted = stored["metadata"], new["metadata"]
     label = (meta.get("labels") or {}).get(names.NODE_LOSS_FOR)
     if (meta.get("ownerReferences") or []) == wanted["ownerReferences"] and label == wanted["labels"].get(names.NODE_LOSS_FOR):

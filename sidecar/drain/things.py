@@ -21,8 +21,7 @@ _EPHEMERAL: Final = dict.fromkeys(Intent, Resolved(Policy.IGNORE, "default", Pol
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Whatever shows that a volume is in use, or is about to be; all of it empty: nothing does. An evicted pod that is made again still
-    uses its volume, wherever it waits."""
+    """Whatever shows that a volume is in use, or is about to be. An evicted pod that is made again uses it wherever it waits."""
 
     pods: tuple[Pod, ...] = ()  # of this node
     claimants: tuple[Pod, ...] = ()  # without a node, or on another one
@@ -141,10 +140,8 @@ def classify(snapshot: Snapshot) -> tuple[Thing, ...]:
 
 
 def used_though_acknowledged(things: Iterable[Thing]) -> list[Volume]:
-    """Volumes that a pod uses though somebody has said that they may be lost: that word is void, and the sidecar takes it off.
-
-    That a pod has used one while no sidecar ran is not seen: what is never needed again has the policy Ignore.
-    """
+    """Volumes that a pod uses though somebody has said that they may be lost: that word is void, and is taken off. A use while no sidecar
+    ran is not seen: what is never needed again has the policy Ignore."""
     found = [thing.volume for thing in things if thing.use.everybody and thing.volume is not None]
     return [volume for volume in found if is_acknowledged(volume.notes)]
 
