@@ -6,7 +6,7 @@ makes no drain decisions has none of this. What the program can do without runs 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
@@ -18,7 +18,6 @@ from sidecar.drain.node_io import take_back
 from sidecar.drain.report import told_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.watch.turn_io import Looker
-from sidecar.engine.loop import Loop
 from sidecar.engine.side_task import keep_running
 from sidecar.kube import reflector_state as reflectors
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
@@ -81,6 +80,7 @@ class DrainPart:
         )
         self.room = DrainRoom(tools, settings, nodes=self.nodes, pods=self.pods.values, looks=self._looks, on_standing=on_standing)
         self.loop = make_loop("drain", self._handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
+        self.loops = [self.loop]
         attaches = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller
         own_node = lambda: self.nodes.get(here.node)  # noqa: E731
         self._looker = Looker(tools, settings, own_node=own_node, attaches=attaches) if settings.judges else None
@@ -96,10 +96,6 @@ class DrainPart:
         """As `node/uid`; empty where nothing is judged, or there is no Node."""
         node = self.nodes.get(self._here.node) if self._settings.judges else None
         return f"{node.name}/{node.uid}" if node is not None else ""
-
-    @property
-    def loops(self) -> list[Loop[str]]:
-        return [self.loop]
 
     def watches(self) -> list[Watch[Any]]:
         judges, here = self._settings.judges, self._here
@@ -230,21 +226,16 @@ class DrainPart:
             await asyncio.sleep(_PATIENCE)
 
     async def run(self) -> None:
+        beside = {
+            "volumes of the driver": self._list.run if self._settings.judges else None,
+            "held pods": self._write_held if self._settings.gate else None,
+            "silent sidecars and gone nodes": self._looker.run if self._looker is not None else None,
+        }
         async with asyncio.TaskGroup() as group:
             group.create_task(self.loop.run(), name="drain")
-            for name, run in self._side_tasks().items():
+            for name, run in ((name, run) for name, run in beside.items() if run is not None):
                 scope = self._tools.health.scope(f"drain: {name}", gates_ready=False)
                 group.create_task(keep_running(name, run, scope=scope, on_fault=self._tools.metrics.fault), name=name)
-
-    def _side_tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        found: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        if self._settings.judges:
-            found["volumes of the driver"] = self._list.run
-        if self._settings.gate:
-            found["held pods"] = self._write_held
-        if self._looker is not None:
-            found["silent sidecars and gone nodes"] = self._looker.run
-        return found
 
     async def _handle(self, key: str) -> float | None:
         try:
