@@ -129,7 +129,7 @@ class Looks:
             claims=tuple(claims.values()),
             pods=(*self._pods.values(), *asked["pods without a node"]),
             classes=(*cached.classes.values(), *filter(None, asked["classes"].values())),
-            namespaces=asked["namespaces"],
+            namespaces=dict(asked["namespaces"]),
             contents=tuple(self._contents.values()),
             attachments=tuple(cached.attachments.values()),
             capacities=asked["capacities"],
@@ -159,7 +159,7 @@ class Looks:
     async def _ask_all(self, node: Node, every: float, *, drain_expected: bool) -> tuple[dict[str, Any], frozenset[str]]:
         """By question, and of which claims was asked. Lists are of the whole cluster, and of each object only what counts is kept."""
         driver, volumes = self._settings.driver, list(self._cached.volumes.values())
-        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": {}, "capacities": None, "pods without a node": ()}
+        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": (), "classes": {}, "capacities": None, "pods without a node": ()}
         found |= {_UNSEEN: {}, "claims": {}}
         self.unread = {}
 
@@ -171,8 +171,14 @@ class Looks:
                 self.unread[what] = why
 
         wanted = {volume.claim.namespace for volume in volumes if volume.claim is not None}
+
+        def said(obj: Json) -> tuple[str, Notes] | None:
+            name = obj["metadata"]["name"]
+            return (name, notes_of(obj["metadata"].get("annotations"))) if name in wanted else None
+
         if wanted:
-            await ask("namespaces", lambda: self._namespaces(wanted, cached=every > 0), {}, about=wanted)
+            # Not from the API server's cache where something would be opened by what they say.
+            await ask("namespaces", lambda: self._list_all(NAMESPACES, said, cached=every > 0), (), about=wanted)
         named = {volume.claim_name for volume in volumes if volume.claim is not None}
         often = min(every, MADE_AGAIN_WITHIN) if self.recent.among(named) else every
         if named:
@@ -228,15 +234,6 @@ class Looks:
                 last.failed_at, last.why = now, str(error)
         return (last.value, None) if every > 0.0 and now - at < every + LAST_GOOD else (default, last.why)
 
-    async def _namespaces(self, wanted: Collection[str], *, cached: bool) -> Mapping[str, Notes]:
-        """Not from the API server's cache where something would be opened by what they say."""
-
-        def said(obj: Json) -> tuple[str, Notes] | None:
-            name = obj["metadata"]["name"]
-            return (name, notes_of(obj["metadata"].get("annotations"))) if name in wanted else None
-
-        return dict([pair async for pair in records(self._kube, NAMESPACES, said, cached=cached)])
-
     async def _waiting_pods(self, named: Collection[str]) -> tuple[Pod, ...]:
         """Pods without a node that name one of these claims."""
 
@@ -249,8 +246,8 @@ class Looks:
             self.recent.named(pod)
         return found
 
-    async def _list_all(self, resource: Resource, of: Callable[[Json], R | None], **scope: str) -> tuple[R, ...]:
-        return tuple([item async for item in records(self._kube, resource, of, cached=True, **scope)])
+    async def _list_all(self, resource: Resource, of: Callable[[Json], R | None], **scope: Any) -> tuple[R, ...]:
+        return tuple([item async for item in records(self._kube, resource, of, **{"cached": True, **scope})])
 
     async def _by_name(self, resource: Resource, wanted: Collection[str], of: Callable[[Json], R]) -> Mapping[str, R | None]:
         """By their full names: one by one, since a list is of the whole cluster, unless there are many."""

@@ -174,15 +174,11 @@ class SilentSidecars:
         marks = read(fresh, self._driver, now=self._wall(), policy=self._settings.policy)
         if fresh.uid != node.uid or (marks.draining and not marks.forced):
             return
-        await self._let_pods_go(fresh)
+        stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._driver))
+        status = status_of(stored, node.uid)
+        if stored is not None and status.get("heldBecause"):
+            await put_status(self._kube, stored, {**status, **HeldPods().as_json()})  # a policy refuses evictions by it
         if marks.forced and await open_gate(self._kube, fresh, self._driver, namespace=self._settings.namespace):
             why = f"{names.FORCE_DRAIN}: {marks.forced} (its sidecar is silent, so the sidecar of another node has opened its gate)"
             ref = ObjectRef("v1", names.NODE, "", fresh.name, fresh.uid)
             self._recorder.record(ref, names.WARNING, names.DRAIN_LET_GO, f"{self._driver}: {why}")
-
-    async def _let_pods_go(self, node: Node) -> None:
-        """What its report says of pods that must not be evicted is taken back: a policy refuses their evictions by it."""
-        stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(node.name, self._driver))
-        status = status_of(stored, node.uid)
-        if stored is not None and status.get("heldBecause"):
-            await put_status(self._kube, stored, {**status, **HeldPods().as_json()})
