@@ -5,7 +5,7 @@ import pytest
 from hack.sim.world.story import Story
 from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.drain.driver_list_io import DriverList
-from sidecar.drain.watch.turn_io import Watch
+from sidecar.drain.watch.turn_io import Looker
 from sidecar.drain.watches import DrainPart
 from sidecar.engine.health import OK, Degraded
 from sidecar.kube.api import PODS
@@ -18,7 +18,7 @@ from tests.harness.replicas_anew import metric
 TASKS = {
     "drain: volumes of the driver": (DriverList, "run"),
     "drain: held pods": (DrainPart, "_write_held"),
-    "drain: silent sidecars and gone nodes": (Watch, "run"),
+    "drain: silent sidecars and gone nodes": (Looker, "run"),
     "drain: what was said before": (DrainPart, "take_back"),
     "capacity: capacity of nodes that are gone": (GoneNodes, "look_for_ever"),
     "provisioning: journal": (ProvisioningPart, "look_for_what_no_event_tells"),
