@@ -160,8 +160,8 @@ class Reason(StrEnum):
     # why nobody is evicted, and no replica made anew
     WOULD_COME_BACK = (
         "WouldComeBack",
-        "the pod would be put on this node again: it tolerates all that keeps pods off the node, nothing does, or it came after another one "
-        "was evicted",
+        "the pod would be put on this node again: it tolerates all that keeps pods off the node, nothing does, or it came after another "
+        "one was evicted",
         f"cordon the node, or taint it with {names.EVACUATE_TAINT}={Intent.RETIRE}:{names.NO_SCHEDULE}; a pod that tolerates that is "
         "for its owner to stop",
     )
