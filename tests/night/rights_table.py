@@ -1,11 +1,15 @@
 """What is off without each right of the sample roles: what each row claims is played on a real authorizer (`lacking`).
 
-One row, worked through: `row(Right("get", SNAPSHOTS), RESTORED, PROTECTED)`. An account has all of upstream's sample role but `get
-volumesnapshots`. With it the program runs, and stays calm, until all words that its story has came true of the others; of this one all came
-true but RESTORED and PROTECTED, and its log, /readyz or an event names the right. A row without words claims that the right is missed
-and told, and that all goes on. Beside that: `late`: these words may come true or not, for nobody knows when a refused watch lists
-anew; `told=False`: nobody needs the right in this story, and nobody may say so; `told=None`: said or not, as with `late`; `also`: rights
-that are taken away together with it; `ends`: the program does not start without it.
+One row, worked through: `row(Right("get", SNAPSHOTS), RESTORED, PROTECTED)`. A program runs under an account that has its role but for `get
+volumesnapshots`, beside others that lack another right each. A word is true of a program if the API server has stored something by it:
+RESTORED, if its claim of a snapshot is bound. The row claims that all words of the story come true of this program but RESTORED and
+PROTECTED, that it stays calm, and that its log, /readyz or an event names the right. A row without words claims that nothing is off, and
+the lack is told all the same. Beside that:
+
+    late        these words may come true or not: nobody knows when a refused watch lists anew
+    told=False  the story does not need the right, and nothing names it; None: it may be named or not, as with `late`
+    also        rights that are taken away together with it
+    ends        the program does not start, and says why
 """
 
 from __future__ import annotations
