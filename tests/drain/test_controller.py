@@ -149,22 +149,26 @@ def test_what_a_look_may_not_read_is_told_once_and_on_the_page_of_health(caplog:
     lacking = True
 
     def refuse(call: Call) -> ApiError | None:
-        return Forbidden("no such right", status=403) if lacking and (call.verb, call.resource) == ("list", NAMESPACES) else None
+        missed = lacking and (call.verb, call.resource) in (("list", NAMESPACES), ("create", LEASES))
+        return Forbidden("no such right", status=403) if missed else None
 
     async def story(bench: Story) -> None:
         nonlocal lacking
         await running(bench, "a")
         await wait(bench, 300)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 300)
         tools = bench.nodes["n0"].tools
         assert tools is not None
         health = lambda: next(row.state for row in tools.health.rows() if row.path == "drain")  # noqa: E731
-        assert health() == Degraded("could not be written or read: namespaces; the log says why")
-        assert len([each for each in caplog.records if each.getMessage() == "Drain decisions are incomplete"]) == 1
+        assert health() == Degraded("could not be written or read: namespaces, the evacuation slot; the log says why")
+        told = [each.__dict__["fields"]["err"] for each in caplog.records if each.getMessage() == "Drain decisions are incomplete"]
+        assert ["slot" in text for text in told] == [False, True]
         lacking = False
         await wait(bench, 300)
         assert health() == OK()
 
-    play(story, nodes=("n0",), refuse=refuse)
+    play(story, args=(*JUDGING, "--evacuation-evict"), nodes=("n0",), refuse=refuse)
 
 
 def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
