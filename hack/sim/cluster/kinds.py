@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hack.sim.cluster import checks, claim_policy, rules
 from hack.sim.cluster.checks import Causes
 from hack.sim.cluster.refusals import bad_request
-from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
+from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, Schema
 from sidecar.kube import api
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
@@ -120,14 +120,6 @@ _LEASE: Final = {
         "strategy": str, "preferredHolder": str,
     },
 }  # fmt: skip
-_BUDGET: Final = {
-    "spec": {"selector": dict, "unhealthyPodEvictionPolicy": str},
-    "status": {
-        "observedGeneration": int, "disruptionsAllowed": int, "currentHealthy": int, "desiredHealthy": int, "expectedPods": int,
-        "disruptedPods": MapOf(TIME), "conditions": [dict],
-    },
-}  # fmt: skip
-_UNCOUNTED: Final = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
 _WORKLOAD: Final = {"spec": {"selector": dict, "template": dict, "replicas": int}, "status": dict}
 _RIGHTS: Final = dict.fromkeys(("rules", "aggregationRule", "subjects", "roleRef"), ANY)
 _POD_DEFAULTS: Final = {
@@ -221,7 +213,14 @@ TABLE: Final[Iterable[Kind]] = (
     # What deploy/components/drain installs.
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
-    Kind(resource=api.BUDGETS, fields=_BUDGET, status=True, counted=True, unconditional=False, first_status=_UNCOUNTED),
+    Kind(
+        resource=api.BUDGETS,
+        fields={"spec": dict, "status": dict},
+        status=True,
+        counted=True,
+        unconditional=False,
+        first_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
+    ),
     # What deploy/components/scoped-watches installs.
     Kind(resource=claim_policy.POLICIES, fields={"spec": dict}, counted=True, unconditional=False),
     Kind(resource=claim_policy.BINDINGS, fields={"spec": dict}, counted=True, unconditional=False),

@@ -125,7 +125,7 @@ class Reception:
         with ExitStack() as hold:
             if method in CHANGING and name:
                 self._occupy(name, hold)
-            fault = self.faults.take(method, name)
+            fault = self.faults.take(method)
             await _wait(fault.hang)
             if fault.fail is not None:
                 raise DriverError(fault.fail, fault.message)

@@ -23,15 +23,14 @@ from hack.sim.cluster import Call, Cluster, InProcessApi
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from hack.sim.world import rest, strangers
 from hack.sim.world.actions import carry_out, operate, placement
-from hack.sim.world.claims import Claims
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
+from hack.sim.world.moments import Claims, Replicas
 from hack.sim.world.network import Killed, Network
 from hack.sim.world.node import DRIVER, Node, create_node, csi_node, node_body
 from hack.sim.world.people import Drain
 from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
 from hack.sim.world.records import RequestLog, Transcript
-from hack.sim.world.replicas import Replicas
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
 from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
