@@ -12,7 +12,7 @@ real kube-apiserver.
     refusals      the errors of the real server, word for word where clients read them
     claim_policy  the one admission policy that is carried out
     inprocess     `InProcessApi`, the `KubeApi` that rooms hold, answered by a `Cluster` in the same process
-    serve         the same `Cluster` behind HTTP: `routes` what a request means, `access` who may do it
+    serve         the same `Cluster` behind HTTP: `access` what a request means, and who may do it
 
 Other programs of a control plane (binder, scheduler, disruption budgets, kubelets) are in `stand_ins`. One is here, because objects pile
 up without it: garbage collection, which runs when somebody calls `collect_garbage`.

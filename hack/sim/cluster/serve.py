@@ -19,15 +19,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from hack.sim.cluster import routes
-from hack.sim.cluster.access import ADMIN, Access, User
+from hack.sim.cluster import access
+from hack.sim.cluster.access import ADMIN, Access, Target, User
 from hack.sim.cluster.cluster import Cluster
 from hack.sim.cluster.deletion import options_of
 from hack.sim.cluster.inprocess import Call, Hook, nothing
 from hack.sim.cluster.patches import APPLY_PATCH
 from hack.sim.cluster.reading import Listed, Stream
 from hack.sim.cluster.refusals import Refused, bad_request, no_such_method
-from hack.sim.cluster.routes import Target
 from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, Resource
 from sidecar.kube.wire import path_of
 from sidecar.model.objects import Json
@@ -134,19 +133,19 @@ class Served:
         raw = await request.content.read()
         if path in _REVIEWS and request.method == "POST":
             return await self._review(request, user, _REVIEWS[path], raw)
-        about_itself = routes.document(path, kinds)
+        about_itself = access.document(path, kinds)
         if about_itself is not None:
             await self.before(Call(request.method.lower(), path))
             if request.method != "GET":
                 raise no_such_method()
             return _response(_encoded(about_itself))
-        if of_pod := routes.proxied(path):
+        if of_pod := access.proxied(path):
             self.access.demand(user, of_pod[0])
             found = self.pages.get(f"{of_pod[1]}?{request.query_string}")
             if found is None:
                 raise Refused(503, "ServiceUnavailable", "error trying to reach service: connect: connection refused")
             return _response(found)
-        target = routes.target(request.method, path, request.query, kinds)
+        target = access.target(request.method, path, request.query, kinds)
         body = _body(raw)
         named = (body.get("metadata") or {}).get("name") if isinstance(body, dict) else None
         call = Call(target.verb, target.resource, target.namespace, target.name or str(named or ""), target.subresource)
@@ -168,7 +167,7 @@ class Served:
         trial = query.get("dryRun") == "All"
         match target.verb:
             case "list":
-                return 200, _list_body(cluster.list(resource, routes.query_of(target, query)))
+                return 200, _list_body(cluster.list(resource, access.query_of(target, query)))
             case "get":
                 return 200, cluster.get(resource, name, namespace=namespace, subresource=target.subresource).whole
             case "delete":
@@ -194,13 +193,13 @@ class Served:
     # --- watches ----------------------------------------------------------------------------------------------------
 
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = routes.query_of(target, request.query)
+        query = access.query_of(target, request.query)
         seconds = float(request.query.get("timeoutSeconds") or random.uniform(*_WATCH_SECONDS))
         try:
             stream = Stream(
                 lambda wake: self.cluster.watch(target.resource, query, wake=wake),
                 seconds=seconds,
-                bookmarks=routes.flag(request.query, "allowWatchBookmarks"),
+                bookmarks=access.flag(request.query, "allowWatchBookmarks"),
             )
         except Refused as refusal:
             if refusal.code != _GONE:
