@@ -121,7 +121,7 @@ class Watch:
         # A version in the future is waited for: changes before it are not sent.
         self._begin = self._start(query)
         self._position = self._history.since(self._begin)
-        store.subscribe(kind, wake)
+        store.wakes[kind.resource][wake] = None
 
     @property
     def waiting(self) -> bool:
@@ -143,7 +143,7 @@ class Watch:
         return Told("BOOKMARK", Stored({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}))
 
     def close(self) -> None:
-        self._store.unsubscribe(self._kind, self._wake)
+        self._store.wakes[self._kind.resource].pop(self._wake, None)
 
     def _start(self, query: Query) -> int:
         if not query.version.isdigit():

@@ -17,7 +17,6 @@ from sidecar.model.objects import Json
 if TYPE_CHECKING:
     from hack.sim.cluster.store import Store
 
-# ---- claims ----
 
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
@@ -66,9 +65,6 @@ def _give_default_class(claim: Json, others: Store) -> None:
         claim["spec"]["storageClassName"] = max(meant, key=lambda meta: (meta["creationTimestamp"], meta["name"]))["name"]
 
 
-# ---- volumes, classes and capacities ----
-
-
 def check_volume(volume: Json) -> Causes:
     spec, found = volume["spec"], check_modes(volume)
     needed = ("capacity.storage", *(("csi.driver", "csi.volumeHandle") if "csi" in spec else ()))
@@ -111,9 +107,6 @@ def check_modes(obj: Json) -> Causes:
     return found + checks.all_of([spec["volumeMode"]], "spec.volumeMode", _VOLUME_MODES)
 
 
-# ---- pods and nodes ----
-
-
 def pod_born(pod: Json) -> None:
     tolerations = pod["spec"].setdefault("tolerations", [])
     tolerated = {toleration.get("key") for toleration in tolerations}
@@ -148,9 +141,6 @@ def check_node(node: Json) -> Causes:
     found = [wrong("metadata.taints.key", key, why) for key in keys if (why := checks.qualified_name(key))]
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
     return found + checks.all_of([taint.get("effect") for taint in taints], "metadata.taints.effect", effects)
-
-
-# ---- the rest ----
 
 
 def namespace_born(namespace: Json) -> None:

@@ -254,12 +254,8 @@ def _compact(world: "World", item: PlannedEvent) -> None:
 
 
 def _placement(world: "World", item: PlannedEvent) -> None:
-    world.node(item.whom).flags = placement(item.detail)
+    world.node(item.whom).flags = (f"--node-deployment-placement={item.detail}",)
     world.node(item.whom).stop()
-
-
-def placement(name: str) -> tuple[str, ...]:
-    return (f"--node-deployment-placement={name}",)
 
 
 def _for_all(do: Callable[[str], None], world: "World") -> None:

@@ -6,7 +6,7 @@ no pod ever ran with there is nothing to lose.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hack.sim.cluster import Cluster
 from hack.sim.stand_ins import claims_of
@@ -45,9 +45,7 @@ class Scene:
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Scene":
-        def every(resource: Any) -> list[Json]:
-            return list(cluster.store.all_of(resource))
-
+        every = cluster.store.all_of
         scene = cls(
             pods=every(PODS),
             claims={full_name(claim): claim for claim in every(CLAIMS)},

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hack.sim.clock import EPOCH, run_virtual
 from hack.sim.cluster import Call, Cluster, InProcessApi
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from hack.sim.world import rest, strangers
-from hack.sim.world.actions import carry_out, operate, placement
+from hack.sim.world.actions import carry_out, operate
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
 from hack.sim.world.moments import Claims, Replicas
@@ -55,8 +55,7 @@ _TO_NOTE: Final = 60.0
 """Seconds, beside late watches, in which a sidecar that sees the API server takes off what it has noted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A sentence of the referee that does not hold."""
 
     kind: str
@@ -134,7 +133,7 @@ class World:
         self.request_log = RequestLog(self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         for name, how in plan.placements:
-            self.nodes[name].flags = placement(how)
+            self.nodes[name].flags = (f"--node-deployment-placement={how}",)
         self.lost: dict[str, Lost] = {}
         self.ever_lost: set[str] = set()
         """As `node/uid`, also those that are back."""
@@ -436,13 +435,11 @@ class _ErrorsTo(logging.Handler):
 def errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
     """Records what the program logs at level ERROR as a violation. Lower levels are off, to save time."""
     log, handler = logging.getLogger("sidecar"), _ErrorsTo(found)
-    level, propagate = log.level, log.propagate
-    log.addHandler(handler)
+    before = log.handlers, log.level, log.propagate
+    log.handlers, log.propagate = [handler], False
     log.setLevel(logging.ERROR)
-    log.propagate = False
     try:
         yield
     finally:
-        log.removeHandler(handler)
+        log.handlers, level, log.propagate = before
         log.setLevel(level)
-        log.propagate = propagate
