@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from hack.sim.cluster.cluster import VERSION
+from hack.sim.cluster.api_server import VERSION
 from hack.sim.cluster.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Kind
 from hack.sim.cluster.reading import Query
 from hack.sim.cluster.refusals import Refused, bad_request, forbidden, invalid, no_such_method, no_such_resource, required

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from hack.sim.cluster import access
 from hack.sim.cluster.access import ADMIN, Access, Target, User
-from hack.sim.cluster.cluster import Cluster
+from hack.sim.cluster.api_server import ApiServer
 from hack.sim.cluster.deletion import options_of
 from hack.sim.cluster.inprocess import Call, Hook, nothing
 from hack.sim.cluster.patches import APPLY_PATCH
@@ -58,7 +58,7 @@ class Served:
     answer, or `ConnectionError`, and there is none.
     """
 
-    def __init__(self, cluster: Cluster, *, certificate: Certificate | None = None, before: Hook = nothing) -> None:
+    def __init__(self, cluster: ApiServer, *, certificate: Certificate | None = None, before: Hook = nothing) -> None:
         self.cluster = cluster
         self.access = Access(cluster.store)
         self.before, self.after = before, nothing
@@ -223,7 +223,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving_cluster(cluster: Cluster, *, certificate: Certificate | None = None, before: Hook = nothing) -> AsyncIterator[Served]:
+async def serving_cluster(cluster: ApiServer, *, certificate: Certificate | None = None, before: Hook = nothing) -> AsyncIterator[Served]:
     """Serves the cluster on loopback inside the block."""
     served = Served(cluster, certificate=certificate, before=before)
     await served.start()

@@ -132,7 +132,7 @@ class History:
 
 
 class Store:
-    """Objects by kind and key. It checks no rules; `Cluster` has checked them before it writes."""
+    """Objects by kind and key. It checks no rules; `ApiServer` has checked them before it writes."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self.kinds = {kind.resource: kind for kind in kinds}

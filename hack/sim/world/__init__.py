@@ -13,6 +13,11 @@
     strangers        objects of others, which the sidecars must leave alone
     story            a world that a test leads step by step
 
-`hack/fire` plays many seeds; tests/world plays some of them. In other words: a stand-in is a fake controller, a door a client, the referee
-checks invariants, a finding is a violation, who is doomed is killed at its n-th effect, a theme is a scenario.
+`hack/fire` plays many seeds; tests/world plays some of them. The words, and those of the trade:
+
+    stand-in      fake controller               referee, sentence   checker, invariant         theme       scenario
+    door          client of one protocol        finding             violation                  trouble     kind of fault
+    life          one run of the process        truth               what the drivers hold      weather     latency and loss
+    doomed        killed at its n-th effect     said, word, note    annotation                 made anew   recreated elsewhere
+    stranger      object of another driver      mark                annotation of a sidecar    given up    whose loss its owner allows
 """

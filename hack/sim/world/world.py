@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from hack.sim.clock import EPOCH, run_virtual
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from hack.sim.world import rest, strangers
 from hack.sim.world.actions import carry_out, operate
@@ -127,7 +127,7 @@ class World:
         self.transcript = Transcript(self.clock)
         self.report = Report(plan)
         self.dice = random.Random(f"world {plan.seed}")
-        self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
+        self.cluster = ApiServer(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
         self.api: InProcessApi = InProcessApi(self.cluster, before=self._before, after=self._after)
         self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
