@@ -195,20 +195,8 @@ TABLE: Final[Iterable[Kind]] = (
         check=rules.check_capacity,
         fixed=("nodeTopology", "storageClassName"),
     ),
-    Kind(
-        resource=api.ATTACHMENTS,
-        fields={
-            "spec": {"attacher": str, "nodeName": str, "source": {"persistentVolumeName": str}},
-            "status": {"attached": bool, "attachError": dict, "detachError": dict},
-        },
-        status=True,
-        unconditional=False,
-    ),
-    Kind(
-        resource=api.CSI_NODES,
-        fields={"spec": {"drivers": [{"name": str, "nodeID": str, "topologyKeys": [str], "allocatable": {"count": int}}]}},
-        unconditional=False,
-    ),
+    Kind(resource=api.ATTACHMENTS, fields={"spec": dict, "status": dict}, status=True, unconditional=False),
+    Kind(resource=api.CSI_NODES, fields={"spec": {"drivers": [dict]}}, unconditional=False),
     Kind(resource=api.CSI_DRIVERS, fields={"spec": dict}, unconditional=False, defaults={"spec": {"attachRequired": True}}),
     # What deploy/components/drain installs.
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),

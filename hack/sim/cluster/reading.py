@@ -90,13 +90,10 @@ def list_page(store: Store, kind: Kind, query: Query) -> Listed:
     for key in keys[begin:end]:
         if not selection.narrow or selection.holds(key, objects[key]):
             if limit > 0 and len(items) == limit:
-                return Listed(kind.resource, items, revision, _token(revision, key))
+                token = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key}).encode()
+                return Listed(kind.resource, items, revision, base64.urlsafe_b64encode(token).decode().rstrip("="))
             items.append(objects[key])
     return Listed(kind.resource, items, revision, "")
-
-
-def _token(revision: int, start: Key) -> str:
-    return base64.urlsafe_b64encode(json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).encode()).decode().rstrip("=")
 
 
 def _from_token(token: str) -> tuple[int, Key]:

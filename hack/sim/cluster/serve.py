@@ -44,11 +44,6 @@ class Certificate:
     certificate: Path
     key: Path
 
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
-
 
 class Served:
     """A running server, and what tests do to it. Not thread-safe: from other threads use `loop.call_soon_threadsafe`. With a certificate
@@ -71,8 +66,6 @@ class Served:
             self.access.add(self._admin_token, ADMIN)
         self._streams: set[Stream] = set()
         self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=0.1)
-
-    # --- what tests and demos do to it ------------------------------------------------------------------------------
 
     def kubeconfig(self, path: Path, *, user: User = ADMIN) -> Path:
         """Writes a kubeconfig for this user, with a token if the server knows tokens."""
@@ -97,7 +90,10 @@ class Served:
             stream.end(None)
 
     async def start(self) -> None:
-        context = None if self._certificate is None else self._certificate.context()
+        context = None
+        if self._certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(self._certificate.certificate, self._certificate.key)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context, reuse_address=True).start()
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
@@ -112,8 +108,6 @@ class Served:
         token = secrets.token_hex(16)
         self.access.add(token, user)
         return token
-
-    # --- one request ------------------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -190,8 +184,6 @@ class Served:
                 stored = cluster.patch(resource, name, body, content_type=content_type, dry_run=trial, **where)
                 return (201 if fresh else 200), stored.whole
 
-    # --- watches ----------------------------------------------------------------------------------------------------
-
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         query = access.query_of(target, request.query)
         seconds = float(request.query.get("timeoutSeconds") or random.uniform(*_WATCH_SECONDS))
@@ -240,9 +232,6 @@ def self_signed(folder: Path) -> Certificate:
     command += ["-subj", "/CN=simulation", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     subprocess.run([*command, "-keyout", str(made.key), "-out", str(made.certificate)], check=True, capture_output=True)
     return made
-
-
-# ---- bodies, in and out ----
 
 
 def _body(raw: bytes) -> Any:
