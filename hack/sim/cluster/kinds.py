@@ -154,7 +154,7 @@ TABLE: Final[Iterable[Kind]] = (
         first_status={"phase": "Pending"},
         born=rules.pod_born,
         check=rules.check_pod,
-        check_change=rules.check_pod_change,
+        fixed=("spec.nodeName",),
         subresources={"eviction": "Eviction", "binding": "Binding"},
     ),
     Kind(
@@ -177,6 +177,7 @@ TABLE: Final[Iterable[Kind]] = (
         protection="kubernetes.io/pv-protection",
         check=rules.check_volume,
         check_change=rules.check_volume_change,
+        fixed=("spec.csi", "spec.volumeMode"),
     ),
     Kind(resource=api.EVENTS, fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
     Kind(resource=api.CONFIG_MAPS, fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),

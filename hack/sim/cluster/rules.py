@@ -80,10 +80,8 @@ def check_volume(volume: Json) -> Causes:
 
 def check_volume_change(volume: Json, old: Json) -> Causes:
     new, before = volume["spec"], old["spec"]
-    found = [immutable(key, new.get(key)) for key in ("csi", "volumeMode") if new.get(key) != before.get(key)]
-    if before.get("nodeAffinity") and new.get("nodeAffinity") != before["nodeAffinity"]:
-        found.append(immutable("nodeAffinity", new.get("nodeAffinity")))
-    return found
+    moved = before.get("nodeAffinity") and new.get("nodeAffinity") != before["nodeAffinity"]
+    return [immutable("nodeAffinity", new.get("nodeAffinity"))] if moved else []
 
 
 def check_capacity(capacity: Json) -> Causes:
@@ -121,11 +119,6 @@ def check_pod(pod: Json) -> Causes:
     for number, container in enumerate(containers):
         found += [required(f"spec.containers[{number}].{key}") for key in ("name", "image") if not container.get(key)]
     return found
-
-
-def check_pod_change(pod: Json, old: Json) -> Causes:
-    same = inside(pod, "spec.nodeName") == inside(old, "spec.nodeName")
-    return [] if same else [not_allowed("spec", "pod updates may not change fields other than those of its containers")]
 
 
 def node_born(node: Json) -> None:
