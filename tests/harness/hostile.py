@@ -26,7 +26,7 @@ from aiohttp import web
 from hack.benchmarks.pod import put_into_a_pod
 from hack.lib.control_plane import until
 from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Process, Sidecar, claim, storage_class
-from hack.sim.cluster import Cluster
+from hack.sim.cluster import ApiServer
 from hack.sim.cluster.serve import Served, self_signed
 from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Faults
@@ -126,8 +126,8 @@ def volume(name: str, driver: str, **attributes: str) -> Json:
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec, "status": {"phase": "Bound"}}
 
 
-def _filled(fill: str, count: int) -> Cluster:
-    cluster = Cluster(clock=time.time, rng=random.random)
+def _filled(fill: str, count: int) -> ApiServer:
+    cluster = ApiServer(clock=time.time, rng=random.random)
     for name, driver, binding in (("late", DRIVER, LATE), ("now", DRIVER, IMMEDIATE), ("theirs", _OTHERS, LATE)):
         cluster.create(CLASSES, storage_class(name, driver, binding))
     if fill != LARGEST:

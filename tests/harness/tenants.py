@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from hack.sim.clock import EPOCH, run_virtual
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.cluster.inprocess import Call
 from hack.sim.driver.calls import Reception
 from hack.sim.world.network import Latency, Network, Weather
@@ -87,7 +87,7 @@ class Stage:
         self._crowd = crowd
         self._loud = [LOUD, *(f"{LOUD}-{number}" for number in range(1, crowd.namespaces))]
         self.clock = asyncio.get_running_loop().time
-        cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random(1).random)
+        cluster = ApiServer(clock=lambda: EPOCH + self.clock(), rng=random.Random(1).random)
         self.api: KubeApi = InProcessApi(cluster)
         limiter = Limiter(
             TokenBucket(crowd.qps, crowd.burst),

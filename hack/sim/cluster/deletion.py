@@ -18,7 +18,7 @@ from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
 from sidecar.model.objects import Json
 
 if TYPE_CHECKING:
-    from hack.sim.cluster.cluster import Cluster
+    from hack.sim.cluster.api_server import ApiServer
 
 _COUNTING_PAUSE: Final = 10
 
@@ -42,8 +42,8 @@ def options_of(body: Mapping[str, Any]) -> Options:
     )
 
 
-def delete(cluster: Cluster, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
-    """As `Cluster.delete`."""
+def delete(cluster: ApiServer, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
+    """As `ApiServer.delete`."""
     _check_preconditions(kind, old.obj["metadata"], options)
     marked = _marked(cluster, kind, old.obj, grace=_grace(kind, old.obj, options))
     gone = is_over(marked)
@@ -77,7 +77,7 @@ def _grace(kind: Kind, obj: Json, options: Options) -> int:
     return int(asked) if asked >= 0 else 1
 
 
-def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int) -> Json:
+def _marked(cluster: ApiServer, kind: Kind, obj: Json, *, grace: int) -> Json:
     """The object marked as deleted. A second deletion can only shorten its grace period."""
     meta = dict(obj["metadata"])
     if not meta.get("deletionTimestamp"):
@@ -94,7 +94,7 @@ def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int) -> Json:
     return result
 
 
-def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
+def post(cluster: ApiServer, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
     within = cluster.store.find(NAMESPACES, namespace)
     if within is not None and within["metadata"].get("deletionTimestamp"):
         raise namespace_ends(kind.resource, name, namespace)
@@ -106,7 +106,7 @@ def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mappin
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _bind(cluster: Cluster, kind: Kind, pod: Stored, node: str) -> None:
+def _bind(cluster: ApiServer, kind: Kind, pod: Stored, node: str) -> None:
     name, before = pod.obj["metadata"]["name"], pod.obj["spec"].get("nodeName")
     if before:
         raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{before}"')
@@ -116,7 +116,7 @@ def _bind(cluster: Cluster, kind: Kind, pod: Stored, node: str) -> None:
     cluster.rewrite(kind, pod, pod.obj | {"spec": pod.obj["spec"] | {"nodeName": node}, "status": status})
 
 
-def _evict(cluster: Cluster, kind: Kind, pod: Stored, options: Options) -> None:
+def _evict(cluster: ApiServer, kind: Kind, pod: Stored, options: Options) -> None:
     """A pod that does not run, or is being deleted already, disrupts nothing."""
     if inside(pod.obj, "status.phase") == "Running" and "deletionTimestamp" not in pod.obj["metadata"]:
         budget = _budget_of(cluster, pod.obj)
@@ -125,7 +125,7 @@ def _evict(cluster: Cluster, kind: Kind, pod: Stored, options: Options) -> None:
     delete(cluster, kind, pod, options)
 
 
-def _budget_of(cluster: Cluster, pod: Json) -> Stored | None:
+def _budget_of(cluster: ApiServer, pod: Json) -> Stored | None:
     kind = cluster.kind(BUDGETS)
     found = [
         budget
@@ -148,7 +148,7 @@ def _sick_and_free(pod: Json, budget: Json) -> bool:
     return bool(0 < desired <= healthy)
 
 
-def _spend(cluster: Cluster, budget: Stored, pod: str, *, dry_run: bool) -> None:
+def _spend(cluster: ApiServer, budget: Stored, pod: str, *, dry_run: bool) -> None:
     obj, name = budget.obj, budget.obj["metadata"]["name"]
     status = obj["status"]
     if status.get("observedGeneration", 0) < obj["metadata"]["generation"]:
@@ -169,7 +169,7 @@ def _over_budget(why: str, *, retry_after: int | None) -> Refused:
     return Refused(429, "TooManyRequests", message, details=details | ({} if retry_after is None else {"retryAfterSeconds": retry_after}))
 
 
-def collect(cluster: Cluster) -> int:
+def collect(cluster: ApiServer) -> int:
     """Deletes dependents whose owners are all gone, until a round changes nothing."""
     went, before = 0, -1
     while before != cluster.revision:
@@ -179,7 +179,7 @@ def collect(cluster: Cluster) -> int:
     return went
 
 
-def _attend(cluster: Cluster, kind: Kind, stored: Stored) -> int:
+def _attend(cluster: ApiServer, kind: Kind, stored: Stored) -> int:
     if "ownerReferences" not in stored.obj["metadata"]:
         return 0  # most objects: what is given one of these meanwhile is met in the next round
     current = cluster.store.stored(kind, stored.obj["metadata"]["name"], stored.obj["metadata"].get("namespace", ""))
@@ -196,7 +196,7 @@ def _attend(cluster: Cluster, kind: Kind, stored: Stored) -> int:
     return int(delete(cluster, kind, current, Options(uid=meta["uid"]))[1])
 
 
-def _is_alive(cluster: Cluster, dependent: Json, owner: Json) -> bool:
+def _is_alive(cluster: ApiServer, dependent: Json, owner: Json) -> bool:
     """Of a kind that is not served nobody can say that the owner is gone."""
     for kind in cluster.store.kinds.values():
         if (kind.resource.api_version, kind.resource.kind) == (owner["apiVersion"], owner["kind"]):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hack.sim.cluster import checks, claim_policy, rules
 from hack.sim.cluster.checks import Causes
 from hack.sim.cluster.refusals import bad_request
-from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
+from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, Schema
 from sidecar.kube import api
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
@@ -120,14 +120,6 @@ _LEASE: Final = {
         "strategy": str, "preferredHolder": str,
     },
 }  # fmt: skip
-_BUDGET: Final = {
-    "spec": {"selector": dict, "unhealthyPodEvictionPolicy": str},
-    "status": {
-        "observedGeneration": int, "disruptionsAllowed": int, "currentHealthy": int, "desiredHealthy": int, "expectedPods": int,
-        "disruptedPods": MapOf(TIME), "conditions": [dict],
-    },
-}  # fmt: skip
-_UNCOUNTED: Final = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
 _WORKLOAD: Final = {"spec": {"selector": dict, "template": dict, "replicas": int}, "status": dict}
 _RIGHTS: Final = dict.fromkeys(("rules", "aggregationRule", "subjects", "roleRef"), ANY)
 _POD_DEFAULTS: Final = {
@@ -162,7 +154,7 @@ TABLE: Final[Iterable[Kind]] = (
         first_status={"phase": "Pending"},
         born=rules.pod_born,
         check=rules.check_pod,
-        check_change=rules.check_pod_change,
+        fixed=("spec.nodeName",),
         subresources={"eviction": "Eviction", "binding": "Binding"},
     ),
     Kind(
@@ -185,6 +177,7 @@ TABLE: Final[Iterable[Kind]] = (
         protection="kubernetes.io/pv-protection",
         check=rules.check_volume,
         check_change=rules.check_volume_change,
+        fixed=("spec.csi", "spec.volumeMode"),
     ),
     Kind(resource=api.EVENTS, fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
     Kind(resource=api.CONFIG_MAPS, fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),
@@ -203,25 +196,20 @@ TABLE: Final[Iterable[Kind]] = (
         check=rules.check_capacity,
         fixed=("nodeTopology", "storageClassName"),
     ),
-    Kind(
-        resource=api.ATTACHMENTS,
-        fields={
-            "spec": {"attacher": str, "nodeName": str, "source": {"persistentVolumeName": str}},
-            "status": {"attached": bool, "attachError": dict, "detachError": dict},
-        },
-        status=True,
-        unconditional=False,
-    ),
-    Kind(
-        resource=api.CSI_NODES,
-        fields={"spec": {"drivers": [{"name": str, "nodeID": str, "topologyKeys": [str], "allocatable": {"count": int}}]}},
-        unconditional=False,
-    ),
+    Kind(resource=api.ATTACHMENTS, fields={"spec": dict, "status": dict}, status=True, unconditional=False),
+    Kind(resource=api.CSI_NODES, fields={"spec": {"drivers": [dict]}}, unconditional=False),
     Kind(resource=api.CSI_DRIVERS, fields={"spec": dict}, unconditional=False, defaults={"spec": {"attachRequired": True}}),
     # What deploy/components/drain installs.
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
-    Kind(resource=api.BUDGETS, fields=_BUDGET, status=True, counted=True, unconditional=False, first_status=_UNCOUNTED),
+    Kind(
+        resource=api.BUDGETS,
+        fields={"spec": dict, "status": dict},
+        status=True,
+        counted=True,
+        unconditional=False,
+        first_status=dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0),
+    ),
     # What deploy/components/scoped-watches installs.
     Kind(resource=claim_policy.POLICIES, fields={"spec": dict}, counted=True, unconditional=False),
     Kind(resource=claim_policy.BINDINGS, fields={"spec": dict}, counted=True, unconditional=False),

@@ -90,13 +90,10 @@ def list_page(store: Store, kind: Kind, query: Query) -> Listed:
     for key in keys[begin:end]:
         if not selection.narrow or selection.holds(key, objects[key]):
             if limit > 0 and len(items) == limit:
-                return Listed(kind.resource, items, revision, _token(revision, key))
+                token = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key}).encode()
+                return Listed(kind.resource, items, revision, base64.urlsafe_b64encode(token).decode().rstrip("="))
             items.append(objects[key])
     return Listed(kind.resource, items, revision, "")
-
-
-def _token(revision: int, start: Key) -> str:
-    return base64.urlsafe_b64encode(json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).encode()).decode().rstrip("=")
 
 
 def _from_token(token: str) -> tuple[int, Key]:
@@ -121,7 +118,7 @@ class Watch:
         # A version in the future is waited for: changes before it are not sent.
         self._begin = self._start(query)
         self._position = self._history.since(self._begin)
-        store.subscribe(kind, wake)
+        store.wakes[kind.resource][wake] = None
 
     @property
     def waiting(self) -> bool:
@@ -143,7 +140,7 @@ class Watch:
         return Told("BOOKMARK", Stored({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}))
 
     def close(self) -> None:
-        self._store.unsubscribe(self._kind, self._wake)
+        self._store.wakes[self._kind.resource].pop(self._wake, None)
 
     def _start(self, query: Query) -> int:
         if not query.version.isdigit():

@@ -17,7 +17,6 @@ from sidecar.model.objects import Json
 if TYPE_CHECKING:
     from hack.sim.cluster.store import Store
 
-# ---- claims ----
 
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
@@ -66,9 +65,6 @@ def _give_default_class(claim: Json, others: Store) -> None:
         claim["spec"]["storageClassName"] = max(meant, key=lambda meta: (meta["creationTimestamp"], meta["name"]))["name"]
 
 
-# ---- volumes, classes and capacities ----
-
-
 def check_volume(volume: Json) -> Causes:
     spec, found = volume["spec"], check_modes(volume)
     needed = ("capacity.storage", *(("csi.driver", "csi.volumeHandle") if "csi" in spec else ()))
@@ -84,10 +80,8 @@ def check_volume(volume: Json) -> Causes:
 
 def check_volume_change(volume: Json, old: Json) -> Causes:
     new, before = volume["spec"], old["spec"]
-    found = [immutable(key, new.get(key)) for key in ("csi", "volumeMode") if new.get(key) != before.get(key)]
-    if before.get("nodeAffinity") and new.get("nodeAffinity") != before["nodeAffinity"]:
-        found.append(immutable("nodeAffinity", new.get("nodeAffinity")))
-    return found
+    moved = before.get("nodeAffinity") and new.get("nodeAffinity") != before["nodeAffinity"]
+    return [immutable("nodeAffinity", new.get("nodeAffinity"))] if moved else []
 
 
 def check_capacity(capacity: Json) -> Causes:
@@ -111,9 +105,6 @@ def check_modes(obj: Json) -> Causes:
     return found + checks.all_of([spec["volumeMode"]], "spec.volumeMode", _VOLUME_MODES)
 
 
-# ---- pods and nodes ----
-
-
 def pod_born(pod: Json) -> None:
     tolerations = pod["spec"].setdefault("tolerations", [])
     tolerated = {toleration.get("key") for toleration in tolerations}
@@ -130,11 +121,6 @@ def check_pod(pod: Json) -> Causes:
     return found
 
 
-def check_pod_change(pod: Json, old: Json) -> Causes:
-    same = inside(pod, "spec.nodeName") == inside(old, "spec.nodeName")
-    return [] if same else [not_allowed("spec", "pod updates may not change fields other than those of its containers")]
-
-
 def node_born(node: Json) -> None:
     """Nobody shall be scheduled before a kubelet has spoken; the node lifecycle controller takes the taint away."""
     taints = node.setdefault("spec", {}).setdefault("taints", [])
@@ -148,9 +134,6 @@ def check_node(node: Json) -> Causes:
     found = [wrong("metadata.taints.key", key, why) for key in keys if (why := checks.qualified_name(key))]
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
     return found + checks.all_of([taint.get("effect") for taint in taints], "metadata.taints.effect", effects)
-
-
-# ---- the rest ----
 
 
 def namespace_born(namespace: Json) -> None:

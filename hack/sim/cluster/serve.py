@@ -19,15 +19,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from hack.sim.cluster import routes
-from hack.sim.cluster.access import ADMIN, Access, User
-from hack.sim.cluster.cluster import Cluster
+from hack.sim.cluster import access
+from hack.sim.cluster.access import ADMIN, Access, Target, User
+from hack.sim.cluster.api_server import ApiServer
 from hack.sim.cluster.deletion import options_of
 from hack.sim.cluster.inprocess import Call, Hook, nothing
 from hack.sim.cluster.patches import APPLY_PATCH
 from hack.sim.cluster.reading import Listed, Stream
 from hack.sim.cluster.refusals import Refused, bad_request, no_such_method
-from hack.sim.cluster.routes import Target
 from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, Resource
 from sidecar.kube.wire import path_of
 from sidecar.model.objects import Json
@@ -45,11 +44,6 @@ class Certificate:
     certificate: Path
     key: Path
 
-    def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(self.certificate, self.key)
-        return context
-
 
 class Served:
     """A running server, and what tests do to it. Not thread-safe: from other threads use `loop.call_soon_threadsafe`. With a certificate
@@ -59,7 +53,7 @@ class Served:
     answer, or `ConnectionError`, and there is none.
     """
 
-    def __init__(self, cluster: Cluster, *, certificate: Certificate | None = None, before: Hook = nothing) -> None:
+    def __init__(self, cluster: ApiServer, *, certificate: Certificate | None = None, before: Hook = nothing) -> None:
         self.cluster = cluster
         self.access = Access(cluster.store)
         self.before, self.after = before, nothing
@@ -72,8 +66,6 @@ class Served:
             self.access.add(self._admin_token, ADMIN)
         self._streams: set[Stream] = set()
         self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=0.1)
-
-    # --- what tests and demos do to it ------------------------------------------------------------------------------
 
     def kubeconfig(self, path: Path, *, user: User = ADMIN) -> Path:
         """Writes a kubeconfig for this user, with a token if the server knows tokens."""
@@ -98,7 +90,10 @@ class Served:
             stream.end(None)
 
     async def start(self) -> None:
-        context = None if self._certificate is None else self._certificate.context()
+        context = None
+        if self._certificate is not None:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(self._certificate.certificate, self._certificate.key)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context, reuse_address=True).start()
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
@@ -113,8 +108,6 @@ class Served:
         token = secrets.token_hex(16)
         self.access.add(token, user)
         return token
-
-    # --- one request ------------------------------------------------------------------------------------------------
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -134,19 +127,19 @@ class Served:
         raw = await request.content.read()
         if path in _REVIEWS and request.method == "POST":
             return await self._review(request, user, _REVIEWS[path], raw)
-        about_itself = routes.document(path, kinds)
+        about_itself = access.document(path, kinds)
         if about_itself is not None:
             await self.before(Call(request.method.lower(), path))
             if request.method != "GET":
                 raise no_such_method()
             return _response(_encoded(about_itself))
-        if of_pod := routes.proxied(path):
+        if of_pod := access.proxied(path):
             self.access.demand(user, of_pod[0])
             found = self.pages.get(f"{of_pod[1]}?{request.query_string}")
             if found is None:
                 raise Refused(503, "ServiceUnavailable", "error trying to reach service: connect: connection refused")
             return _response(found)
-        target = routes.target(request.method, path, request.query, kinds)
+        target = access.target(request.method, path, request.query, kinds)
         body = _body(raw)
         named = (body.get("metadata") or {}).get("name") if isinstance(body, dict) else None
         call = Call(target.verb, target.resource, target.namespace, target.name or str(named or ""), target.subresource)
@@ -168,7 +161,7 @@ class Served:
         trial = query.get("dryRun") == "All"
         match target.verb:
             case "list":
-                return 200, _list_body(cluster.list(resource, routes.query_of(target, query)))
+                return 200, _list_body(cluster.list(resource, access.query_of(target, query)))
             case "get":
                 return 200, cluster.get(resource, name, namespace=namespace, subresource=target.subresource).whole
             case "delete":
@@ -191,16 +184,14 @@ class Served:
                 stored = cluster.patch(resource, name, body, content_type=content_type, dry_run=trial, **where)
                 return (201 if fresh else 200), stored.whole
 
-    # --- watches ----------------------------------------------------------------------------------------------------
-
     async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        query = routes.query_of(target, request.query)
+        query = access.query_of(target, request.query)
         seconds = float(request.query.get("timeoutSeconds") or random.uniform(*_WATCH_SECONDS))
         try:
             stream = Stream(
                 lambda wake: self.cluster.watch(target.resource, query, wake=wake),
                 seconds=seconds,
-                bookmarks=routes.flag(request.query, "allowWatchBookmarks"),
+                bookmarks=access.flag(request.query, "allowWatchBookmarks"),
             )
         except Refused as refusal:
             if refusal.code != _GONE:
@@ -224,7 +215,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving_cluster(cluster: Cluster, *, certificate: Certificate | None = None, before: Hook = nothing) -> AsyncIterator[Served]:
+async def serving_cluster(cluster: ApiServer, *, certificate: Certificate | None = None, before: Hook = nothing) -> AsyncIterator[Served]:
     """Serves the cluster on loopback inside the block."""
     served = Served(cluster, certificate=certificate, before=before)
     await served.start()
@@ -241,9 +232,6 @@ def self_signed(folder: Path) -> Certificate:
     command += ["-subj", "/CN=simulation", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     subprocess.run([*command, "-keyout", str(made.key), "-out", str(made.certificate)], check=True, capture_output=True)
     return made
-
-
-# ---- bodies, in and out ----
 
 
 def _body(raw: bytes) -> Any:

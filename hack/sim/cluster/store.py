@@ -132,13 +132,13 @@ class History:
 
 
 class Store:
-    """Objects by kind and key. It checks no rules; `Cluster` has checked them before it writes."""
+    """Objects by kind and key. It checks no rules; `ApiServer` has checked them before it writes."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self.kinds = {kind.resource: kind for kind in kinds}
         self._histories = {resource: History() for resource in self.kinds}
         # A dict serves as an ordered set: the order of waking must not depend on addresses in memory.
-        self._wakes: dict[Resource, dict[Wake, None]] = {resource: {} for resource in self.kinds}
+        self.wakes: dict[Resource, dict[Wake, None]] = {resource: {} for resource in self.kinds}
         self.revision = 1
 
     def history(self, kind: Kind) -> History:
@@ -151,7 +151,7 @@ class Store:
         found = self._histories[resource].get(key_of(name, namespace))
         return None if found is None else found.obj
 
-    def all_of(self, resource: Resource) -> Iterable[Json]:
+    def all_of(self, resource: Resource) -> list[Json]:
         return [stored.obj for stored in self._histories[resource].all()]
 
     def put(self, kind: Kind, key: Key, obj: Json) -> Stored:
@@ -171,13 +171,7 @@ class Store:
         for history in self._histories.values():
             history.forget(self.revision)
 
-    def subscribe(self, kind: Kind, wake: Wake) -> None:
-        self._wakes[kind.resource][wake] = None
-
-    def unsubscribe(self, kind: Kind, wake: Wake) -> None:
-        self._wakes[kind.resource].pop(wake, None)
-
     def _write(self, kind: Kind, key: Key, stored: Stored | None) -> None:
         self._histories[kind.resource].write(key, stored, self.revision)
-        for wake in tuple(self._wakes[kind.resource]):
+        for wake in tuple(self.wakes[kind.resource]):
             wake()

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from hack.lib import programs
 from hack.lib.programs import OurDriver, Sidecar, all_of
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.cluster.serve import serving_cluster
 from hack.sim.driver.calls import read_calls
 from hack.sim.driver.state import State, read_state
@@ -269,7 +269,7 @@ async def staged(
 async def _control_plane(kubeconfig: Path) -> AsyncIterator[Path]:
     """The simulated API server in this process, and with it those who bind, schedule and run pods."""
     print("starting the embedded API server, with stand-ins for volume controller, scheduler and kubelets", flush=True)
-    cluster = Cluster(clock=time.time, rng=random.random)
+    cluster = ApiServer(clock=time.time, rng=random.random)
     base = StandInBase(InProcessApi(cluster), clock=time.monotonic, rng=random.Random())
     for stand_in in (Binder, Scheduler, Kubelet):
         stand_in(base)

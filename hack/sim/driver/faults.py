@@ -1,25 +1,21 @@
 """Scripted faults: what goes wrong with which calls, how often, and before or after the effect.
 
-    [{"method": "CreateVolume", "names": "pvc-a*", "times": 2, "delay": 3, "lose": "DEADLINE_EXCEEDED", "message": "disk is slow"}]
+    [{"method": "CreateVolume", "times": 2, "delay": 3, "lose": "DEADLINE_EXCEEDED", "message": "disk is slow"}]
 
-The method is one of CSI, or a pattern (`*` is every method). What happens to a call, in this order:
+What happens to a call of that method, in this order, where "inf" seconds are for ever:
     hang      waits so many seconds; a caller that gives up meanwhile takes the call back, and nothing is done
     fail      answers this status and does nothing
     delay     waits, then does it even if the caller has given up; until then the volume is busy (ABORTED for others)
     linger    waits after doing it, before the answer
     lose      did it, but answers this status: the answer is lost after the effect
-and how far the fault reaches:
-    names     only these volume names (CreateVolume) or volume ids (the other methods)
-    times     only the next so many such calls; without it every one, until the fault is taken away
-    message   goes with `fail` and `lose`
-A file of faults is read anew when it has changed, and then replaces what it said before; the counts of its faults start again.
+and `message` goes with `fail` and `lose`; `times` is how many of the next such calls it happens to, without it all. A file of faults is
+read anew when it has changed, and then replaces what it said before; the counts of its faults start again.
 """
 
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +27,6 @@ class Fault:
     """One line of the script."""
 
     method: str
-    names: str = "*"
     times: int | None = None
     hang: float = 0.0
     fail: Code | None = None
@@ -40,11 +35,12 @@ class Fault:
     lose: Code | None = None
     message: str = "scripted fault"
 
-    def concerns(self, method: str, name: str) -> bool:
-        return fnmatchcase(method, self.method) and fnmatchcase(name, self.names)
 
-
-NO_FAULT: Final = Fault(method="*")
+NO_FAULT: Final = Fault(method="")
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("hang", "delay", "linger"), float),
+    **dict.fromkeys(("fail", "lose"), Code.__getitem__),
+}
 
 
 class Faults:
@@ -60,12 +56,12 @@ class Faults:
         """Replaces the script, as editing the file does; for tests in the same process."""
         self._faults = [[fault, fault.times or math.inf] for fault in faults]
 
-    def take(self, method: str, name: str) -> Fault:
+    def take(self, method: str) -> Fault:
         """The fault for this call, counted as used; NO_FAULT if there is none."""
         self._read_if_changed()
         for entry in self._faults:
             fault, left = entry
-            if left and fault.concerns(method, name):
+            if left and fault.method == method:
                 entry[1] = left - 1
                 return fault  # type: ignore[no-any-return]
         return NO_FAULT
@@ -88,7 +84,6 @@ class Faults:
 def fault_of(data: Mapping[str, Any]) -> Fault:
     """A ValueError if it says nothing that this driver could do."""
     try:
-        given: dict[str, Any] = {key: Code[value] if key in ("fail", "lose") else value for key, value in data.items()}
-        return Fault(**given)
+        return Fault(**{key: _READ.get(key, lambda given: given)(value) for key, value in data.items()})
     except (KeyError, TypeError) as error:
         raise ValueError(f"no fault: {error}") from error

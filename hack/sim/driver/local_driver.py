@@ -215,7 +215,7 @@ class LocalDriver:
             _fail(Code.FAILED_PRECONDITION, f"the volume has a single writer, at {elsewhere[0].target}")
 
     def _size(self, required: int, limit: int) -> int:
-        size = self.spec.rounded(required)
+        size = max(self.spec.unit, -(-required // self.spec.unit) * self.spec.unit)
         if limit and size > limit:
             _fail(Code.OUT_OF_RANGE, f"{size} bytes would be the size, {limit} are allowed")
         return size

@@ -51,10 +51,6 @@ class Spec:
     def segment(self) -> Segment:
         return Segment.of(self.topology or {f"topology.{self.name}/node": self.node_id})
 
-    def rounded(self, size: int) -> int:
-        """The size of a volume of at least so many bytes."""
-        return max(self.unit, -(-size // self.unit) * self.unit)
-
 
 def read_options(arguments: Sequence[str]) -> argparse.Namespace:
     """With `spec` made of them. Ends the process with exit code 2 and a reason if the arguments make no sense."""

@@ -41,13 +41,10 @@ class Scheduler:
         base.wake(self.pods, PODS, lambda change: [change.key])
         base.wake(self.pods, CLAIMS, self._users)
         for resource in (CAPACITIES, NODES, VOLUMES, CLASSES, CSI_DRIVERS):
-            base.wake(self.pods, resource, lambda _: self._waiting())
+            base.wake(self.pods, resource, lambda _: [by_name(pod) for pod in self._pods.values() if not pod["spec"].get("nodeName")])
 
     def _users(self, change: Change[Json]) -> list[str]:
         return [by_name(pod) for claim in sides(change)[:1] for pod in self._pods.by_index("claim", by_name(claim))]
-
-    def _waiting(self) -> list[str]:
-        return [by_name(pod) for pod in self._pods.values() if not pod["spec"].get("nodeName")]
 
     async def _sync(self, key: str) -> float | None:
         pod = self._pods.get(key)

@@ -48,6 +48,10 @@ def owners_of(obj: Json, kind: str) -> list[str]:
     return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == kind]
 
 
+def leaves(obj: Json | None) -> bool:
+    return obj is not None and bool(obj["metadata"].get("deletionTimestamp"))
+
+
 def claim_uid(volume: Json) -> list[str]:
     """The claim that the volume is for."""
     uid = (volume["spec"].get("claimRef") or {}).get("uid")

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hack.sim.stand_ins.stand_in_base import StandInBase, owners_of, sides
+from hack.sim.stand_ins.stand_in_base import StandInBase, leaves, owners_of, sides
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
@@ -111,7 +111,7 @@ class StatefulSets:
         """From the highest ordinal down; an ordered set takes one at a time. Whether nothing is left to be taken away."""
         unsettled = [pod for pod in condemned if not _is_settled(pod)]
         for pod in condemned:
-            if ordered and (_is_leaving(pod) or (pod in unsettled and pod is not unsettled[-1])):
+            if ordered and (leaves(pod) or (pod in unsettled and pod is not unsettled[-1])):
                 return False
             await self._delete(pod)
             if ordered:
@@ -123,14 +123,14 @@ class StatefulSets:
         if (workload["spec"].get("updateStrategy") or {}).get("type") == "OnDelete" or len(descending) < wanted:
             return
         for pod in descending:
-            if _revision(pod) != revision_of(workload) and not _is_leaving(pod):
+            if _revision(pod) != revision_of(workload) and not leaves(pod):
                 await self._delete(pod)
                 return
             if not _is_settled(pod):
                 return
 
     async def _delete(self, pod: Json) -> None:
-        if not _is_leaving(pod):
+        if not leaves(pod):
             meta = pod["metadata"]
             await self._base.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
 
@@ -140,7 +140,7 @@ class StatefulSets:
             there = self._claims.get(f"{namespace}/{claim['metadata']['name']}")
             if there is None:
                 await self._base.api.create(CLAIMS, claim, namespace=namespace)
-            elif _is_leaving(there):
+            elif leaves(there):
                 in_the_way = True
         if in_the_way:
             raise _Later
@@ -154,8 +154,8 @@ class StatefulSets:
             "replicas": len(pods),
             "readyReplicas": len(ready),
             "availableReplicas": len(ready),
-            "currentReplicas": sum(_revision(pod) == current and not _is_leaving(pod) for pod in pods),
-            "updatedReplicas": sum(_revision(pod) == newest and not _is_leaving(pod) for pod in pods),
+            "currentReplicas": sum(_revision(pod) == current and not leaves(pod) for pod in pods),
+            "updatedReplicas": sum(_revision(pod) == newest and not leaves(pod) for pod in pods),
             "currentRevision": current,
             "updateRevision": newest,
         }
@@ -187,11 +187,7 @@ def _revision(pod: Json) -> str:
 
 
 def _is_settled(pod: Json | None) -> bool:
-    return pod is not None and not _is_leaving(pod) and Pod.of(pod).ready
-
-
-def _is_leaving(obj: Json) -> bool:
-    return bool(obj["metadata"].get("deletionTimestamp"))
+    return pod is not None and not leaves(pod) and Pod.of(pod).ready
 
 
 # --- what it makes ----------------------------------------------------------------------------------------------------------

@@ -11,11 +11,10 @@ from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world import people, strangers
 from hack.sim.world.actions import REPLICAS, carry_out, set_ready
-from hack.sim.world.claims import HOLLOW
+from hack.sim.world.moments import HOLLOW, is_whole
 from hack.sim.world.network import Weather
 from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY, Node
 from hack.sim.world.plan import PlannedEvent
-from hack.sim.world.replicas import is_whole
 from hack.sim.world.themes import CLEANUP, EPHEMERAL, GIVEN_UP, SET, UNDONE
 from hack.sim.world.truth import full_name, note
 from sidecar.csi.api import CapacityQuery

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from hack.sim.clock import EPOCH
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
 from hack.sim.world.actions import claim_of
 from hack.sim.world.network import Latency, Network, Weather
@@ -36,7 +36,7 @@ class Story:
     def __init__(self, group: asyncio.TaskGroup) -> None:
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         self.plan = Plan(1, ())
-        self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random("server").random)
+        self.cluster = ApiServer(clock=lambda: EPOCH + self.clock(), rng=random.Random("server").random)
         self.transcript = Transcript(self.clock)
         self.api: InProcessApi = InProcessApi(self.cluster)
         """Of the sidecars. A test may put its own in its place before `begin`."""

@@ -16,22 +16,21 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hack.sim.clock import EPOCH, run_virtual
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from hack.sim.world import rest, strangers
-from hack.sim.world.actions import carry_out, operate, placement
-from hack.sim.world.claims import Claims
+from hack.sim.world.actions import carry_out, operate
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
+from hack.sim.world.moments import Claims, Replicas
 from hack.sim.world.network import Killed, Network
 from hack.sim.world.node import DRIVER, Node, create_node, csi_node, node_body
 from hack.sim.world.people import Drain
 from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
 from hack.sim.world.records import RequestLog, Transcript
-from hack.sim.world.replicas import Replicas
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
 from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
@@ -56,8 +55,7 @@ _TO_NOTE: Final = 60.0
 """Seconds, beside late watches, in which a sidecar that sees the API server takes off what it has noted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A sentence of the referee that does not hold."""
 
     kind: str
@@ -129,13 +127,13 @@ class World:
         self.transcript = Transcript(self.clock)
         self.report = Report(plan)
         self.dice = random.Random(f"world {plan.seed}")
-        self.cluster = Cluster(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
+        self.cluster = ApiServer(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
         self.api: InProcessApi = InProcessApi(self.cluster, before=self._before, after=self._after)
         self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
         for name, how in plan.placements:
-            self.nodes[name].flags = placement(how)
+            self.nodes[name].flags = (f"--node-deployment-placement={how}",)
         self.lost: dict[str, Lost] = {}
         self.ever_lost: set[str] = set()
         """As `node/uid`, also those that are back."""
@@ -437,13 +435,11 @@ class _ErrorsTo(logging.Handler):
 def errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
     """Records what the program logs at level ERROR as a violation. Lower levels are off, to save time."""
     log, handler = logging.getLogger("sidecar"), _ErrorsTo(found)
-    level, propagate = log.level, log.propagate
-    log.addHandler(handler)
+    before = log.handlers, log.level, log.propagate
+    log.handlers, log.propagate = [handler], False
     log.setLevel(logging.ERROR)
-    log.propagate = False
     try:
         yield
     finally:
-        log.removeHandler(handler)
+        log.handlers, level, log.propagate = before
         log.setLevel(level)
-        log.propagate = propagate

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.driver.calls import Reception
 from hack.sim.driver.faults import Fault
 from hack.sim.driver.local_driver import LocalDriver
@@ -30,7 +30,7 @@ class Scene:
 
     def __init__(self, *, forsakes: bool = True, faults: tuple[Fault, ...] = (), **weather: Any) -> None:
         self.told: list[str] = []
-        self.api = InProcessApi(Cluster(clock=asyncio.get_running_loop().time, rng=random.Random(1).random))
+        self.api = InProcessApi(ApiServer(clock=asyncio.get_running_loop().time, rng=random.Random(1).random))
         self.network = Network(random.Random(1), Weather(**weather))
         self.life = Life(1)
         self.kube = NodeKube(self.api, self.network, self.life, node="n0", tell=self.told.append)

@@ -1,4 +1,4 @@
-"""`Cluster`: the API server's verbs on plain values. Each either happens wholly or raises `Refused`, and takes no time."""
+"""`ApiServer`: the API server's verbs on plain values. Each either happens wholly or raises `Refused`, and takes no time."""
 
 import json
 import uuid
@@ -39,7 +39,7 @@ _NAME_ATTEMPTS: Final = 8
 _KEPT: Final = ("uid", "namespace", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-class Cluster:
+class ApiServer:
     """All objects, and the rules by which they change.
 
     `clock` is the wall clock in seconds, `rng` gives numbers in [0, 1).
