@@ -104,6 +104,8 @@ class Evacuation:
             match step:
                 case TakeSlot():
                     slot = await self._take_slot()
+                    if isinstance(slot, NotKnown):
+                        look.told["the evacuation slot"] = slot.why
                 case Note():
                     await self._note(picture.node, marks, step, look)
                     if step.gives_back:

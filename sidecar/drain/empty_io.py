@@ -29,8 +29,9 @@ _LONGEST: Final = 10.0
 """Seconds for what is read about one pod: what takes longer keeps that pod waiting and no other."""
 _MOST: Final = 5
 """Pods that one look asks about: each costs some four requests."""
-_WAIT: Final = {True: 300.0, False: NEXT_PASS}
-"""Seconds until a pod is asked about again, by whether only a person can help. Each time may take a slot and give it back."""
+_WAIT: Final = 300.0
+_LONGEST_WAIT: Final = 3600.0
+"""Seconds until a pod that only a person can help is asked about again, twice as long each time: it may take a slot and give it back."""
 _AFTER_FAILURE: Final = 60.0
 """Longer than such a pod counts as leaving, so that one whose eviction fails each time keeps no other one here."""
 _TOLD_FOR: Final = 60.0
@@ -46,6 +47,8 @@ class Emptying:
         self._tools, self._clock, self._settings, self._evictor = tools, tools.clock, settings, evictor
         self._held: dict[str, tuple[float, Hold]] = {}
         """By uid: until when a pod is not asked about again, and why."""
+        self._waited: dict[str, float] = {}
+        """By uid of a pod that only a person can help: the seconds until it was asked about again."""
         self._leaving: dict[str, float] = {}
         """By uid: until when a pod counts as leaving that was evicted, or may have been."""
         self._evicted: dict[str, frozenset[str]] = {}
@@ -64,8 +67,13 @@ class Emptying:
     def hold(self, uid: str, hold: Hold | None, *, seconds: float | None = None) -> None:
         """Leave this pod alone for a while; None: nothing is held against it any more."""
         self._held.pop(uid, None)
-        if hold is not None:
-            self._held[uid] = self._clock() + (_WAIT[hold.lasting] if seconds is None else seconds), hold
+        self._waited = {each: waited for each, waited in self._waited.items() if each in self._held or each == uid}
+        if hold is None:
+            self._waited.pop(uid, None)
+            return
+        if seconds is None and hold.lasting:
+            seconds = self._waited[uid] = min(2 * self._waited.get(uid, _WAIT / 2), _LONGEST_WAIT)
+        self._held[uid] = self._clock() + (NEXT_PASS if seconds is None else seconds), hold
 
     def refused(self) -> str:
         """What the API server says of one of the pods that it keeps here by a refusal; empty: there is none."""

@@ -29,7 +29,7 @@ def announcing(node: str) -> str:
 
 
 def regardless(node: str) -> str:
-    return f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY"
+    return f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY --overwrite"
 
 
 # --- what a drain is held by ------------------------------------------------------------------------------------------

@@ -81,9 +81,11 @@ class Gate:
         """What an earlier process, with other flags, has built. Who may not even read one has not built one."""
         if self._may_stand and self._settings.namespace and not self._settings.dry_run:
             try:
-                await open_gate(self._kube, node, self._settings.driver, namespace=self._settings.namespace)
+                await find(self._kube, BUDGETS, names.guard(node.name, node.uid, self._settings.driver), namespace=self._settings.namespace)
             except Forbidden:
-                pass
+                self._may_stand = False
+                return
+            await open_gate(self._kube, node, self._settings.driver, namespace=self._settings.namespace)
             self._may_stand = False
 
     def why_loose(self, picture: Picture, pods: Collection[Pod]) -> str:

@@ -131,6 +131,7 @@ class Marks:
     cordon_counts_at: float | None  # when that will mean retire, if the cordon lasts until then; None: it does by now, or never will
     assumable: bool  # nobody says what a drain is for, not even in a wrong word, and no policy does: something may be assumed
     leaving: bool  # somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else
+    noted: str  # the record as it stands on the Node
     left_behind: bool  # kured's annotation is there yet: it goes a moment after each reboot, so that is no problem
     problems: tuple[str, ...]
 
@@ -190,6 +191,10 @@ def read(
     record, problem = record_of(node, driver, now=now)
     evacuate, retiring = _taints(node, (names.EVACUATE_TAINT,)), _taints(node, names.RETIRING_TAINTS)
     words = _words(node)
+    noted = node.annotations.get(names.of_driver(driver, names.DRAIN_RECORD), "")
+    if before is not None and before.noted == noted:
+        # What this process has read since could not be noted yet, and nobody has changed the note.
+        record = replace(record, used=before.record.used, spent=before.record.spent)
     record = _followed(record, words, shut=node.cordoned or bool(evacuate) or bool(retiring), asked=bool(_intent_of(node)))
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
@@ -218,6 +223,7 @@ def read(
         cordon_counts_at=None if lasted else counts_at,
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
         leaving=said.plainly_retire,
+        noted=noted,
         left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
