@@ -60,7 +60,7 @@ class DrainRoom:
         self._standing = StandingKeeper(settings, clock=tools.clock, wall=tools.wall, on_change=on_standing)
         self._own_node = OwnNode(tools.kube, nodes, settings, clock=tools.clock, wall=tools.wall)
         self._evacuation: Evacuation | None = None
-        self.report = ReportWriter(tools.kube, settings, clock=tools.clock)
+        self.report = ReportWriter(tools.kube, settings, clock=tools.clock, held=self.held)
         self._gate = Gate(tools.kube, settings, clock=tools.clock)
         self.attempts: Attempts[str] = Attempts()
         self._began_at = tools.clock()
@@ -251,11 +251,10 @@ class DrainRoom:
             marks,
             agent=settings.agent,
             course=told,
-            held=self.held(),
             gate=self._gate_status(picture, decision, look),
             previous=self.report.stored,
         )
-        await look.attempt("the report", self.report.write(body, held=self.held))
+        await look.attempt("the report", self.report.write(body))
 
     def _gate_status(self, picture: Picture, decision: gate.Decision | None, look: Look) -> dict[str, object] | None:
         if not self._settings.gate:

@@ -234,10 +234,10 @@ def read(
 
 def _words(node: Node) -> dict[str, str]:
     """Those that stand on the node, by their annotation: the digest of each."""
-    said = {names.DRAIN_INTENT: _intent_of(node), names.FORCE_DRAIN: node.annotations.get(names.FORCE_DRAIN, "").strip()}
-    said = {key: text for key, text in said.items() if text and not (key == names.DRAIN_INTENT and text != Intent.REBOOT)}
-    kured = node.annotations.get(names.KURED_REBOOTS)
-    said |= {} if kured is None else {names.KURED_REBOOTS: kured}
+    forced, kured = node.annotations.get(names.FORCE_DRAIN, "").strip(), node.annotations.get(names.KURED_REBOOTS)
+    said: dict[str, str] = {names.DRAIN_INTENT: Intent.REBOOT} if _intent_of(node) == Intent.REBOOT else {}
+    said |= {names.FORCE_DRAIN: forced} if forced else {}
+    said |= {names.KURED_REBOOTS: kured} if kured is not None else {}
     return {key: _digest(key, text) for key, text in said.items()}
 
 
@@ -334,9 +334,6 @@ def _taints(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
 
 def _word(words: type[W], text: str, key: str) -> tuple[W | None, str]:
     """The word, if it is one, and what is wrong; no text is no word, and nothing is wrong with it."""
-    if not text:
-        return None, ""
-    try:
+    if text in [*words]:
         return words(text), ""
-    except ValueError:
-        return None, f"{key} says {quoted(text)}, which is not one of {', '.join(words)}"
+    return None, f"{key} says {quoted(text)}, which is not one of {', '.join(words)}" if text else ""

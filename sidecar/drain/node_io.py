@@ -249,8 +249,9 @@ class ReportWriter:
     """One per process. What is stored is read at the start, at every heartbeat and after every write that failed: then another one follows,
     on what was read, so that a write which was not answered and arrives late is refused. Raises ApiError."""
 
-    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
-        self._kube, self._settings, self._clock = kube, settings, clock
+    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float], held: Callable[[], HeldPods]) -> None:
+        """`held`: as it is at any moment, which may be later than a report was made."""
+        self._kube, self._settings, self._clock, self._held = kube, settings, clock, held
         self._name = names.drain_report(settings.node, settings.driver)
         self._writing = asyncio.Lock()  # what is held is written at any moment, and must not be overtaken by a report that was made before
         self.stored: Json | None = None  # as this process has read or written it last; None: there is none, or it is not known
@@ -264,30 +265,29 @@ class ReportWriter:
                 self.stored = await find(self._kube, DRAIN_REPORTS, self._name)
                 self._read_at = self._clock()
 
-    async def write(self, new: Json, *, held: Callable[[], HeldPods]) -> None:
-        """Where it says something else, or after a heartbeat. `held`: as it is at that moment, later than the report was made."""
+    async def write(self, new: Json) -> None:
+        """Where it says something else, or after a heartbeat."""
         async with self._writing:
-            stored = self.stored
-            new = {**new, "status": {**new["status"], **held().as_json()}}
+            stored, status = self.stored, new["status"] | self._held().as_json()
             seen = timestamps.to_seconds(str(((stored or {}).get("status") or {}).get("observedAt") or ""))
-            now = timestamps.to_seconds(new["status"]["observedAt"])
+            now = timestamps.to_seconds(status["observedAt"])
             fresh = seen is not None and now is not None and 0 <= now - seen < HEARTBEAT and not self._may_arrive
-            if stored is not None and fresh and not report.differs(stored, new["status"]) and report.head_patch(stored, new) is None:
+            if stored is not None and fresh and not report.differs(stored, status) and report.head_patch(stored, new) is None:
                 return
             self.stored, self._read_at, self._may_arrive = None, None, True
             if stored is None:
                 stored = await self._create(new)
             if (patch := report.head_patch(stored, new)) is not None:
                 stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=MERGE_PATCH)
-            await self._write_status(stored, {**new["status"], **held().as_json()})
+            await self._write_status(stored, status | self._held().as_json())
 
-    async def write_held(self, held: Callable[[], HeldPods]) -> None:
+    async def write_held(self) -> None:
         """At once: the drainer evicts a moment after its cordon. Where no report is stored the next look does it."""
         async with self._writing:
             stored = self.stored
             if stored is None or self._settings.dry_run:
                 return
-            status = {**(stored.get("status") or {}), **held().as_json()}
+            status = {**(stored.get("status") or {}), **self._held().as_json()}
             if status != stored.get("status"):
                 await self._write_status(stored, status)
 

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from sidecar.drain.assess import Assessment, PodFate, Verdict
 from sidecar.drain.blockers import Blocker
-from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.things import Thing
 from sidecar.drain.words import LONGEST, Intent, Status
@@ -38,12 +37,11 @@ def body(
     *,
     agent: str,
     course: Json,
-    held: HeldPods,
     gate: Json | None,
     previous: Mapping[str, Any] | None,
 ) -> Json:
-    """`course`: how far the evacuation is; empty: nobody asks for one. `gate`: what is known of it; None: there is none. `previous` is the
-    stored one: since when verdicts are as they are. The API server takes the status from its subresource only: see `status_patch`."""
+    """All but which pods are held, which is added as it is written. `course`: how far the evacuation is; empty: nobody asks. `gate`:
+    what is known of it; None: there is none. `previous` is the stored one: since when verdicts are as they are."""
     before, told = status_of(previous, judged.node_uid), as_json(judged)
     status: Json = {
         "nodeUID": judged.node_uid,
@@ -51,7 +49,6 @@ def body(
         "agentVersion": agent,
         "schemaVersion": SCHEMA,
         **({"intent": str(marks.intent), "intentSource": str(marks.source)} if marks.intent else {}),
-        **held.as_json(),
         **({"gate": gate} if gate is not None else {}),
         **({"evacuation": course} if course else {}),
         **verdicts(judged.drain, judged.retire, before=before, at=told["observedAt"]),

@@ -258,7 +258,7 @@ class DrainPart:
             if before is None and marks is not None:
                 before = told_of(self.room.report.stored, marks.uid)
             try:
-                await self.room.report.write_held(self.room.held)
+                await self.room.report.write_held()
             except ApiError as error:
                 log.info("Which pods must not be evicted could not be written at once", extra={"fields": {"err": str(error)}})
             told = held.purpose if held.because else ""

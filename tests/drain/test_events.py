@@ -6,7 +6,6 @@ import pytest
 
 from sidecar.drain import report
 from sidecar.drain.assess import Assessment
-from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.report import MOST_CLAIMS, DrainEvent, changes
 from sidecar.drain.words import Reason, Status
@@ -20,7 +19,7 @@ REBOOTING = marks(annotations={names.DRAIN_INTENT: "reboot"}, cordoned=True)
 
 
 def stored(found: Assessment) -> Json:
-    return report.body(found, marks(), agent="1", course={}, held=HeldPods(), gate=None, previous=None)
+    return report.body(found, marks(), agent="1", course={}, gate=None, previous=None)
 
 
 def told(was: Assessment | None, after: Assessment, told_of: Marks | None = None, **how: Any) -> list[DrainEvent]:

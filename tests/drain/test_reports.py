@@ -32,7 +32,7 @@ RETIRING = marks(annotations={names.DRAIN_INTENT: "retire"})
 
 
 def body(found: Assessment, told: Marks | None = None, *, previous: Json | None = None, course: Json | None = None) -> Json:
-    return report.body(found, told or marks(), agent="1", course=course or {}, held=HeldPods(), gate=None, previous=previous)
+    return report.body(found, told or marks(), agent="1", course=course or {}, gate=None, previous=previous)
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Desk:
     def __init__(self, bench: Bench, **settings: Any) -> None:
         self.bench = bench
         self.settings = Settings(NODE, DRIVER, NAMESPACE, "1", **{"judges": True, **settings})
-        self.writer = ReportWriter(bench.kube, self.settings, clock=bench.clock)
+        self.writer = ReportWriter(bench.kube, self.settings, clock=bench.clock, held=lambda: self.held)
         self.held = HeldPods()
         self.lost: list[Any] = []
         self.loses = False
@@ -153,7 +153,7 @@ class Desk:
         found = judged(used(now=self.bench.wall()), uid=uid, drain=status, retire=status)
         self.bench.calls.clear()
         new = body(found, told, previous=self.writer.stored)
-        await self.writer.write(new, held=lambda: self.held)
+        await self.writer.write(new)
 
     async def stored(self) -> Json:
         found: Json = await self.bench.you.get(DRAIN_REPORTS, NAME)
@@ -255,10 +255,10 @@ async def test_which_pods_are_held_is_written_at_once_and_a_report_that_was_made
     it = await desk()
     await it.tell()
     it.held = HELD
-    await it.writer.write_held(lambda: it.held)
+    await it.writer.write_held()
     assert (await it.stored())["status"]["held"] == ["apps/db-0"]
     it.bench.asked()
-    await it.writer.write_held(lambda: it.held)
+    await it.writer.write_held()
     assert it.bench.asked() == [], "it says so already"
     await asyncio.sleep(1)
     await it.tell(TRUE)
@@ -279,9 +279,10 @@ async def test_which_pods_are_held_is_written_at_once_and_a_report_that_was_made
 @virtual
 async def test_in_a_dry_run_and_where_nothing_is_stored_nothing_is_held() -> None:
     it = await desk(dry_run=True)
-    await it.writer.write_held(lambda: HELD)
+    it.held = HELD
+    await it.writer.write_held()
     it.writer.stored = {"status": {}, "metadata": {"resourceVersion": "1"}}
-    await it.writer.write_held(lambda: HELD)
+    await it.writer.write_held()
     assert it.bench.asked("patch", "create") == []
 
 

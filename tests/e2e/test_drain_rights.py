@@ -111,7 +111,8 @@ def report(node: str, uid: str = "0f0f", *, retiring: bool = False, held: HeldPo
     marks = read(Node.of({"metadata": {"name": node, "uid": uid, "annotations": said}}), DRIVER, now=1_700_000_000.0)
     course = as_json(Record(State.IN_PROGRESS, 1_699_999_000.0), Held(""), "WouldComeBack: cordon it", allowed=10_000.0)
     gate = {"enabled": True, "held": True, "why": "it holds"}
-    return body(judged, marks, agent="1", course=course, held=held or HeldPods(), gate=gate, previous=None)
+    made = body(judged, marks, agent="1", course=course, gate=gate, previous=None)
+    return {**made, "status": {**made["status"], **(held or HeldPods()).as_json()}}
 
 
 def verdicts(drained: Drained, node: str, drain: Verdict, retire: Verdict, *, driver: str = DRIVER, ago: float = 1e7) -> Json:

@@ -7,7 +7,6 @@ import pytest
 
 from sidecar.drain.assess import Assessment, assess
 from sidecar.drain.blockers import Blocker
-from sidecar.drain.gate import HeldPods
 from sidecar.drain.report import body
 from sidecar.drain.snapshot import InFlight, Snapshot
 from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
@@ -129,7 +128,7 @@ def test_drain_A14_idle_volumes_and_snapshots_block_until_gone_or_acknowledged()
 
 def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> None:
     def since(uid: str) -> str:
-        told = {"agent": "1", "course": {}, "held": HeldPods(), "gate": None}
+        told = {"agent": "1", "course": {}, "gate": None}
         earlier = body(samples.judged(samples.idle()), samples.marks(), previous=None, **told)  # type: ignore[arg-type]
         later = samples.judged(samples.idle(now=samples.NOW + 60), uid=uid)
         found = body(later, samples.marks(uid=uid), previous=earlier, **told)  # type: ignore[arg-type]
