@@ -107,7 +107,7 @@ MUTATIONS: Final = (
     Mutation(
         "a claim is deleted though a lock was shut since it was looked at",
         "drain/anew_io.py",
-        "        if not isinstance(step, wanted):\n",
+        "        if isinstance(step, Hold) or step.do is not wanted:\n",
         "        if False:\n",
         "tests/world/test_reprovision.py -k a_tool_acts",
     ),

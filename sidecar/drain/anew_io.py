@@ -11,22 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain import anew
-from sidecar.drain.anew import (
-    Await,
-    DeleteClaims,
-    EvictReplica,
-    Facts,
-    Finish,
-    FoundClaim,
-    Mark,
-    Record,
-    Result,
-    Stage,
-    StepView,
-    TakeBack,
-    Target,
-    Unmark,
-)
+from sidecar.drain.anew import Do, Facts, FoundClaim, Record, Result, Stage, Step, StepView, Target
 from sidecar.drain.anew_locks import LocksView, shut
 from sidecar.drain.course import Away, Held, NotKnown, TakenBy
 from sidecar.drain.empty import Hold, users_of
@@ -60,16 +45,12 @@ from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-POLL: Final = 5.0
-"""Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes."""
+POLL: Final = 5.0  # seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes
 _MANY: Final = 1000
-READY_TIMEOUT: Final = 1800.0
-"""Seconds after which a replica that was made anew ought to be Ready."""
-_NO_TRIAL: Final = 400
-"""The answer where a webhook with side effects cannot be asked for a trial."""
+READY_TIMEOUT: Final = 1800.0  # seconds after which a replica that was made anew ought to be Ready
+_NO_TRIAL: Final = 400  # the answer where a webhook with side effects cannot be asked for a trial
 
-Outcome = tuple[str, float]
-"""What was done or is waited for, and the seconds until there is more to do."""
+Outcome = tuple[str, float]  # what was done or is waited for, and the seconds until there is more to do
 
 
 class MakingAnew:
@@ -79,14 +60,11 @@ class MakingAnew:
         self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
         self._tools, self._clock, self._wall, self._settings, self._evictor = tools, tools.clock, tools.wall, settings, evictor
         self._holder = holder
-        self._leases: dict[str, HeldLease] = {}
-        """Those of workloads of which this node makes a replica anew, by name."""
+        self._leases: dict[str, HeldLease] = {}  # those of workloads of which this node makes a replica anew, by name
         self._recalled = False
-        self._ready_since: dict[str, float] = {}
-        """By uid of a replacement: since when it has been seen Ready."""
+        self._ready_since: dict[str, float] = {}  # by uid of a replacement: since when it has been seen Ready
         self._told_late: set[str] = set()
-        self._tried: dict[str, HeldLease] = {}
-        """Leases that other nodes have: each knows for how long it has been unchanged."""
+        self._tried: dict[str, HeldLease] = {}  # Leases that other nodes have: each knows for how long it has been unchanged
         self._refused: dict[str, tuple[float, Hold]] = {}
         """By Lease: until when it is left alone, and holds nobody up, because something was refused for it."""
 
@@ -176,43 +154,44 @@ class MakingAnew:
         record = await self._record(away.lease)
         facts = await self._facts(picture, record.target)
         step = anew.step(self._view(picture, record, facts, undone))
-        if isinstance(step, Mark):
+        if isinstance(step, Step) and step.do is Do.MARK:
             # Whoever hears of the mark may have changed the claim, so all is decided again with the claims as they are then.
             marked = {found.claim.name: await self._note(found, picture.machine) for found in step.claims}
             facts = replace(facts, claims=MappingProxyType({**facts.claims, **marked}))
             step = anew.step(self._view(picture, record, facts, undone))
-        match step:
-            case Mark():
+        if isinstance(step, Hold):
+            if step.lasting and step.reason is Reason.REPLICA_NOT_READY and away.lease not in self._told_late:
+                self._told_late.add(away.lease)
+                self._metrics.reprovisioned(str(Result.NOT_READY))
+            return step
+        target = record.target
+        match step.do:
+            case Do.MARK:
                 why = "the mark that was written on its claim is not there: a webhook takes it off"
-                return self._refuse(away.lease, Hold(Reason.CLAIM_KEPT, record.target.full_name, why, lasting=True))
-            case EvictReplica():
+                return self._refuse(away.lease, Hold(Reason.CLAIM_KEPT, target.full_name, why, lasting=True))
+            case Do.EVICT:
                 return await self._evict(picture, away.lease, record, step)
-            case DeleteClaims():
+            case Do.DELETE:
                 return await self._delete(picture, away.lease, record, step)
-            case TakeBack(claims, why):
-                await self._unmark(claims)
+            case Do.TAKE_BACK | Do.UNMARK:
+                await self._unmark(step.claims)
+                if step.do is Do.UNMARK:
+                    return step.why, 0.0
                 await self._finish(away.lease, record, Result.UNDONE)
-                return why, NEXT_PASS
-            case Unmark(claims, why):
-                await self._unmark(claims)
-                return why, 0.0
-            case Await(why):
-                return why, POLL
-            case Finish(result, why):
-                await self._finish(away.lease, record, result)
-                if result is Result.READY:
-                    target = record.target
+                return step.why, NEXT_PASS
+            case Do.AWAIT:
+                return step.why, POLL
+            case Do.FINISH:
+                assert step.result is not None
+                await self._finish(away.lease, record, step.result)
+                if step.result is Result.READY:
                     pod = facts.pod(target.pod)
-                    self._tell(names.POD, target.namespace, target.pod, pod.uid if pod else "", names.REPLICA_READY, why)
-                return why, 0.0
-            case Hold() as hold:
-                if hold.lasting and hold.reason is Reason.REPLICA_NOT_READY and away.lease not in self._told_late:
-                    self._told_late.add(away.lease)
-                    self._metrics.reprovisioned(str(Result.NOT_READY))
-                return hold
+                    self._tell(names.POD, target.namespace, target.pod, pod.uid if pod else "", names.REPLICA_READY, step.why)
+                return step.why, 0.0
 
-    async def _evict(self, picture: Picture, lease: str, record: Record, step: EvictReplica) -> Outcome | Hold:
+    async def _evict(self, picture: Picture, lease: str, record: Record, step: Step) -> Outcome | Hold:
         pod = step.pod
+        assert pod is not None
         may = may_evict(pod, node=picture.node.name, ours=self._settings.own_pods)
         if isinstance(may, MayNot):
             await self._unmark(step.claims)
@@ -224,7 +203,7 @@ class MakingAnew:
             # Without the right to delete the claims its pod would be away for nothing.
             return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why, refused=True))
         begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
-        if why := await self._changed(picture, begun, EvictReplica):
+        if why := await self._changed(picture, begun, Do.EVICT):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
             return why, 1.0
         answer = await self._evictor.evict(may, why=f"node {picture.node.name} is being retired, and its replica is made anew")
@@ -241,13 +220,13 @@ class MakingAnew:
         hold = Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
         return self._refuse(lease, hold, seconds=max(answer.again, 1.0))
 
-    async def _delete(self, picture: Picture, lease: str, record: Record, step: DeleteClaims) -> Outcome | Hold:
+    async def _delete(self, picture: Picture, lease: str, record: Record, step: Step) -> Outcome | Hold:
         begun = record if record.stage is Stage.DELETING else replace(record, stage=Stage.DELETING, at=self._wall())
         for found in step.claims:
             claim = found.claim
             # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
             await self._write(lease, begun)
-            if why := await self._changed(picture, begun, DeleteClaims):
+            if why := await self._changed(picture, begun, Do.DELETE):
                 return why, 1.0
             try:
                 uid, version = claim.uid, claim.resource_version
@@ -266,12 +245,12 @@ class MakingAnew:
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, message)
         return step.why, 0.0
 
-    async def _changed(self, picture: Picture, record: Record, wanted: type[EvictReplica | DeleteClaims]) -> str:
+    async def _changed(self, picture: Picture, record: Record, wanted: Do) -> str:
         """Right before what cannot be taken back: why it is not done; empty: all is as it was. The Node comes last."""
         asked_at = self._clock()
         facts = await self._facts(picture, record.target)
         step = anew.step(self._view(picture, record, facts, ""))
-        if not isinstance(step, wanted):
+        if isinstance(step, Hold) or step.do is not wanted:
             return f"while {record.target.full_name} was looked at: {step.why}"
         return await why_undone(self._tools, self._settings, picture, asked_at=asked_at)
 

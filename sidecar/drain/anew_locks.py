@@ -26,17 +26,13 @@ class LocksView:
     """All that the locks look at."""
 
     allowed: bool
-    machine: str
-    """This one, as `node/uid`."""
+    machine: str  # this one, as `node/uid`
     snapshot: Snapshot
     target: Target
     facts: Facts
-    now: float
-    """Wall clock: when a replica became Ready is stored."""
-    pause: float
-    """Seconds that each other replica has to be Ready, where its owner names no condition that says that it is in sync."""
-    needs_budget: bool
-    """Several nodes may be emptied at the same time."""
+    now: float  # wall clock: when a replica became Ready is stored
+    pause: float  # seconds that each other replica has to be Ready, where its owner names no condition that says that it is in sync
+    needs_budget: bool  # several nodes may be emptied at the same time
     deleted: frozenset[str] = frozenset()
     """Names of claims that were deleted for this replica already: what has such a name now is the replacement's, and keeps nothing here."""
     all_peers: bool = False

@@ -20,8 +20,7 @@ from sidecar.model.nodes import Budget, Node, Pod, Taint
 from sidecar.model.objects import Owner
 from sidecar.model.timestamps import to_seconds
 
-OVERDUE: Final = 300.0
-"""Seconds after the end of its grace period: a pod that leaves for longer holds nobody else."""
+OVERDUE: Final = 300.0  # seconds after the end of its grace period: a pod that leaves for longer holds nobody else
 SEVERAL_NODES: Final = "several nodes may be emptied at once"
 _CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
 _COUNTED: Final = (names.STATEFUL_SET, names.REPLICA_SET)
@@ -32,13 +31,10 @@ class Hold:
     """Nobody is evicted now, or not this pod: this is why."""
 
     reason: Reason
-    pod: str
-    """`namespace/name`; empty: it is not about one pod."""
+    pod: str  # `namespace/name`; empty: it is not about one pod
     why: str
-    lasting: bool = False
-    """It does not pass by itself: only a person can help."""
-    refused: bool = False
-    """The API server did not do or say what it was asked for: a right may be missing."""
+    lasting: bool = False  # it does not pass by itself: only a person can help
+    refused: bool = False  # the API server did not do or say what it was asked for: a right may be missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +53,8 @@ class Candidate:
 class Memory:
     """What this process remembers of evictions. All of it may be forgotten: then a pod is asked about once more."""
 
-    held: Mapping[str, Hold]
-    """By uid of a pod that is not tried for a while: what was read of its workload, or what the API server said."""
-    leaving: Set[str]
-    """Uids of pods that were evicted a moment ago, or may have been: the snapshot need not show it yet."""
+    held: Mapping[str, Hold]  # by uid of a pod that is not tried for a while: what was read of its workload, or what the API server said
+    leaving: Set[str]  # uids of pods that were evicted a moment ago, or may have been: the snapshot need not show it yet
     evicted: Mapping[str, frozenset[str]]
     """By workload that lost a pod by an eviction of ours: the uids of its pods that were here then. Another one has been put here since."""
 
@@ -173,19 +167,12 @@ def _stays(pod: Pod, held: Sequence[Thing], node: Node, snapshot: Snapshot, memo
 class Replicas:
     """Of one candidate, as the API server has it now."""
 
-    pods: tuple[Pod, ...]
-    """All of the namespace."""
-    wanted: int | None
-    """How many its controller wants; None: it does not say so, as owners of kinds that Kubernetes does not know."""
-    budgets: tuple[Budget, ...]
-    """Of the namespace."""
-    needs_budget: bool
-    """Several nodes may be emptied at the same time: only a budget sees the evictions of all."""
-    taken_by: str = ""
-    """The node that makes another replica of the workload anew; empty: none does."""
-
-    asked_at: float = 0.0
-    """By the clock of this process."""
+    pods: tuple[Pod, ...]  # all of the namespace
+    wanted: int | None  # how many its controller wants; None: it does not say so, as owners of kinds that Kubernetes does not know
+    budgets: tuple[Budget, ...]  # of the namespace
+    needs_budget: bool  # several nodes may be emptied at the same time: only a budget sees the evictions of all
+    taken_by: str = ""  # the node that makes another replica of the workload anew; empty: none does
+    asked_at: float = 0.0  # by the clock of this process
 
     def of(self, pod: Pod) -> list[Pod]:
         """The pods of its workload that have not ended."""

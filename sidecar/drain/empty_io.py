@@ -25,16 +25,12 @@ from sidecar.tools import Tools
 
 _CONTROLLERS: Final = {names.STATEFUL_SET: STATEFUL_SETS, names.REPLICA_SET: REPLICA_SETS}
 _COUNT: Final = re.compile(r"[0-9]{1,6}")
-_LONGEST: Final = 10.0
-"""Seconds for what is read about one pod: what takes longer keeps that pod waiting and no other."""
-_MOST: Final = 5
-"""Pods that one look asks about: each costs some four requests."""
+_LONGEST: Final = 10.0  # seconds for what is read about one pod: what takes longer keeps that pod waiting and no other
+_MOST: Final = 5  # pods that one look asks about: each costs some four requests
 _WAIT: Final = {True: 300.0, False: NEXT_PASS}
 """Seconds until a pod is asked about again, by whether only a person can help. Each time may take a slot and give it back."""
-_AFTER_FAILURE: Final = 60.0
-"""Longer than such a pod counts as leaving, so that one whose eviction fails each time keeps no other one here."""
-_TOLD_FOR: Final = 60.0
-"""Seconds after those in which a refusal is still told: until then the pod is asked about again, and it is no news."""
+_AFTER_FAILURE: Final = 60.0  # longer than such a pod counts as leaving, so that one whose eviction fails each time keeps no other one here
+_TOLD_FOR: Final = 60.0  # seconds after those in which a refusal is still told: until then the pod is asked about again, and it is no news
 _MANY: Final = 1000
 
 
@@ -44,12 +40,9 @@ class Emptying:
     def __init__(self, tools: Tools, settings: Settings, evictor: Evictor) -> None:
         self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
         self._tools, self._clock, self._settings, self._evictor = tools, tools.clock, settings, evictor
-        self._held: dict[str, tuple[float, Hold]] = {}
-        """By uid: until when a pod is not asked about again, and why."""
-        self._leaving: dict[str, float] = {}
-        """By uid: until when a pod counts as leaving that was evicted, or may have been."""
-        self._evicted: dict[str, frozenset[str]] = {}
-        """By workload: the uids of its pods that were here at its latest eviction."""
+        self._held: dict[str, tuple[float, Hold]] = {}  # by uid: until when a pod is not asked about again, and why
+        self._leaving: dict[str, float] = {}  # by uid: until when a pod counts as leaving that was evicted, or may have been
+        self._evicted: dict[str, frozenset[str]] = {}  # by workload: the uids of its pods that were here at its latest eviction
         self._unanswered: dict[str, tuple[str, float]] = {}
         """By workload: the uid of its pod whose eviction got no answer, and until when that may be carried out yet."""
 

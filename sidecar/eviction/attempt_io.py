@@ -33,8 +33,7 @@ class Evictor:
         self._clock = clock
         self._rng = rng
         self._bucket = TokenBucket(qps, burst)
-        self._told: dict[str, tuple[Result, str]] = {}
-        """By uid of a pod: what was logged of it last."""
+        self._told: dict[str, tuple[Result, str]] = {}  # by uid of a pod: what was logged of it last
 
     def wait(self) -> float:
         """Seconds until the rate allows one more; 0: it is allowed now."""

@@ -80,19 +80,14 @@ class Result(StrEnum):
     """How an attempt ended: the label of the metric, so that a value that is changed breaks alerts."""
 
     EVICTED = "evicted"
-    GONE = "gone"
-    """There is no such pod any more."""
-    REPLACED = "replaced"
-    """Another pod has its name by now. It was not touched."""
-    BUDGET = "budget"
-    """A disruption budget forbids it now, which is no error."""
+    GONE = "gone"  # there is no such pod any more
+    REPLACED = "replaced"  # Another pod has its name by now. It was not touched.
+    BUDGET = "budget"  # a disruption budget forbids it now, which is no error
     SERVER_BUSY = "server_busy"
     TWO_BUDGETS = "two_budgets"
-    NAMESPACE_ENDS = "namespace_ends"
-    """Its namespace is being deleted, and the pod with it."""
+    NAMESPACE_ENDS = "namespace_ends"  # its namespace is being deleted, and the pod with it
     FORBIDDEN = "forbidden"
-    FAILED = "failed"
-    """Any other answer, or none: whether the pod was evicted is not known."""
+    FAILED = "failed"  # any other answer, or none: whether the pod was evicted is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +95,8 @@ class Answer:
     """The outcome of one attempt."""
 
     result: Result
-    why: str = ""
-    """What the server said, the cause first; empty after a success."""
-    again: float = 0.0
-    """Seconds until the same pod may be tried again."""
+    why: str = ""  # what the server said, the cause first; empty after a success
+    again: float = 0.0  # seconds until the same pod may be tried again
 
     @property
     def is_over(self) -> bool:

@@ -46,14 +46,10 @@ def machine_of(text: str) -> Machine | None:
 class Evidence(StrEnum):
     """Who says that the disks do not come back."""
 
-    ANNOUNCED = "Announced"
-    """Its own sidecar: the node was announced to be retired, and nobody had taken that back."""
-    ACKNOWLEDGED = "Acknowledged"
-    """A person, on its report, by the machine's uid."""
-    NONE = "None"
-    """Nobody: it is gone, and may come back with its disks."""
-    UNPROVEN = "Unproven"
-    """Nothing tells which machine has the volumes."""
+    ANNOUNCED = "Announced"  # its own sidecar: the node was announced to be retired, and nobody had taken that back
+    ACKNOWLEDGED = "Acknowledged"  # a person, on its report, by the machine's uid
+    NONE = "None"  # nobody: it is gone, and may come back with its disks
+    UNPROVEN = "Unproven"  # nothing tells which machine has the volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,7 @@ class LeftReport:
     acknowledged: str
     leaving: frozenset[str] | None
     """Uids of the volumes that were on it when it was last judged; None: it was not announced, or that was taken back."""
-    is_of_gone_node: bool
-    """A peer has written there what the node left."""
+    is_of_gone_node: bool  # a peer has written there what the node left
 
     @classmethod
     def of(cls, obj: Mapping[str, Any], driver: str) -> "LeftReport | None":
@@ -112,8 +107,7 @@ def who_had(volume: Volume, reports: Iterable[LeftReport]) -> Machine:
 
 # --- the judgement ----------------------------------------------------------------------------------------------------
 
-Living = Mapping[str, str]
-"""By name of a node: its uid; empty where its CSINode does not say."""
+Living = Mapping[str, str]  # by name of a node: its uid; empty where its CSINode does not say
 
 
 def living(csi_node: Json) -> tuple[str, str]:
@@ -163,12 +157,10 @@ class Step(StrEnum):
     """What is done with it now. Each is one request, on condition that the object is as it was judged."""
 
     NOTHING = "Nothing"
-    MARK_CLAIM = "MarkClaim"
-    """Note on the claim with which machine its data was lost; only such a claim is deleted."""
+    MARK_CLAIM = "MarkClaim"  # note on the claim with which machine its data was lost; only such a claim is deleted
     DELETE_CLAIM = "DeleteClaim"
     DELETE_VOLUME = "DeleteVolume"
-    RELEASE_VOLUME = "ReleaseVolume"
-    """Take our finalizer off a PersistentVolume that is being deleted: its disks are not emptied."""
+    RELEASE_VOLUME = "ReleaseVolume"  # take our finalizer off a PersistentVolume that is being deleted: its disks are not emptied
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +184,8 @@ class Remain:
 class Surroundings:
     """Of one volume: its claim, and what decides about both, as it is now."""
 
-    claim: Claim | None
-    """The one of which the volume is, if it is there."""
-    sets: tuple[StatefulSet, ...] = ()
-    """Of the claim's namespace, as the pods."""
+    claim: Claim | None  # the one of which the volume is, if it is there
+    sets: tuple[StatefulSet, ...] = ()  # of the claim's namespace, as the pods
     pods: tuple[Pod, ...] = ()
     attachments: tuple[Attachment, ...] = ()
 

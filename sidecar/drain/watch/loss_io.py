@@ -56,8 +56,7 @@ from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-VOLUMES_EVERY: Final = 600.0
-"""Seconds between two looks at the volumes, and at a node that is gone and of which there is no news."""
+VOLUMES_EVERY: Final = 600.0  # seconds between two looks at the volumes, and at a node that is gone and of which there is no news
 MOST_AT_ONCE: Final = 20
 """Nodes that are looked at in one look, and steps for one of them: what must not happen, that all seem to be gone, is to show before much
 is done."""
@@ -68,8 +67,7 @@ class Gone:
     """What the last look at a node that is gone has found."""
 
     due_at: float = float("-inf")
-    counts: Counter[str] = field(default_factory=Counter)
-    """Of its volumes, by evidence."""
+    counts: Counter[str] = field(default_factory=Counter)  # of its volumes, by evidence
     refused: list[str] = field(default_factory=list)
 
 
@@ -81,15 +79,12 @@ class LostNodes:
         self._kube, self._recorder, self._clock, self._wall = tools.kube, tools.recorder, tools.clock, tools.wall
         self._settings, self._driver, self._attaches, self._may_go_on = settings, settings.driver, attaches, may_go_on
         self._there: Living = {}
-        self._said: dict[str, LeftReport] = {}
-        """The reports of the last look, by name."""
+        self._said: dict[str, LeftReport] = {}  # the reports of the last look, by name
         self._due_at = float("-inf")
-        self._gone: dict[str, Gone] = {}
-        """By name of a node that is gone: what the last look at it has found."""
+        self._gone: dict[str, Gone] = {}  # by name of a node that is gone: what the last look at it has found
         self._missed: dict[Machine, float] = {}
         """Since when, by this process's own clock: what is deleted waits for this, not for a time that is stored."""
-        self._refused_before: set[str] = set()
-        """Uids of what could not be cleared away: it comes after all else."""
+        self._refused_before: set[str] = set()  # uids of what could not be cleared away: it comes after all else
 
     async def look(self) -> float:
         there = dict([pair async for pair in records(self._kube, CSI_NODES, living, cached=True)])

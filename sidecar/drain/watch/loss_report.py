@@ -14,10 +14,8 @@ from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 from sidecar.observe.sanitize import visible
 
-MOST: Final = 500
-"""Entries of a list."""
-LONGEST: Final = 256
-"""Characters about one of so many things."""
+MOST: Final = 500  # entries of a list
+LONGEST: Final = 256  # characters about one of so many things
 _COMES_BACK: Final = "bring the machine back with its disks and its name"
 
 
@@ -29,10 +27,8 @@ class Found:
     since: float
     volumes: tuple[Volume, ...]
     remains: tuple[Remain, ...]
-    pods: tuple[str, ...] = ()
-    """Full names of pods that are still bound to it."""
-    beside: int = 0
-    """Volumes of another machine of the name, or of which it is not known: they stay."""
+    pods: tuple[str, ...] = ()  # full names of pods that are still bound to it
+    beside: int = 0  # volumes of another machine of the name, or of which it is not known: they stay
 
 
 def gone_of(report: Json | None) -> Mapping[str, Any]:

@@ -25,8 +25,7 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 EVERY: Final = 60.0
-SOON: Final = 10.0
-"""While things are cleared away."""
+SOON: Final = 10.0  # while things are cleared away
 OTHERS_EVERY: Final = 400.0
 
 
