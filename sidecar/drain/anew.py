@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Notes, Volume
 
+READY_TIMEOUT: Final = 1800.0  # seconds after which a replica that was made anew ought to be Ready
 _LONGEST: Final = 16 * 2**10
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}")
 
@@ -56,6 +57,10 @@ class Target:
     def full_name(self) -> str:
         return f"{self.namespace}/{self.pod}"
 
+    @property
+    def claim_names(self) -> Set[str]:
+        return {name for name, _ in self.claims}
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -70,9 +75,9 @@ class Record:
         said |= {key: getattr(target, name) for key, name in _FIELDS.items()}
         return json.dumps(said, separators=(",", ":"))
 
-    def is_overdue(self, *, now: float, timeout: float) -> bool:
-        """A date in the far future is none that this node has written."""
-        return not abs(now - self.at) < timeout
+    def is_overdue(self, now: float) -> bool:
+        """Its replacement ought to be Ready by now. A date in the far future is none that this node has written."""
+        return self.stage is not Stage.TAKEN and not abs(now - self.at) < READY_TIMEOUT
 
 
 _FIELDS: Final = {"namespace": "namespace", "pod": "pod", "podUID": "pod_uid", "workload": "workload", "workloadUID": "workload_uid"}
@@ -172,7 +177,7 @@ class Facts:
 # --- candidates -------------------------------------------------------------------------------------------------------
 
 
-def candidates(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target], list[Hold]]:
+def replicas_to_make(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target], list[Hold]]:
     """Those that may be, the ready ones with the fewest bytes first. A pod that waits for a node because its volume is here is one too."""
     held: dict[str, list[Thing]] = defaultdict(list)
     pods: dict[str, Pod] = {}
@@ -187,7 +192,7 @@ def candidates(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target
         pod = pods[uid]
         if not any(thing.is_made_anew for thing in mine):
             continue
-        if why := _objection(pod, mine):
+        if why := _why_kept(pod, mine):
             refused.append(Hold(Reason.CLAIM_KEPT, pod.full_name, why, lasting=True))
             continue
         assert pod.owner is not None
@@ -198,7 +203,7 @@ def candidates(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target
     return [target for _, _, target in ordered], sorted(refused, key=lambda hold: hold.pod)
 
 
-def _objection(pod: Pod, held: Sequence[Thing]) -> str:
+def _why_kept(pod: Pod, held: Sequence[Thing]) -> str:
     if pod.owner is None or not is_of_statefulset(pod):
         return f"{pod.owner.kind if pod.owner else 'nobody'} controls the pod, so it is not known whether its claim is made again"
     if not pod.uid or not pod.owner.uid or any(thing.object.kind != names.CLAIM or not thing.object.uid for thing in held):
@@ -229,7 +234,6 @@ class StepView:
     node: str
     undone: str  # why nobody wants any more that the node is emptied to be retired; empty: somebody does
     now: float
-    timeout: float
     ready_for: float = 0.0  # for how many seconds the replacement has been seen Ready
 
 
@@ -365,7 +369,7 @@ def _given_up(view: StepView) -> str:
 
 def _late(view: StepView, why: str, hold: Hold | None = None) -> Step | Hold:
     """Waits, and tells once that it takes too long: this workload is left alone then, and others go on."""
-    if view.record.stage is not Stage.TAKEN and view.record.is_overdue(now=view.now, timeout=view.timeout):
-        late = f"{why}, and the replica is not ready after {view.timeout:g} s"
+    if view.record.is_overdue(view.now):
+        late = f"{why}, and the replica is not ready after {READY_TIMEOUT:g} s"
         return Hold(Reason.REPLICA_NOT_READY, view.record.target.full_name, late, lasting=True)
     return hold or Step(Do.AWAIT, why)

@@ -14,14 +14,15 @@ from sidecar.drain import anew
 from sidecar.drain.anew import Do, Facts, FoundClaim, Record, Result, Stage, Step, StepView, Target
 from sidecar.drain.anew_locks import LocksView, shut
 from sidecar.drain.course import Away, Held, NotKnown, TakenBy
-from sidecar.drain.empty import Hold, users_of
+from sidecar.drain.empty import Hold, refusal, users_of
+from sidecar.drain.empty_io import evict
 from sidecar.drain.lease_io import HeldLease, Holder, held_by
 from sidecar.drain.node_io import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.words import Reason
 from sidecar.eviction.attempt_io import Evictor
-from sidecar.eviction.rules import NEXT_PASS, MayNot, may_evict
+from sidecar.eviction.rules import NEXT_PASS, may_evict
 from sidecar.eviction.rules import Result as Answered
 from sidecar.kube.api import (
     BUDGETS,
@@ -47,7 +48,6 @@ log = logging.getLogger(__name__)
 
 POLL: Final = 5.0  # seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes
 _MANY: Final = 1000
-READY_TIMEOUT: Final = 1800.0  # seconds after which a replica that was made anew ought to be Ready
 _NO_TRIAL: Final = 400  # the answer where a webhook with side effects cannot be asked for a trial
 
 Outcome = tuple[str, float]  # what was done or is waited for, and the seconds until there is more to do
@@ -102,7 +102,7 @@ class MakingAnew:
                 log.warning("A record of a replica that is made anew makes no sense", extra={"fields": {"lease": name}})
                 await self._give_back(name)
                 continue
-            overdue = record.stage is not Stage.TAKEN and record.is_overdue(now=self._wall(), timeout=READY_TIMEOUT)
+            overdue = record.is_overdue(self._wall())
             (late if overdue or self._is_refused(name) else on_their_way).append(Away(name, record.target))
             overdue_ones += overdue
         self._metrics.replacements_late(overdue_ones)
@@ -112,9 +112,8 @@ class MakingAnew:
         """Take the Lease of the workload, where all locks are open; a Hold says why not."""
         name = names.reprovision(target.workload_uid, self._settings.driver)
         if name in self._leases:
-            return Hold(
-                Reason.REPLICA_NOT_READY, target.full_name, "another replica of its workload is being made anew, and is not ready yet"
-            )
+            why = "another replica of its workload is being made anew, and is not ready yet"
+            return Hold(Reason.REPLICA_NOT_READY, target.full_name, why)
         if len(self._tried) >= _MANY:
             self._tried.clear()
         lease = self._tried.setdefault(name, self._lease(name))
@@ -123,9 +122,9 @@ class MakingAnew:
         except ApiError as error:
             why = f"what decides whether it can be made anew could not be read: {error}"
             return Hold(Reason.NOT_KNOWN, target.full_name, why, refused=True)
-        if hold := self._shut(picture, target, facts, all_peers=lease.was_anothers):
+        now, snapshot = self._wall(), picture.snapshot
+        if hold := shut(LocksView(self._settings, picture.machine, snapshot, target, facts, now=now, all_peers=lease.was_anothers)):
             return hold
-        now = self._wall()
         match await lease.hold(record=Record(target, Stage.TAKEN, now, now).as_text()):
             case Held():
                 self._leases[name] = self._tried.pop(name)
@@ -193,10 +192,10 @@ class MakingAnew:
         pod = step.pod
         assert pod is not None
         may = may_evict(pod, node=picture.node.name, ours=self._settings.own_pods)
-        if isinstance(may, MayNot):
+        if isinstance(may, str):
             await self._unmark(step.claims)
             await self._finish(lease, record, Result.UNDONE)
-            return Hold(Reason.CLAIM_KEPT, pod.full_name, may.why, lasting=True)
+            return Hold(Reason.CLAIM_KEPT, pod.full_name, may, lasting=True)
         if (wait := self._evictor.wait()) > 0:
             return f"{pod.full_name} is evicted in {wait:.0f} s", wait
         if why := await self._why_claims_stay(step.claims):
@@ -206,19 +205,14 @@ class MakingAnew:
         if why := await self._changed(picture, begun, Do.EVICT):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
             return why, 1.0
-        answer = await self._evictor.evict(may, why=f"node {picture.node.name} is being retired, and its replica is made anew")
-        self._metrics.evicted(str(answer.result))
-        if answer.result is Answered.EVICTED:
-            message = f"Evicted, because node {picture.node.name} is being retired: {step.why}"
-            self._tell(names.POD, pod.namespace, pod.name, pod.uid, names.POD_EVICTED, message)
-        elif not answer.is_over and answer.result is not Answered.FAILED:
-            await self._write(lease, record)  # it was refused, and will not be carried out later
+        retired = f"node {picture.node.name} is being retired"
+        log_why, event = f"{retired}, and its replica is made anew", f"Evicted, because {retired}: {step.why}"
+        answer = await evict(self._tools, self._evictor, may, log_why=log_why, event=event)
         if answer.is_over:
             return step.why, POLL
-        budget = answer.result in (Answered.BUDGET, Answered.TWO_BUDGETS)
-        reason = Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED
-        hold = Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
-        return self._refuse(lease, hold, seconds=max(answer.again, 1.0))
+        if answer.result is not Answered.FAILED:
+            await self._write(lease, record)  # it was refused, and will not be carried out later
+        return self._refuse(lease, refusal(pod, answer), seconds=max(answer.again, 1.0))
 
     async def _delete(self, picture: Picture, lease: str, record: Record, step: Step) -> Outcome | Hold:
         begun = record if record.stage is Stage.DELETING else replace(record, stage=Stage.DELETING, at=self._wall())
@@ -278,42 +272,24 @@ class MakingAnew:
             self._ready_since.pop(pod.uid, None)
         since = self._ready_since.get(pod.uid) if pod is not None else None
         left = anew.left_of(record, facts)
+        deleted = frozenset(record.target.claim_names - left.claim_names)
+        locks = LocksView(self._settings, picture.machine, picture.snapshot, left, facts, now=self._wall(), deleted=deleted)
         return StepView(
             record=record,
             facts=facts,
-            shut=self._shut(picture, left, facts, deleted=_names(record.target) - _names(left)),
+            shut=shut(locks),
             machine=picture.machine,
             node=picture.node.name,
             undone=undone,
             now=self._wall(),
-            timeout=READY_TIMEOUT,
             ready_for=0.0 if since is None else self._clock() - since,
-        )
-
-    def _shut(
-        self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), all_peers: bool = False
-    ) -> Hold | None:
-        settings = self._settings
-        return shut(
-            LocksView(
-                allowed=settings.reprovisions,
-                machine=picture.machine,
-                snapshot=picture.snapshot,
-                target=target,
-                facts=facts,
-                now=self._wall(),
-                pause=settings.reprovision_pause,
-                needs_budget=settings.limit != 1,
-                deleted=deleted,
-                all_peers=all_peers,
-            )
         )
 
     async def _facts(self, picture: Picture, target: Target) -> Facts:
         namespace, kube = target.namespace, self._kube
         pods = tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
         pod = next((pod for pod in pods if pod.name == target.pod), None)
-        claims = await self._claims(namespace, {name for name, _ in target.claims} | set(pod.claims if pod else ()))
+        claims = await self._claims(namespace, target.claim_names | set(pod.claims if pod else ()))
         stored = await find(kube, STATEFUL_SETS, target.workload, namespace=namespace)
         workload = StatefulSet.of(stored) if stored else None
         classes = [class_ async for class_ in records(kube, CLASSES, _with_default)]
@@ -414,10 +390,6 @@ class MakingAnew:
 
     def _tell(self, kind: str, namespace: str, name: str, uid: str, reason: str, message: str) -> None:
         self._recorder.record(ObjectRef("v1", kind, namespace, name, uid), names.NORMAL, reason, message)
-
-
-def _names(target: Target) -> frozenset[str]:
-    return frozenset(name for name, _ in target.claims)
 
 
 def _with_default(obj: Json) -> tuple[Class, str]:

@@ -14,7 +14,7 @@ from sidecar.drain.blockers import is_bare
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.things import Thing
 from sidecar.drain.words import Intent, Reason, VolumeClass, first_few
-from sidecar.eviction.rules import MayNot, may_evict
+from sidecar.eviction.rules import Answer, Result, may_evict
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Budget, Node, Pod, Taint
 from sidecar.model.objects import Owner
@@ -80,7 +80,7 @@ def candidates(snapshot: Snapshot, things: Iterable[Thing], memory: Memory, *, o
     for pod, held in users:
         if _is_leaving(pod, memory, snapshot.now):
             return [], [Hold(Reason.POD_TERMINATING, pod.full_name, f"{pod.full_name} was asked to end, and is still there")]
-        if pod.deleting_since or isinstance(may_evict(pod, node=snapshot.node_name, ours=ours), MayNot):
+        if pod.deleting_since or isinstance(may_evict(pod, node=snapshot.node_name, ours=ours), str):
             continue
         if hold := _stays(pod, held, snapshot.node, snapshot, memory):
             holds.append(hold)
@@ -203,6 +203,12 @@ def objection(candidate: Candidate, replicas: Replicas) -> Hold | None:
     needs_one = len(there) > 1 and (replicas.needs_budget or replicas.wanted is None)
     why = SEVERAL_NODES if replicas.needs_budget else f"{owner.kind} {owner.name} does not say how many pods there are to be"
     return refused_by_budget(pod, replicas.budgets, needs_one=why if needs_one else "")
+
+
+def refusal(pod: Pod, answer: Answer) -> Hold:
+    """What the API server said to its eviction."""
+    reason = Reason.PDB_BLOCKED if answer.result in (Result.BUDGET, Result.TWO_BUDGETS) else Reason.EVICTION_REFUSED
+    return Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
 
 
 def refused_by_budget(pod: Pod, budgets: Iterable[Budget], *, needs_one: str) -> Hold | None:

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from sidecar.drain.empty import Candidate, Hold, Memory, Replicas, objection, says_how_many, workload_of
+from sidecar.drain.empty import Candidate, Hold, Memory, Replicas, objection, refusal, says_how_many, workload_of
 from sidecar.drain.lease_io import node_of
 from sidecar.drain.node_io import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Reason
 from sidecar.eviction.attempt_io import Evictor
-from sidecar.eviction.rules import MAY_ARRIVE_WITHIN, NEXT_PASS, MayNot, Result, may_evict
+from sidecar.eviction.rules import MAY_ARRIVE_WITHIN, NEXT_PASS, Answer, May, Result, may_evict
 from sidecar.kube.api import BUDGETS, LEASES, NAMESPACES, PODS, REPLICA_SETS, STATEFUL_SETS, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.correlator import ObjectRef
@@ -38,8 +38,7 @@ class Emptying:
     """One per process."""
 
     def __init__(self, tools: Tools, settings: Settings, evictor: Evictor) -> None:
-        self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
-        self._tools, self._clock, self._settings, self._evictor = tools, tools.clock, settings, evictor
+        self._tools, self._kube, self._clock, self._settings, self._evictor = tools, tools.kube, tools.clock, settings, evictor
         self._held: dict[str, tuple[float, Hold]] = {}  # by uid: until when a pod is not asked about again, and why
         self._leaving: dict[str, float] = {}  # by uid: until when a pod counts as leaving that was evicted, or may have been
         self._evicted: dict[str, frozenset[str]] = {}  # by workload: the uids of its pods that were here at its latest eviction
@@ -121,8 +120,8 @@ class Emptying:
     async def _evict(self, picture: Picture, candidate: Candidate, replicas: Replicas) -> Hold | None:
         pod = candidate.pod
         may = may_evict(pod, node=picture.node.name, ours=self._settings.own_pods)
-        if isinstance(may, MayNot):
-            return Hold(Reason.NOT_KNOWN, pod.full_name, may.why)
+        if isinstance(may, str):
+            return Hold(Reason.NOT_KNOWN, pod.full_name, may)
         if (wait := self._evictor.wait()) > 0:
             return Hold(Reason.EVICTION_REFUSED, pod.full_name, f"it is evicted in {wait:.0f} s, at five pods a second at most")
         if why := await why_undone(self._tools, self._settings, picture, asked_at=replicas.asked_at):
@@ -130,8 +129,9 @@ class Emptying:
         if len(self._evicted) >= _MANY:
             self.forget()
         here = frozenset(each.uid for each in picture.snapshot.running if workload_of(each) == candidate.workload)
-        answer = await self._evictor.evict(may, why=f"node {picture.node.name} is being retired")
-        self._metrics.evicted(str(answer.result))
+        retired = f"node {picture.node.name} is being retired"
+        event = f"Evicted, because {retired}: its volumes may leave with it"
+        answer = await evict(self._tools, self._evictor, may, log_why=retired, event=event)
         if answer.is_over or answer.result is Result.FAILED:
             self._leaving[pod.uid] = self._clock() + (MAY_ARRIVE_WITHIN if answer.is_over else NEXT_PASS)
         if answer.is_over:
@@ -141,11 +141,16 @@ class Emptying:
         elif answer.result is Result.FAILED:
             self._unanswered[candidate.workload] = pod.uid, self._clock() + MAY_ARRIVE_WITHIN
         if answer.result is Result.EVICTED:
-            message = f"Evicted, because node {picture.node.name} is being retired: its volumes may leave with it"
-            self._recorder.record(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), names.NORMAL, names.POD_EVICTED, message)
             return None
-        budget = answer.result in (Result.BUDGET, Result.TWO_BUDGETS)
-        reason = Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED
-        hold = Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
+        hold = refusal(pod, answer)
         self.hold(pod.uid, hold, seconds=_AFTER_FAILURE if answer.result is Result.FAILED else max(answer.again, 1.0))
         return hold
+
+
+async def evict(tools: Tools, evictor: Evictor, pod: May, *, log_why: str, event: str) -> Answer:
+    """One eviction, which is counted, and told of the pod if it goes."""
+    answer = await evictor.evict(pod, why=log_why)
+    tools.metrics.evicted(str(answer.result))
+    if answer.result is Result.EVICTED:
+        tools.recorder.record(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), names.NORMAL, names.POD_EVICTED, event)
+    return answer

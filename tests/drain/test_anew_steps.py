@@ -32,7 +32,7 @@ ANY = pytest.mark.parametrize("stage", list(Stage))
 
 def step(stage: Stage, of: Facts, **changes: Any) -> Any:
     record = changes.pop("record", Record(target(), stage, NOW - 110, NOW - 100))
-    base = StepView(record, of, None, ME, "n1", undone="", now=NOW, timeout=1800.0)
+    base = StepView(record, of, None, ME, "n1", undone="", now=NOW)
     return anew.step(replace(base, **changes))
 
 
@@ -306,7 +306,7 @@ def candidates(count: int = 1, *, node: str = "n1", **pod: Any) -> Any:
         claims=tuple(samples.claim(claim, policy="Reprovision", volume_name=name) for name, claim in each),
         **{"pods": (user,)} if node == "n1" else {"claimants": (user,)},
     )
-    return anew.candidates(snapshot, classify(snapshot))
+    return anew.replicas_to_make(snapshot, classify(snapshot))
 
 
 @pytest.mark.parametrize("count", [1, MOST_CLAIMS])
@@ -344,5 +344,5 @@ def test_a_pod_with_another_volume_that_is_kept_is_none() -> None:
         claims=(claim(), samples.claim("logs", policy="Ignore", volume_name="pv-1")),
         pods=(samples.pod("db-0", "data-db-0", "logs"),),
     )
-    targets, (refused,) = anew.candidates(snapshot, classify(snapshot))
+    targets, (refused,) = anew.replicas_to_make(snapshot, classify(snapshot))
     assert (targets, "pv-1, which the pod uses too" in refused.why) == ([], True)

@@ -19,7 +19,6 @@ from sidecar.drain.watch.loss import (
     judge,
     living,
     machine_of,
-    may_be_gone,
     remains,
     unreached,
     who_had,
@@ -64,7 +63,9 @@ def user(**changes: Any) -> Pod:
 
 
 def around(**changes: Any) -> Surroundings:
-    return replace(Surroundings(claim(), (db(),)), **changes)
+    """`claim`: of the volume; None: it is gone."""
+    there = changes.pop("claim", claim())
+    return replace(Surroundings({"uid-claim": there} if there else {}, (db(),)), **changes)
 
 
 def told(of: Volume | None = None, seen: Surroundings | None = None, **changes: Any) -> list[Remain]:
@@ -200,14 +201,19 @@ def test_what_names_no_machine(text: str) -> None:
     assert machine_of(text) is None
 
 
-LEFT = LeftReport("n1", "uid-1", "", frozenset({"uid-pv"}), is_of_gone_node=False)
+LEFT = LeftReport(N1, "", frozenset({"uid-pv"}), is_of_gone_node=False)
 
 
 def test_the_volume_says_which_machine_had_it_and_else_the_one_report_that_names_it() -> None:
     unnoted = volume(annotations={names.SELECTED_NODE: "n1"})
-    assert who_had(volume(), [replace(LEFT, uid="uid-2")]) == N1
+    assert who_had(volume(), [replace(LEFT, machine=Machine("n1", "uid-2"))]) == N1
     assert who_had(unnoted, [LEFT]) == N1
-    for reports in ([], [LEFT, replace(LEFT, node="n2")], [replace(LEFT, leaving=None)], [replace(LEFT, leaving=frozenset({"uid-other"}))]):
+    for reports in (
+        [],
+        [LEFT, replace(LEFT, machine=Machine("n2", "uid-1"))],
+        [replace(LEFT, leaving=None)],
+        [replace(LEFT, leaving=frozenset({"uid-other"}))],
+    ):
         assert who_had(unnoted, reports).uid == ""
     assert who_had(volume(annotations={names.LIES_ON: "garbage"}), [LEFT]) == N1
 
@@ -249,12 +255,16 @@ def test_a_report_that_a_node_owns_or_another_drivers_is_none() -> None:
         pytest.param(None, Evidence.NONE, id="A13 no report"),
         pytest.param(LEFT, Evidence.ANNOUNCED, id="A13 announced"),
         pytest.param(replace(LEFT, leaving=None), Evidence.NONE, id="not announced"),
-        pytest.param(replace(LEFT, uid="uid-0"), Evidence.NONE, id="G1 the report of a former machine"),
-        pytest.param(replace(LEFT, node="n2"), Evidence.NONE, id="the report of another node"),
+        pytest.param(replace(LEFT, machine=Machine("n1", "uid-0")), Evidence.NONE, id="G1 the report of a former machine"),
+        pytest.param(replace(LEFT, machine=Machine("n2", "uid-1")), Evidence.NONE, id="the report of another node"),
         pytest.param(replace(LEFT, leaving=None, acknowledged="uid-1"), Evidence.ACKNOWLEDGED, id="acknowledged"),
         pytest.param(replace(LEFT, acknowledged="uid-1"), Evidence.ACKNOWLEDGED, id="both"),
         pytest.param(replace(LEFT, acknowledged="no, wait"), Evidence.NONE, id="announced, and a person says something else"),
-        pytest.param(replace(LEFT, uid="uid-0", acknowledged="uid-1"), Evidence.NONE, id="acknowledged on another machine's report"),
+        pytest.param(
+            replace(LEFT, machine=Machine("n1", "uid-0"), acknowledged="uid-1"),
+            Evidence.NONE,
+            id="acknowledged on another machine's report",
+        ),
     ],
 )
 def test_a_node_that_is_gone_and_who_says_that_its_disks_are_too(said: LeftReport | None, evidence: Evidence) -> None:
@@ -267,7 +277,7 @@ def test_a_node_that_is_gone_and_who_says_that_its_disks_are_too(said: LeftRepor
 
 
 def test_volumes_that_do_not_name_their_machine_prove_nothing() -> None:
-    found = judge(Machine("n1", ""), node_uid="", has_csi_node=False, report=replace(LEFT, uid="", acknowledged=""))
+    found = judge(Machine("n1", ""), node_uid="", has_csi_node=False, report=replace(LEFT, machine=Machine("n1", ""), acknowledged=""))
     assert found is not None
     assert (found.evidence, found.is_proven) == (Evidence.UNPROVEN, False)
 
@@ -276,12 +286,12 @@ def test_which_machines_may_be_gone_by_the_list_of_csi_nodes() -> None:
     owner = [{"kind": "Node", "name": "n1", "uid": "uid-1"}]
     there = dict([living({"metadata": {"name": "n1", "ownerReferences": owner}}), living({"metadata": {"name": "n2"}})])
     assert there == {"n1": "uid-1", "n2": ""}
-    assert not may_be_gone(N1, there)
-    assert not may_be_gone(Machine("n1", ""), there)
-    assert not may_be_gone(Machine("n2", "uid-2"), there), "its CSINode does not say"
-    assert not may_be_gone(Machine("", ""), there)
-    assert may_be_gone(Machine("n1", "uid-0"), there)
-    assert may_be_gone(Machine("n3", ""), there)
+    assert not N1.may_be_gone(there)
+    assert not Machine("n1", "").may_be_gone(there)
+    assert not Machine("n2", "uid-2").may_be_gone(there), "its CSINode does not say"
+    assert not Machine("", "").may_be_gone(there)
+    assert Machine("n1", "uid-0").may_be_gone(there)
+    assert Machine("n3", "").may_be_gone(there)
 
 
 def test_a_volume_that_some_node_reaches_by_its_labels_is_not_lost() -> None:

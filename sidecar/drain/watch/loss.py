@@ -11,7 +11,7 @@ capacity objects for `capacity`.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -35,6 +35,11 @@ class Machine:
 
     def __str__(self) -> str:
         return f"{self.node}/{self.uid}"
+
+    def may_be_gone(self, there: Mapping[str, str]) -> bool:
+        """`there`: by name of a node its uid; empty where its CSINode does not say."""
+        uid = there.get(self.node)
+        return bool(self.node) and (uid is None or (bool(uid) and bool(self.uid) and uid != self.uid))
 
 
 def machine_of(text: str) -> Machine | None:
@@ -72,9 +77,8 @@ class Loss:
 class LeftReport:
     """The report on a node that no Node owns: its own sidecar took the owner off when it was announced to go, or a peer has made it."""
 
-    node: str
-    uid: str
-    acknowledged: str
+    machine: Machine
+    acknowledged: str  # what a person has annotated it with
     leaving: frozenset[str] | None
     """Uids of the volumes that were on it when it was last judged; None: it was not announced, or that was taken back."""
     is_of_gone_node: bool  # a peer has written there what the node left
@@ -89,11 +93,7 @@ class LeftReport:
         volumes = said.get("volumes") if isinstance(said, Mapping) and said.get("nodeUID") == uid else None
         leaving = frozenset(str(item) for item in volumes) if isinstance(volumes, list) else None
         acknowledged = str((meta.get("annotations") or {}).get(names.ACKNOWLEDGED) or "").strip()
-        return cls(str(spec.get("nodeName") or ""), uid, acknowledged, leaving, bool(status.get("gone")))
-
-    @property
-    def machine(self) -> Machine:
-        return Machine(self.node, self.uid)
+        return cls(Machine(str(spec.get("nodeName") or ""), uid), acknowledged, leaving, bool(status.get("gone")))
 
 
 def who_had(volume: Volume, reports: Iterable[LeftReport]) -> Machine:
@@ -107,8 +107,6 @@ def who_had(volume: Volume, reports: Iterable[LeftReport]) -> Machine:
 
 # --- the judgement ----------------------------------------------------------------------------------------------------
 
-Living = Mapping[str, str]  # by name of a node: its uid; empty where its CSINode does not say
-
 
 def living(csi_node: Json) -> tuple[str, str]:
     """Name and uid of the Node that a CSINode belongs to. They are a tenth of the size of Nodes."""
@@ -117,17 +115,10 @@ def living(csi_node: Json) -> tuple[str, str]:
     return meta["name"], str(uids[0] or "") if uids else ""
 
 
-def may_be_gone(machine: Machine, there: Living) -> bool:
-    uid = there.get(machine.node)
-    return bool(machine.node) and (uid is None or (bool(uid) and bool(machine.uid) and uid != machine.uid))
-
-
 def unreached(volumes: Iterable[Volume], nodes: Iterable[Node]) -> list[Volume]:
     """Of those that do not say which machine had them: which no node reaches by its labels. A node that was renamed reaches its own."""
-    nodes = tuple(nodes)
-    return [
-        volume for volume in volumes if not any(term.matches(node.name, node.labels) for term in volume.affinity or () for node in nodes)
-    ]
+    there = [(node.name, node.labels) for node in nodes]
+    return [volume for volume in volumes if not any(term.matches(*node) for term in volume.affinity or () for node in there)]
 
 
 def judge(machine: Machine, *, node_uid: str, has_csi_node: bool, report: LeftReport | None) -> Loss | None:
@@ -136,9 +127,8 @@ def judge(machine: Machine, *, node_uid: str, has_csi_node: bool, report: LeftRe
         return None
     nothing = f"there is neither a Node nor a CSINode {machine.node}"
     if not machine.uid:
-        return Loss(
-            machine, Evidence.UNPROVEN, f"{nothing}, and its volumes do not say on which machine they are: it may have been renamed"
-        )
+        why = f"{nothing}, and its volumes do not say on which machine they are: it may have been renamed"
+        return Loss(machine, Evidence.UNPROVEN, why)
     ours = report if report is not None and report.machine == machine else None
     if ours is not None and ours.acknowledged:
         if ours.acknowledged == machine.uid:
@@ -182,20 +172,25 @@ class Remain:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Of one volume: its claim, and what decides about both, as it is now."""
+    """What decides about volumes whose claims are in one namespace, as it is now."""
 
-    claim: Claim | None  # the one of which the volume is, if it is there
-    sets: tuple[StatefulSet, ...] = ()  # of the claim's namespace, as the pods
+    claims: Mapping[str, Claim] = field(default_factory=dict)  # by uid
+    sets: tuple[StatefulSet, ...] = ()
     pods: tuple[Pod, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+
+    def claim_of(self, volume: Volume) -> Claim | None:
+        """If it is there, and bound to this volume."""
+        claim = self.claims.get(volume.claim.uid) if volume.claim else None
+        return claim if claim is not None and claim.volume_name == volume.name else None
 
 
 def remains(volume: Volume, around: Surroundings, *, loss: Loss, clears: bool) -> list[Remain]:
     """`clears`: the policy is Cleanup, and the node has been gone for as long as the flag says."""
     keeps = "" if clears else "the policy is Orphan, or the node has not been gone for long enough"
     keeps = keeps if loss.is_proven else "nobody has said that the disks do not come back"
-    found, claim = [], around.claim
-    if claim is not None and claim.volume_name == volume.name:
+    found = []
+    if (claim := around.claim_of(volume)) is not None:
         step, why = _of_claim(claim, volume, around, loss.machine, keeps)
         found.append(Remain(names.CLAIM, claim.namespace, claim.name, claim.uid, claim.resource_version, step, why))
     step, why = _of_volume(volume, around, keeps)
@@ -223,9 +218,9 @@ def _of_volume(volume: Volume, around: Surroundings, keeps: str) -> tuple[Step, 
         return Step.NOTHING, f"its reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
     if volume.phase != "Released":
         return Step.NOTHING, f"its phase is {volume.phase or 'not set'}, not Released"
-    if around.claim is not None and around.claim.volume_name == volume.name:
+    if (claim := around.claim_of(volume)) is not None:
         # The volume controller has not been at it since somebody bound it again, as after the restoration of a backup.
-        return Step.NOTHING, f"claim {around.claim.full_name} is there, and bound to it"
+        return Step.NOTHING, f"claim {claim.full_name} is there, and bound to it"
     if volume.affinity is None:
         return Step.NOTHING, "it has no node affinity, so whether its data is gone is for a person to say"
     if keeps:

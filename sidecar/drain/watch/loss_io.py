@@ -16,21 +16,7 @@ from sidecar.drain.report import differs, status_patch
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
-from sidecar.drain.watch.loss import (
-    LeftReport,
-    Living,
-    Loss,
-    Machine,
-    Remain,
-    Step,
-    Surroundings,
-    judge,
-    living,
-    may_be_gone,
-    remains,
-    unreached,
-    who_had,
-)
+from sidecar.drain.watch.loss import LeftReport, Loss, Machine, Remain, Step, Surroundings, judge, living, remains, unreached, who_had
 from sidecar.drain.watch.loss_report import Found
 from sidecar.kube.api import (
     ATTACHMENTS,
@@ -78,7 +64,7 @@ class LostNodes:
         """`may_go_on`: whether this process is the looker still, by a write at that moment."""
         self._kube, self._recorder, self._clock, self._wall = tools.kube, tools.recorder, tools.clock, tools.wall
         self._settings, self._driver, self._attaches, self._may_go_on = settings, settings.driver, attaches, may_go_on
-        self._there: Living = {}
+        self._there: Mapping[str, str] = {}  # uids by names of nodes, in the last look
         self._said: dict[str, LeftReport] = {}  # the reports of the last look, by name
         self._due_at = float("-inf")
         self._gone: dict[str, Gone] = {}  # by name of a node that is gone: what the last look at it has found
@@ -92,8 +78,8 @@ class LostNodes:
             return VOLUMES_EVERY  # a list without this very node is too old to say anything
         reports, before = await self._reports(), self._said
         news = {node for node in self._there if node not in there}
-        news |= {report.node for report in reports.values() if report.is_of_gone_node and report.node in there}
-        news |= {report.node for name, report in reports.items() if report != before.get(name)}
+        news |= {report.machine.node for report in reports.values() if report.is_of_gone_node and report.machine.node in there}
+        news |= {report.machine.node for name, report in reports.items() if report != before.get(name)}
         self._there, self._said = there, reports
         now = self._clock()
         if not news and now < self._due_at:
@@ -109,7 +95,7 @@ class LostNodes:
         for node in due[:MOST_AT_ONCE]:
             await self._look_at(node, {machine: volumes for machine, volumes in found.items() if machine.node == node})
         for name, report in reports.items():
-            if report.node not in gone:
+            if report.machine.node not in gone:
                 await self._take_away(name)
         self._due_at = min((one.due_at for one in self._gone.values()), default=now + VOLUMES_EVERY)
         return max(0.0, self._due_at - self._clock())
@@ -136,7 +122,7 @@ class LostNodes:
         found = ((obj["metadata"]["name"], LeftReport.of(obj, self._driver)) for obj in stored)
         return {name: report for name, report in found if report is not None}
 
-    async def _missing(self, there: Living, reports: Iterable[LeftReport]) -> dict[Machine, list[Volume]]:
+    async def _missing(self, there: Mapping[str, str], reports: Iterable[LeftReport]) -> dict[Machine, list[Volume]]:
         reports, found = tuple(reports), defaultdict[Machine, list[Volume]](list)
 
         def lost(obj: Json) -> tuple[Machine, Volume] | None:
@@ -144,7 +130,7 @@ class LostNodes:
                 return None
             volume = Volume.of(obj)
             machine = who_had(volume, reports)
-            return (machine, volume) if may_be_gone(machine, there) else None
+            return (machine, volume) if machine.may_be_gone(there) else None
 
         async for machine, volume in records(self._kube, VOLUMES, lost, cached=True):
             found[machine].append(volume)
@@ -202,7 +188,7 @@ class LostNodes:
         clears = self._settings.clears and missed_for >= self._settings.gone_after
         stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
         around = await self._surroundings(volumes)
-        left = [item for volume in volumes for item in remains(volume, around[volume.name], loss=loss, clears=clears)]
+        left = [item for volume in volumes for item in remains(volume, around[_namespace(volume)], loss=loss, clears=clears)]
         since = loss_report.since_of(stored, machine, now=self._wall())
         pods = [pod.full_name async for pod in records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={machine.node}")]
         beside = sum(len(lost) for other, lost in machines.items() if other != machine)
@@ -220,19 +206,15 @@ class LostNodes:
         return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
 
     async def _surroundings(self, volumes: Iterable[Volume]) -> dict[str, Surroundings]:
-        """By volume. Lists of a namespace each, since a node's claims may be many."""
-        kube, found = self._kube, dict[str, Surroundings]()
-        by_namespace: dict[str, tuple[dict[str, Claim], tuple[StatefulSet, ...], tuple[Pod, ...]]] = {}
+        """By namespace of their claims: a list of a namespace each, since a node's claims may be many."""
+        kube = self._kube
         attachments = tuple([item async for item in records(kube, ATTACHMENTS, Attachment.of)]) if self._attaches else ()
-        for volume in volumes:
-            namespace = volume.claim.namespace if volume.claim else ""
-            if namespace and namespace not in by_namespace:
-                claims = {item.uid: item async for item in records(kube, CLAIMS, Claim.of, namespace=namespace)}
-                sets = tuple([item async for item in records(kube, STATEFUL_SETS, StatefulSet.of, namespace=namespace)])
-                by_namespace[namespace] = claims, sets, tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
-            claims, sets, pods = by_namespace.get(namespace, ({}, (), ()))
-            claim = claims.get(volume.claim.uid) if volume.claim else None
-            found[volume.name] = Surroundings(claim, sets, pods, attachments)
+        found = {"": Surroundings(attachments=attachments)}
+        for namespace in {_namespace(volume) for volume in volumes} - {""}:
+            claims = {item.uid: item async for item in records(kube, CLAIMS, Claim.of, namespace=namespace)}
+            sets = tuple([item async for item in records(kube, STATEFUL_SETS, StatefulSet.of, namespace=namespace)])
+            pods = tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
+            found[namespace] = Surroundings(claims, sets, pods, attachments)
         return found
 
     def _tell_claims(self, found: Found) -> None:
@@ -300,7 +282,7 @@ class LostNodes:
         if now.uid != volume.uid or who_had(now, reports) != loss.machine:
             return None
         around = await self._surroundings((now,))
-        found = remains(now, around[now.name], loss=loss, clears=True)
+        found = remains(now, around[_namespace(now)], loss=loss, clears=True)
         return next((each for each in found if (each.kind, each.uid) == (item.kind, item.uid)), None)
 
     def _tell_step(self, item: Remain, loss: Loss) -> None:
@@ -341,3 +323,7 @@ class LostNodes:
             await self._kube.delete(DRAIN_REPORTS, name, uid=meta["uid"], resource_version=meta["resourceVersion"])
         except (Conflict, NotFound):
             pass  # somebody has changed it, or its node's own sidecar writes it by now
+
+
+def _namespace(volume: Volume) -> str:
+    return volume.claim.namespace if volume.claim else ""
