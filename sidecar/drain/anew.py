@@ -169,6 +169,7 @@ class Facts:
     namespace_ends: bool = False
     budgets: tuple[Budget, ...] = ()  # of the namespace
     contents: tuple[SnapshotContent, ...] = ()  # snapshots of this driver
+    asked_at: float = 0.0  # when the pods were asked for, by the clock of this process
 
     def pod(self, name: str) -> Pod | None:
         return next((pod for pod in self.pods if pod.name == name), None)

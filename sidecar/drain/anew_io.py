@@ -204,7 +204,7 @@ class MakingAnew:
         begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
         if why := await self._changed(picture, begun, Do.EVICT):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
-            return why, 1.0
+            return self._refuse(lease, Hold(Reason.NOT_KNOWN, pod.full_name, why))
         retired = f"node {picture.node.name} is being retired"
         log_why, event = f"{retired}, and its replica is made anew", f"Evicted, because {retired}: {step.why}"
         answer = await evict(self._tools, self._evictor, may, log_why=log_why, event=event)
@@ -221,7 +221,7 @@ class MakingAnew:
             # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
             await self._write(lease, begun)
             if why := await self._changed(picture, begun, Do.DELETE):
-                return why, 1.0
+                return self._refuse(lease, Hold(Reason.NOT_KNOWN, record.target.full_name, why))
             try:
                 uid, version = claim.uid, claim.resource_version
                 await self._kube.delete(CLAIMS, claim.name, namespace=claim.namespace, uid=uid, resource_version=version)
@@ -241,12 +241,11 @@ class MakingAnew:
 
     async def _changed(self, picture: Picture, record: Record, wanted: Do) -> str:
         """Right before what cannot be taken back: why it is not done; empty: all is as it was. The Node comes last."""
-        asked_at = self._clock()
         facts = await self._facts(picture, record.target)
         step = anew.step(self._view(picture, record, facts, ""))
         if isinstance(step, Hold) or step.do is not wanted:
             return f"while {record.target.full_name} was looked at: {step.why}"
-        return await why_undone(self._tools, self._settings, picture, asked_at=asked_at)
+        return await why_undone(self._tools, self._settings, picture, asked_at=facts.asked_at)
 
     async def _why_claims_stay(self, claims: Iterable[FoundClaim]) -> str:
         for found in claims:
@@ -286,15 +285,18 @@ class MakingAnew:
         )
 
     async def _facts(self, picture: Picture, target: Target) -> Facts:
+        """The pods last: who uses a claim, and which replicas are ready, changes within seconds."""
         namespace, kube = target.namespace, self._kube
-        pods = tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
-        pod = next((pod for pod in pods if pod.name == target.pod), None)
-        claims = await self._claims(namespace, target.claim_names | set(pod.claims if pod else ()))
+        pod = await find(kube, PODS, target.pod, namespace=namespace)
+        claims = await self._claims(namespace, target.claim_names | set(Pod.of(pod).claims if pod else ()))
         stored = await find(kube, STATEFUL_SETS, target.workload, namespace=namespace)
         workload = StatefulSet.of(stored) if stored else None
         classes = [class_ async for class_ in records(kube, CLASSES, _with_default)]
         of_namespace = await find(kube, NAMESPACES, namespace)
         ends = of_namespace is None or "deletionTimestamp" in of_namespace["metadata"]
+        budgets = tuple([budget async for budget in records(kube, BUDGETS, Budget.of, namespace=namespace)])
+        contents, asked_at = await self._contents(), self._clock()
+        pods = tuple([each async for each in records(kube, PODS, Pod.of, namespace=namespace)])
         users = {pod.uid for pod, _ in users_of(picture.snapshot, picture.assessment.things)}
         here = records(kube, PODS, Pod.of, field_selector=f"spec.nodeName={picture.node.name}")
         return Facts(
@@ -307,8 +309,9 @@ class MakingAnew:
             default_class=max(((made, class_.name) for class_, made in classes if made), default=("", ""))[1],
             namespace=notes_of((of_namespace or {"metadata": {}})["metadata"].get("annotations")),
             namespace_ends=ends,
-            budgets=tuple([budget async for budget in records(kube, BUDGETS, Budget.of, namespace=namespace)]),
-            contents=await self._contents(),
+            budgets=budgets,
+            contents=contents,
+            asked_at=asked_at,
         )
 
     async def _claims(self, namespace: str, wanted: Iterable[str]) -> Mapping[str, FoundClaim]:

@@ -146,8 +146,11 @@ def _on_this_node_alone(view: LocksView) -> Refusal | None:
         volume = found.volume
         if node is None or volume is None or not _is_here_alone(volume, view):
             return Reason.CLAIM_KEPT, f"the PersistentVolume of claim {name} does not say that its data is on this node alone"
-        if found.claim.selected_node not in ("", node.name) or maker_of(volume) not in ("", node.name):
-            return Reason.CLAIM_KEPT, f"claim {name} says that its volume was made on another node"
+        if maker_of(volume) not in ("", node.name):
+            return Reason.CLAIM_KEPT, f"the PersistentVolume of claim {name} says that it was made on another node"
+        # Whose volume a claim has that was bound by hand no admission policy sees, so none lets a sidecar delete it.
+        if (found.claim.selected_node, found.claim.provisioner) != (node.name, view.snapshot.driver):
+            return Reason.CLAIM_KEPT, f"claim {name} does not say that its volume was made by {view.snapshot.driver} for this node"
     return None
 
 

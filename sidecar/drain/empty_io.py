@@ -27,8 +27,9 @@ _CONTROLLERS: Final = {names.STATEFUL_SET: STATEFUL_SETS, names.REPLICA_SET: REP
 _COUNT: Final = re.compile(r"[0-9]{1,6}")
 _LONGEST: Final = 10.0  # seconds for what is read about one pod: what takes longer keeps that pod waiting and no other
 _MOST: Final = 5  # pods that one look asks about: each costs some four requests
-_WAIT: Final = {True: 300.0, False: NEXT_PASS}
-"""Seconds until a pod is asked about again, by whether only a person can help. Each time may take a slot and give it back."""
+_WAIT: Final = 300.0
+_LONGEST_WAIT: Final = 3600.0
+"""Seconds until a pod that only a person can help is asked about again, twice as long each time: it may take a slot and give it back."""
 _AFTER_FAILURE: Final = 60.0  # longer than such a pod counts as leaving, so that one whose eviction fails each time keeps no other one here
 _TOLD_FOR: Final = 60.0  # seconds after those in which a refusal is still told: until then the pod is asked about again, and it is no news
 _MANY: Final = 1000
@@ -40,6 +41,7 @@ class Emptying:
     def __init__(self, tools: Tools, settings: Settings, evictor: Evictor) -> None:
         self._tools, self._kube, self._clock, self._settings, self._evictor = tools, tools.kube, tools.clock, settings, evictor
         self._held: dict[str, tuple[float, Hold]] = {}  # by uid: until when a pod is not asked about again, and why
+        self._waited: dict[str, float] = {}  # by uid of a pod that only a person can help: the seconds until it was asked about again
         self._leaving: dict[str, float] = {}  # by uid: until when a pod counts as leaving that was evicted, or may have been
         self._evicted: dict[str, frozenset[str]] = {}  # by workload: the uids of its pods that were here at its latest eviction
         self._unanswered: dict[str, tuple[str, float]] = {}
@@ -56,8 +58,13 @@ class Emptying:
     def hold(self, uid: str, hold: Hold | None, *, seconds: float | None = None) -> None:
         """Leave this pod alone for a while; None: nothing is held against it any more."""
         self._held.pop(uid, None)
-        if hold is not None:
-            self._held[uid] = self._clock() + (_WAIT[hold.lasting] if seconds is None else seconds), hold
+        self._waited = {each: waited for each, waited in self._waited.items() if each in self._held or each == uid}
+        if hold is None:
+            self._waited.pop(uid, None)
+            return
+        if seconds is None and hold.lasting:
+            seconds = self._waited[uid] = min(2 * self._waited.get(uid, _WAIT / 2), _LONGEST_WAIT)
+        self._held[uid] = self._clock() + (NEXT_PASS if seconds is None else seconds), hold
 
     def refused(self) -> str:
         """What the API server says of one of the pods that it keeps here by a refusal; empty: there is none."""

@@ -61,7 +61,6 @@ class StatefulSet:
         return next((pod for pod in (f"{self.name}-{ordinal}" for ordinal in ordinals) if pod not in there), "")
 
     def claims_of(self, pod: str) -> frozenset[str]:
-        """That it makes for this pod."""
         return frozenset(f"{wish.name}-{pod}" for wish in self.wishes)
 
     def wish_for(self, claim: str, pod: str) -> Claim | None:
@@ -76,7 +75,6 @@ class StatefulSet:
         return ""
 
     def replica(self, pod: str) -> Pod:
-        """As it will be made."""
         own = {names.POD_REVISION: self.revision, names.POD_NAME: pod, names.POD_INDEX: pod.rpartition("-")[2]}
         return replace(self.template, labels=MappingProxyType({**self.template.labels, **own}))
 

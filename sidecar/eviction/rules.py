@@ -67,7 +67,7 @@ class Result(StrEnum):
 
     EVICTED = "evicted"
     GONE = "gone"  # there is no such pod any more
-    REPLACED = "replaced"  # Another pod has its name by now. It was not touched.
+    REPLACED = "replaced"  # another pod has its name by now, and was not touched
     BUDGET = "budget"  # a disruption budget forbids it now, which is no error
     SERVER_BUSY = "server_busy"
     TWO_BUDGETS = "two_budgets"
@@ -78,8 +78,6 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one attempt."""
-
     result: Result
     why: str = ""  # what the server said, the cause first; empty after a success
     again: float = 0.0  # seconds until the same pod may be tried again
@@ -118,9 +116,7 @@ TABLE: Final = (
     Row(lambda error: isinstance(error, Forbidden) and _ENDING in error.causes,        Result.NAMESPACE_ENDS, BUDGET_PAUSE),
     Row(lambda error: isinstance(error, Forbidden),                                    Result.FORBIDDEN,      NEXT_PASS),
     Row(lambda error: True,                                                            Result.FAILED,         NEXT_PASS),
-)
-# fmt: on
-"""The first row that is true of it counts."""
+)  # the first row that is true of it counts
 
 
 def answer_to(error: ApiError) -> Answer:

@@ -43,6 +43,9 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 VOLUMES_EVERY: Final = 600.0  # seconds between two looks at the volumes, and at a node that is gone and of which there is no news
+SOON_AGAIN: Final = 60.0
+BUSY_FOR: Final = 3600.0
+"""Seconds after the last step, or after clearing up could begin: so long each minute is looked, since others take what is theirs."""
 MOST_AT_ONCE: Final = 20
 """Nodes that are looked at in one look, and steps for one of them: what must not happen, that all seem to be gone, is to show before much
 is done."""
@@ -55,6 +58,7 @@ class Gone:
     due_at: float = float("-inf")
     counts: Counter[str] = field(default_factory=Counter)  # of its volumes, by evidence
     refused: list[str] = field(default_factory=list)
+    busy_until: float | None = None  # while something is cleared away; None: nothing may be
 
 
 class LostNodes:
@@ -80,12 +84,13 @@ class LostNodes:
         news = {node for node in self._there if node not in there}
         news |= {report.machine.node for report in reports.values() if report.is_of_gone_node and report.machine.node in there}
         news |= {report.machine.node for name, report in reports.items() if report != before.get(name)}
-        self._there, self._said = there, reports
         now = self._clock()
         if not news and now < self._due_at:
+            self._there = there
             return self._due_at - now
         self._due_at = now  # whatever fails below is looked at anew in the next look
         found = await self._missing(there, reports.values())
+        self._there, self._said = there, reports  # not before: what could not be looked at stays news
         self._missed = {machine: at for machine, at in self._missed.items() if machine in found}
         gone = {machine.node for machine in found}
         self._gone = {node: self._gone.get(node, Gone()) for node in gone}
@@ -163,11 +168,12 @@ class LostNodes:
     # --- one node -------------------------------------------------------------------------------------------------------
 
     async def _look_at(self, node: str, machines: dict[Machine, list[Volume]]) -> None:
-        one = self._gone[node] = Gone(due_at=self._clock() + VOLUMES_EVERY)
+        one = self._gone[node] = Gone(self._clock() + VOLUMES_EVERY, self._gone[node].counts, busy_until=self._gone[node].busy_until)
         try:
             one.due_at = self._clock() + await self._tell_and_clear(one, machines)
         except ApiError as error:
             one.refused.append(f"node {node}: {error}")
+            one.due_at = self._clock() + SOON_AGAIN
 
     async def _tell_and_clear(self, one: Gone, machines: dict[Machine, list[Volume]]) -> float:
         """There is one report for a name: about the machine whose loss is proven, or which left most; the others are told beside it.
@@ -177,6 +183,7 @@ class LostNodes:
         losses = {machine: loss for machine in machines if (loss := await self._loss(machine)) is not None}
         for machine in machines.keys() - losses.keys():
             self._missed.pop(machine, None)  # it is there, or nobody knows: that it was missed before counts no more
+        one.counts = Counter()
         if not losses:
             return VOLUMES_EVERY
         machine = max(losses, key=lambda each: (losses[each].is_proven, bool(each.uid), len(machines[each]), each.uid))
@@ -200,10 +207,13 @@ class LostNodes:
             found = await self._clear(one, found, done)
         finally:
             await self._write(machine, loss_report.status(found, stored, done, agent=self._settings.agent, now=self._wall()), stored)
-        if len(done) > before:
-            return 0.0
-        waits = self._settings.clears and loss.is_proven and not clears
-        return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if not clears or not loss.is_proven:
+            one.busy_until = None
+            waits = self._settings.clears and loss.is_proven
+            return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if len(done) > before or one.busy_until is None:
+            one.busy_until = self._clock() + BUSY_FOR
+        return 0.0 if len(done) > before else SOON_AGAIN if self._clock() < one.busy_until else VOLUMES_EVERY
 
     async def _surroundings(self, volumes: Iterable[Volume]) -> dict[str, Surroundings]:
         """By namespace of their claims: a list of a namespace each, since a node's claims may be many."""
@@ -250,12 +260,15 @@ class LostNodes:
 
     async def _take(self, item: Remain, volume: Volume, loss: Loss) -> bool:
         """Whether it was done. All is read and judged once more; the Node comes last."""
+        asked_at = self._clock()
         fresh = await self._judged_again(item, volume, loss)
         if fresh is None or fresh.step is not item.step:
             return False
         now = await self._loss(loss.machine)
         if now is None or now.evidence is not loss.evidence or not now.is_proven:
             return False
+        if (age := self._clock() - asked_at) > FRESH:
+            raise ApiError(f"the API server is slow: what decides it was asked for {age:.0f} s ago")
         guard: Json = {"uid": fresh.uid, "resourceVersion": fresh.resource_version}
         match fresh.step:
             case Step.MARK_CLAIM:
