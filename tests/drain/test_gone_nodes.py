@@ -268,16 +268,15 @@ def test_a_report_that_a_node_owns_or_another_drivers_is_none() -> None:
     ],
 )
 def test_a_node_that_is_gone_and_who_says_that_its_disks_are_too(said: LeftReport | None, evidence: Evidence) -> None:
-    found = judge(N1, node_uid="", has_csi_node=False, report=said)
+    found = judge(N1, is_there=False, report=said)
     assert found is not None
     assert (found.machine, found.evidence) == (N1, evidence)
     assert found.is_proven is (evidence in (Evidence.ANNOUNCED, Evidence.ACKNOWLEDGED))
-    for there in ({"node_uid": "uid-1"}, {"node_uid": "uid-2"}, {"has_csi_node": True}):
-        assert judge(N1, report=said, **{"node_uid": "", "has_csi_node": False} | there) is None, "B8 G1 it is there, or another one is"
+    assert judge(N1, is_there=True, report=said) is None, "B8 G1 it is there, or another one is"
 
 
 def test_volumes_that_do_not_name_their_machine_prove_nothing() -> None:
-    found = judge(Machine("n1", ""), node_uid="", has_csi_node=False, report=replace(LEFT, machine=Machine("n1", ""), acknowledged=""))
+    found = judge(Machine("n1", ""), is_there=False, report=replace(LEFT, machine=Machine("n1", ""), acknowledged=""))
     assert found is not None
     assert (found.evidence, found.is_proven) == (Evidence.UNPROVEN, False)
 
@@ -308,7 +307,7 @@ def found(count: int = 1, **changes: Any) -> Found:
 
 
 def stored(of: Found | None = None) -> dict[str, Any]:
-    head = loss_report.head(N1, DRIVER)
+    head = drain_report.head("n1", DRIVER, labels={names.NODE_LOSS_FOR: DRIVER})
     return head | {"status": loss_report.status(of or found(), None, [], agent="v0", now=2000.0)}
 
 

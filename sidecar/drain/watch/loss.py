@@ -121,9 +121,9 @@ def unreached(volumes: Iterable[Volume], nodes: Iterable[Node]) -> list[Volume]:
     return [volume for volume in volumes if not any(term.matches(*node) for term in volume.affinity or () for node in there)]
 
 
-def judge(machine: Machine, *, node_uid: str, has_csi_node: bool, report: LeftReport | None) -> Loss | None:
-    """None: it is there. `node_uid`: of the Node of its name as the API server has it now; empty: there is none."""
-    if node_uid or has_csi_node:
+def judge(machine: Machine, *, is_there: bool, report: LeftReport | None) -> Loss | None:
+    """None: it is there. `is_there`: the API server has a Node or a CSINode of its name now."""
+    if is_there:
         return None
     nothing = f"there is neither a Node nor a CSINode {machine.node}"
     if not machine.uid:

@@ -11,28 +11,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.drain.node_io import FRESH, version_of
-from sidecar.drain.report import differs, status_patch
+from sidecar.drain.node_io import FRESH, put_status, version_of
+from sidecar.drain.report import differs, head, status_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
 from sidecar.drain.watch.loss import LeftReport, Loss, Machine, Remain, Step, Surroundings, judge, living, remains, unreached, who_had
 from sidecar.drain.watch.loss_report import Found
-from sidecar.kube.api import (
-    ATTACHMENTS,
-    CLAIMS,
-    CSI_NODES,
-    DRAIN_REPORTS,
-    JSON_PATCH,
-    MERGE_PATCH,
-    NODES,
-    PODS,
-    STATEFUL_SETS,
-    VOLUMES,
-    Resource,
-    find,
-    records,
-)
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -148,22 +134,17 @@ class LostNodes:
         """By the API server's own word of this moment. A kubelet makes the Node before the CSINode, so the Node has the last word."""
         asked_at = self._clock()
         report = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
-        csi_node = await self._ask_for(CSI_NODES, machine.node)
-        node = await self._ask_for(NODES, machine.node)
+        is_there = False
+        for resource in (CSI_NODES, NODES):
+            try:
+                await self._kube.get(resource, machine.node)
+                is_there = True
+            except NotFound as error:
+                if error.reason != "NotFound":  # of a proxy on the way: the API server itself has not said that there is none
+                    raise ApiError(f"{resource} {machine.node}: {error}", status=error.status) from error
         if self._clock() - asked_at > FRESH:
             return None
-        said = LeftReport.of(report, self._driver) if report is not None else None
-        uid = str(node["metadata"].get("uid")) if node is not None else ""
-        return judge(machine, node_uid=uid, has_csi_node=csi_node is not None, report=said)
-
-    async def _ask_for(self, resource: Resource, name: str) -> Json | None:
-        """None where the API server itself says that there is none: a 404 of a proxy on the way says nothing."""
-        try:
-            return await self._kube.get(resource, name)
-        except NotFound as error:
-            if error.reason == "NotFound":
-                return None
-            raise ApiError(f"{resource} {name}: {error}", status=error.status) from error
+        return judge(machine, is_there=is_there, report=LeftReport.of(report, self._driver) if report is not None else None)
 
     # --- one node -------------------------------------------------------------------------------------------------------
 
@@ -310,21 +291,18 @@ class LostNodes:
     async def _write(self, machine: Machine, status: Json, stored: Json | None) -> None:
         """The report of the node's own sidecar may be there yet, and garbage collection may delete it: its owner is taken off first, and
         with it what a person has acknowledged of another machine, or before it was gone."""
-        head = loss_report.head(machine, self._driver)
-        name = head["metadata"]["name"]
+        labels = {names.NODE_LOSS_FOR: self._driver}
         if stored is None:
-            stored = await self._kube.create(DRAIN_REPORTS, head)
+            stored = await self._kube.create(DRAIN_REPORTS, head(machine.node, self._driver, labels=labels))
         else:
             meta = stored["metadata"]
-            owned, other = bool(meta.get("ownerReferences")), ((stored.get("status") or {}).get("nodeUID")) != machine.uid
-            labelled = (meta.get("labels") or {}).get(names.NODE_LOSS_FOR) == self._driver
-            if owned or other or not labelled:
-                changed = {"resourceVersion": version_of(stored), "ownerReferences": None, "labels": head["metadata"]["labels"]}
-                changed |= {"annotations": {names.ACKNOWLEDGED: None}} if owned or other else {}
-                stored = await self._kube.patch(DRAIN_REPORTS, name, {"metadata": changed}, content_type=MERGE_PATCH)
+            not_ours = bool(meta.get("ownerReferences")) or not status_of(stored, machine.uid)
+            if not_ours or (meta.get("labels") or {}).get(names.NODE_LOSS_FOR) != self._driver:
+                changed: Json = {"resourceVersion": version_of(stored), "ownerReferences": None, "labels": labels}
+                changed |= {"annotations": {names.ACKNOWLEDGED: None}} if not_ours else {}
+                stored = await self._kube.patch(DRAIN_REPORTS, meta["name"], {"metadata": changed}, content_type=MERGE_PATCH)
         if differs(stored, status):
-            patch = status_patch(status, version=version_of(stored))
-            await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+            await put_status(self._kube, stored, status)
 
     async def _take_away(self, name: str) -> None:
         """Nothing is left to tell, or the name is there again. Not where the node itself is leaving: that report is its own sidecar's."""
