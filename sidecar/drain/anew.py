@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.empty import Hold
@@ -141,10 +140,13 @@ class FoundClaim:
     def problem(self, machine: str) -> str:
         """What is written there that cannot be understood, or must not stand there; empty: nothing."""
         said = dict(self.claim.notes)
-        wrong = [key for key, words in ((names.ALLOW_CLAIM_DELETION, ("true", "false")),) if key in said and said[key] not in words]
-        wrong += [names.REPROVISION_PEERS] if names.REPROVISION_PEERS in said and self.peers is None else []
-        wrong += [names.REPROVISIONED_BY] if self.mark not in ("", machine) else []
-        wrong += [names.LOST_WITH] if names.LOST_WITH in said else []
+        understood = {
+            names.ALLOW_CLAIM_DELETION: said.get(names.ALLOW_CLAIM_DELETION) in ("true", "false"),
+            names.REPROVISION_PEERS: self.peers is not None,
+            names.REPROVISIONED_BY: self.mark in ("", machine),
+            names.LOST_WITH: False,
+        }
+        wrong = (key for key, is_understood in understood.items() if key in said and not is_understood)
         return "; ".join(f"its annotation {key} is {quoted(said[key])}" for key in wrong)
 
     @classmethod
@@ -161,9 +163,8 @@ class Facts:
     pods: tuple[Pod, ...] = ()  # all of the namespace
     leaving: tuple[str, ...] = ()  # full names of other pods of this node that are ending and have a volume of this driver
     workload: StatefulSet | None = None  # of the target's name; None: there is none
-    claims: Mapping[str, FoundClaim] = field(default_factory=lambda: MappingProxyType({}))
-    """By name: those that are made anew, and all others of the pod."""
-    classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
+    claims: Mapping[str, FoundClaim] = field(default_factory=dict)  # by name: those that are made anew, and all others of the pod
+    classes: Mapping[str, Class] = field(default_factory=dict)
     default_class: str = ""
     namespace: Notes = ()
     namespace_ends: bool = False

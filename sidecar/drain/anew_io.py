@@ -7,7 +7,6 @@ eviction and before each deletion the Lease is written, all is read and decided 
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain import anew
@@ -41,7 +40,7 @@ from sidecar.kube.errors import ApiError, Conflict, NotFound, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod, SnapshotContent
-from sidecar.model.objects import Class, Json, Volume, notes_of
+from sidecar.model.objects import Claim, Class, Json, Volume, notes_of
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -156,7 +155,7 @@ class MakingAnew:
         if isinstance(step, Step) and step.do is Do.MARK:
             # Whoever hears of the mark may have changed the claim, so all is decided again with the claims as they are then.
             marked = {found.claim.name: await self._note(found, picture.machine) for found in step.claims}
-            facts = replace(facts, claims=MappingProxyType({**facts.claims, **marked}))
+            facts = replace(facts, claims={**facts.claims, **marked})
             step = anew.step(self._view(picture, record, facts, undone))
         if isinstance(step, Hold):
             if step.lasting and step.reason is Reason.REPLICA_NOT_READY and away.lease not in self._told_late:
@@ -198,9 +197,12 @@ class MakingAnew:
             return Hold(Reason.CLAIM_KEPT, pod.full_name, may, lasting=True)
         if (wait := self._evictor.wait()) > 0:
             return f"{pod.full_name} is evicted in {wait:.0f} s", wait
-        if why := await self._why_claims_stay(step.claims):
-            # Without the right to delete the claims its pod would be away for nothing.
-            return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why, refused=True))
+        for found in step.claims:
+            error = await self._delete_claim(found.claim, dry_run=True)
+            if error is not None and error.status != _NO_TRIAL:
+                # Without the right to delete the claims its pod would be away for nothing.
+                why = f"claim {found.claim.name} could not be deleted: {error}"
+                return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why, refused=True))
         begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
         if why := await self._changed(picture, begun, Do.EVICT):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
@@ -223,13 +225,10 @@ class MakingAnew:
             if why := await self._changed(picture, begun, Do.DELETE):
                 return self._refuse(lease, Hold(Reason.NOT_KNOWN, record.target.full_name, why))
             try:
-                uid, version = claim.uid, claim.resource_version
-                await self._kube.delete(CLAIMS, claim.name, namespace=claim.namespace, uid=uid, resource_version=version)
+                error = await self._delete_claim(claim)
             except NotFound:
                 continue
-            except Conflict:
-                raise
-            except ApiError as error:
+            if error is not None:
                 if isinstance(error, Unavailable):
                     # It may be carried out yet, when the pod is back on its data. Without its mark the claim is another version, and stays.
                     await self._unmark((found,))
@@ -247,29 +246,24 @@ class MakingAnew:
             return f"while {record.target.full_name} was looked at: {step.why}"
         return await why_undone(self._tools, self._settings, picture, asked_at=facts.asked_at)
 
-    async def _why_claims_stay(self, claims: Iterable[FoundClaim]) -> str:
-        for found in claims:
-            claim = found.claim
-            try:
-                await self._kube.delete(
-                    CLAIMS, claim.name, namespace=claim.namespace, uid=claim.uid, resource_version=claim.resource_version, dry_run=True
-                )
-            except (Conflict, NotFound):
-                raise
-            except ApiError as error:
-                if error.status != _NO_TRIAL:
-                    return f"claim {claim.name} could not be deleted: {error}"
-        return ""
+    async def _delete_claim(self, claim: Claim, *, dry_run: bool = False) -> ApiError | None:
+        """Why the API server does not delete it, or would not. Raises Conflict and NotFound: it is not as it was judged."""
+        uid, version = claim.uid, claim.resource_version
+        try:
+            await self._kube.delete(CLAIMS, claim.name, namespace=claim.namespace, uid=uid, resource_version=version, dry_run=dry_run)
+        except (Conflict, NotFound):
+            raise
+        except ApiError as error:
+            return error
+        return None
 
     # --- reading ----------------------------------------------------------------------------------------------------------
 
     def _view(self, picture: Picture, record: Record, facts: Facts, undone: str) -> StepView:
-        pod = facts.pod(record.target.pod)
-        if pod is not None and pod.ready:
-            self._ready_since.setdefault(pod.uid, self._clock())
-        elif pod is not None:
+        pod, now = facts.pod(record.target.pod), self._clock()
+        if pod is not None and not pod.ready:
             self._ready_since.pop(pod.uid, None)
-        since = self._ready_since.get(pod.uid) if pod is not None else None
+        ready_since = self._ready_since.setdefault(pod.uid, now) if pod is not None and pod.ready else now
         left = anew.left_of(record, facts)
         deleted = frozenset(record.target.claim_names - left.claim_names)
         locks = LocksView(self._settings, picture.machine, picture.snapshot, left, facts, now=self._wall(), deleted=deleted)
@@ -281,7 +275,7 @@ class MakingAnew:
             node=picture.node.name,
             undone=undone,
             now=self._wall(),
-            ready_for=0.0 if since is None else self._clock() - since,
+            ready_for=now - ready_since,
         )
 
     async def _facts(self, picture: Picture, target: Target) -> Facts:
@@ -304,7 +298,7 @@ class MakingAnew:
             leaving=tuple([each.full_name async for each in here if each.deleting_since and each.uid in users]),
             workload=workload,
             claims=claims,
-            classes=MappingProxyType({class_.name: class_ for class_, _ in classes}),
+            classes={class_.name: class_ for class_, _ in classes},
             # Of several the one that was made last, as the API server chooses.
             default_class=max(((made, class_.name) for class_, made in classes if made), default=("", ""))[1],
             namespace=notes_of((of_namespace or {"metadata": {}})["metadata"].get("annotations")),
@@ -322,7 +316,7 @@ class MakingAnew:
                 volume = str((stored.get("spec") or {}).get("volumeName") or "")
                 of_volume = await find(self._kube, VOLUMES, volume) if volume else None
                 found[name] = FoundClaim.of(stored, Volume.of(of_volume) if of_volume else None)
-        return MappingProxyType(found)
+        return found
 
     async def _contents(self) -> tuple[SnapshotContent, ...]:
         """A watch shows snapshots late. Without their type there are none."""

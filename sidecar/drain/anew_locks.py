@@ -291,10 +291,9 @@ def _place(view: LocksView) -> Refusal | None:
             return Reason.NO_NODE_FITS, f"StorageClass {class_name or '(the default)'} for claim {name} does not exist"
         if class_.provisioner == snapshot.driver:
             wanted.append((class_name, max(size, wish.requested or 0 if wish else 0)))
-    out = dict(shut_out(workload, view.target.pod, facts.pods, (*snapshot.others, snapshot.node)))
-    reached = _keeps(view, out)
-    if isinstance(reached, str):
-        return Reason.NO_NODE_FITS, reached
+    unreached = _keeps(view)
+    if isinstance(unreached, str):
+        return Reason.NO_NODE_FITS, unreached
     node, why = places.node_for(
         # Admission may have narrowed where the pod can be, and does so again.
         view.pod or workload.replica(view.target.pod),
@@ -302,12 +301,12 @@ def _place(view: LocksView) -> Refusal | None:
         snapshot.others,
         capacities=snapshot.capacities,
         classes=facts.classes,
-        out={**out, **reached},
+        out={**shut_out(workload, view.target.pod, facts.pods, (*snapshot.others, snapshot.node)), **unreached},
     )
     return None if node else (Reason.NO_NODE_FITS, why)
 
 
-def _keeps(view: LocksView, out: Mapping[str, str]) -> Mapping[str, str] | str:
+def _keeps(view: LocksView) -> Mapping[str, str] | str:
     """By node from which another volume of the pod, that goes along, is not reached: why. A text: such a volume keeps the pod here."""
     found: dict[str, str] = {}
     pod = view.pod

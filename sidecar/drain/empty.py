@@ -17,13 +17,11 @@ from sidecar.drain.words import Intent, Reason, VolumeClass, first_few
 from sidecar.eviction.rules import Answer, Result, may_evict
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Budget, Node, Pod, Taint
-from sidecar.model.objects import Owner
 from sidecar.model.timestamps import to_seconds
 
 OVERDUE: Final = 300.0  # seconds after the end of its grace period: a pod that leaves for longer holds nobody else
 SEVERAL_NODES: Final = "several nodes may be emptied at once"
 _CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
-_COUNTED: Final = (names.STATEFUL_SET, names.REPLICA_SET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +177,7 @@ class Replicas:
         return [each for each in self.pods if not each.ended and workload_of(each) == workload_of(pod)]
 
 
-def says_how_many(owner: Owner) -> bool:
-    """The object that makes these pods has `spec.replicas`, and may be read."""
-    return owner.kind in _COUNTED and owner.api_version.startswith(f"{names.APPS_GROUP}/")
-
-
-def objection(candidate: Candidate, replicas: Replicas) -> Hold | None:
+def why_it_waits(candidate: Candidate, replicas: Replicas) -> Hold | None:
     """With this pod at most one of its workload is away; None: it may go."""
     pod, owner = candidate.pod, candidate.pod.owner
     assert owner is not None
@@ -213,16 +206,15 @@ def refusal(pod: Pod, answer: Answer) -> Hold:
 
 def refused_by_budget(pod: Pod, budgets: Iterable[Budget], *, needs_one: str) -> Hold | None:
     """What the API server would say. It asks no budget about pods that do not run yet. `needs_one`: why there has to be one."""
-    covering = sorted(budget.full_name for budget in budgets if budget.covers(pod))
-    by_name = {budget.full_name: budget for budget in budgets}
+    covering = sorted((budget for budget in budgets if budget.covers(pod)), key=lambda budget: budget.full_name)
     if not covering:
         why = f"{needs_one}, and no PodDisruptionBudget keeps its other replicas"
         return Hold(Reason.PDB_BLOCKED, pod.full_name, why, lasting=True) if needs_one else None
     if pod.phase == "Pending":
         return None
     if len(covering) > 1:
-        return Hold(Reason.PDB_BLOCKED, pod.full_name, f"selected by {first_few(covering)}", lasting=True)
-    budget = by_name[covering[0]]
+        return Hold(Reason.PDB_BLOCKED, pod.full_name, f"selected by {first_few([each.full_name for each in covering])}", lasting=True)
+    budget = covering[0]
     if budget.frees_unready and not pod.ready:
         return None
     if not budget.observed:

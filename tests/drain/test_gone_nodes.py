@@ -9,12 +9,12 @@ from sidecar.drain import report as drain_report
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
 from sidecar.drain.watch.loss import (
+    Clearing,
     Evidence,
     LeftReport,
     Loss,
     Machine,
     Remain,
-    Step,
     Surroundings,
     judge,
     living,
@@ -72,10 +72,10 @@ def told(of: Volume | None = None, seen: Surroundings | None = None, **changes: 
     return remains(of or volume(), seen or around(), **{"loss": ANNOUNCED, "clears": True} | changes)
 
 
-def step_of(found: list[Remain], kind: str) -> Step:
+def step_of(found: list[Remain], kind: str) -> Clearing:
     (one,) = [item for item in found if item.kind == kind]
     assert one.why
-    assert one.step is Step.NOTHING or (one.uid and one.resource_version)
+    assert one.step is Clearing.NOTHING or (one.uid and one.resource_version)
     return one.step
 
 
@@ -85,27 +85,27 @@ def step_of(found: list[Remain], kind: str) -> Step:
 @pytest.mark.parametrize(
     ("seen", "step"),
     [
-        pytest.param({}, Step.MARK_CLAIM, id="it is marked first"),
-        pytest.param({"claim": claim(mark="n1/uid-1")}, Step.DELETE_CLAIM, id="A13 and deleted then"),
-        pytest.param({"claim": claim(mark="n1/uid-0")}, Step.MARK_CLAIM, id="G1 marked for another machine"),
-        pytest.param({"claim": claim(mark="garbage")}, Step.MARK_CLAIM, id="garbage in the mark"),
-        pytest.param({"claim": claim(deletionTimestamp="t")}, Step.NOTHING, id="it is being deleted"),
-        pytest.param({"claim": claim(node="n2", mark="n1/uid-1")}, Step.NOTHING, id="made for another node"),
-        pytest.param({"claim": claim(node="", mark="n1/uid-1")}, Step.NOTHING, id="bound by hand"),
-        pytest.param({"claim": claim(driver="other", mark="n1/uid-1")}, Step.NOTHING, id="another driver's"),
-        pytest.param({"sets": ()}, Step.NOTHING, id="F2 nobody makes it again"),
-        pytest.param({"sets": (db(replicas=0),)}, Step.NOTHING, id="a replica that is not wanted"),
-        pytest.param({"sets": (db(start=1),)}, Step.NOTHING, id="below the first ordinal"),
-        pytest.param({"sets": (db(deleting=True),)}, Step.NOTHING, id="the set is being deleted"),
-        pytest.param({"sets": (db(namespace="other"),)}, Step.NOTHING, id="a set of another namespace"),
-        pytest.param({"pods": (user(),)}, Step.NOTHING, id="F3 a pod with a node has it"),
-        pytest.param({"pods": (user(node="n2"),)}, Step.NOTHING, id="a pod with another node has it"),
-        pytest.param({"pods": (user(node=""),)}, Step.MARK_CLAIM, id="a pod that waits has it"),
-        pytest.param({"pods": (user(namespace="other"),)}, Step.MARK_CLAIM, id="a pod of another namespace"),
-        pytest.param({"pods": (user(claims=("data-db-1",)),)}, Step.MARK_CLAIM, id="a pod with another claim"),
+        pytest.param({}, Clearing.MARK_CLAIM, id="it is marked first"),
+        pytest.param({"claim": claim(mark="n1/uid-1")}, Clearing.DELETE_CLAIM, id="A13 and deleted then"),
+        pytest.param({"claim": claim(mark="n1/uid-0")}, Clearing.MARK_CLAIM, id="G1 marked for another machine"),
+        pytest.param({"claim": claim(mark="garbage")}, Clearing.MARK_CLAIM, id="garbage in the mark"),
+        pytest.param({"claim": claim(deletionTimestamp="t")}, Clearing.NOTHING, id="it is being deleted"),
+        pytest.param({"claim": claim(node="n2", mark="n1/uid-1")}, Clearing.NOTHING, id="made for another node"),
+        pytest.param({"claim": claim(node="", mark="n1/uid-1")}, Clearing.NOTHING, id="bound by hand"),
+        pytest.param({"claim": claim(driver="other", mark="n1/uid-1")}, Clearing.NOTHING, id="another driver's"),
+        pytest.param({"sets": ()}, Clearing.NOTHING, id="F2 nobody makes it again"),
+        pytest.param({"sets": (db(replicas=0),)}, Clearing.NOTHING, id="a replica that is not wanted"),
+        pytest.param({"sets": (db(start=1),)}, Clearing.NOTHING, id="below the first ordinal"),
+        pytest.param({"sets": (db(deleting=True),)}, Clearing.NOTHING, id="the set is being deleted"),
+        pytest.param({"sets": (db(namespace="other"),)}, Clearing.NOTHING, id="a set of another namespace"),
+        pytest.param({"pods": (user(),)}, Clearing.NOTHING, id="F3 a pod with a node has it"),
+        pytest.param({"pods": (user(node="n2"),)}, Clearing.NOTHING, id="a pod with another node has it"),
+        pytest.param({"pods": (user(node=""),)}, Clearing.MARK_CLAIM, id="a pod that waits has it"),
+        pytest.param({"pods": (user(namespace="other"),)}, Clearing.MARK_CLAIM, id="a pod of another namespace"),
+        pytest.param({"pods": (user(claims=("data-db-1",)),)}, Clearing.MARK_CLAIM, id="a pod with another claim"),
     ],
 )
-def test_what_becomes_of_a_claim(seen: Any, step: Step) -> None:
+def test_what_becomes_of_a_claim(seen: Any, step: Clearing) -> None:
     assert step_of(told(seen=around(**seen)), names.CLAIM) is step
 
 
@@ -120,10 +120,10 @@ UNTOUCHED = {
 def test_otherwise_nothing_is_touched(changes: Any) -> None:
     marked = around(claim=claim(mark="n1/uid-1"))
     released = around(claim=None)
-    assert step_of(told(seen=marked, **changes), names.CLAIM) is Step.NOTHING
-    assert step_of(told(volume(phase="Released"), released, **changes), names.VOLUME) is Step.NOTHING
+    assert step_of(told(seen=marked, **changes), names.CLAIM) is Clearing.NOTHING
+    assert step_of(told(volume(phase="Released"), released, **changes), names.VOLUME) is Clearing.NOTHING
     ending = volume(phase="Released", deletionTimestamp="t", finalizers=OURS)
-    assert step_of(told(ending, released, **changes), names.VOLUME) is Step.NOTHING
+    assert step_of(told(ending, released, **changes), names.VOLUME) is Clearing.NOTHING
 
 
 @pytest.mark.parametrize("there", [None, claim(volume="pv-2")], ids=["it is gone", "it has another volume"])
@@ -134,32 +134,32 @@ def test_a_claim_that_has_not_the_volume_is_none_of_the_node(there: Any) -> None
 @pytest.mark.parametrize(
     ("of", "step"),
     [
-        pytest.param({}, Step.DELETE_VOLUME, id="A13 released"),
-        pytest.param({"deletionTimestamp": "t", "finalizers": OURS}, Step.RELEASE_VOLUME, id="it is being deleted"),
-        pytest.param({"deletionTimestamp": "t", "finalizers": ["x/y"]}, Step.NOTHING, id="only others keep it"),
-        pytest.param({"reclaim": "Retain"}, Step.NOTHING, id="kept"),
-        pytest.param({"reclaim": ""}, Step.NOTHING, id="no reclaim policy"),
-        pytest.param({"phase": "Bound"}, Step.NOTHING, id="bound"),
-        pytest.param({"phase": ""}, Step.NOTHING, id="no phase"),
-        pytest.param({"phase": "Failed"}, Step.NOTHING, id="failed"),
-        pytest.param({"affinity": False}, Step.NOTHING, id="without affinity"),
+        pytest.param({}, Clearing.DELETE_VOLUME, id="A13 released"),
+        pytest.param({"deletionTimestamp": "t", "finalizers": OURS}, Clearing.RELEASE_VOLUME, id="it is being deleted"),
+        pytest.param({"deletionTimestamp": "t", "finalizers": ["x/y"]}, Clearing.NOTHING, id="only others keep it"),
+        pytest.param({"reclaim": "Retain"}, Clearing.NOTHING, id="kept"),
+        pytest.param({"reclaim": ""}, Clearing.NOTHING, id="no reclaim policy"),
+        pytest.param({"phase": "Bound"}, Clearing.NOTHING, id="bound"),
+        pytest.param({"phase": ""}, Clearing.NOTHING, id="no phase"),
+        pytest.param({"phase": "Failed"}, Clearing.NOTHING, id="failed"),
+        pytest.param({"affinity": False}, Clearing.NOTHING, id="without affinity"),
     ],
 )
-def test_what_becomes_of_a_volume(of: Any, step: Step) -> None:
+def test_what_becomes_of_a_volume(of: Any, step: Clearing) -> None:
     assert step_of(told(volume(**{"phase": "Released"} | of), around(claim=None)), names.VOLUME) is step
 
 
 def test_a_volume_that_is_attached_or_bound_again_stays() -> None:
     released = volume(phase="Released")
     attached = around(claim=None, attachments=(Attachment("a", "pv", "n1"),))
-    assert step_of(told(released, attached), names.VOLUME) is Step.NOTHING
-    assert step_of(told(released, around(claim=None, attachments=(Attachment("a", "pv-2", "n1"),))), names.VOLUME) is Step.DELETE_VOLUME
-    assert step_of(told(released, around()), names.VOLUME) is Step.NOTHING, "as after a backup was restored"
+    assert step_of(told(released, attached), names.VOLUME) is Clearing.NOTHING
+    assert step_of(told(released, around(claim=None, attachments=(Attachment("a", "pv-2", "n1"),))), names.VOLUME) is Clearing.DELETE_VOLUME
+    assert step_of(told(released, around()), names.VOLUME) is Clearing.NOTHING, "as after a backup was restored"
 
 
 @pytest.mark.parametrize("name", ["data-db-0", "a-b-db-0"])
 def test_a_set_makes_the_claims_of_its_replicas_again(name: str) -> None:
-    assert step_of(told(seen=around(claim=claim(name=name))), names.CLAIM) is Step.MARK_CLAIM
+    assert step_of(told(seen=around(claim=claim(name=name))), names.CLAIM) is Clearing.MARK_CLAIM
 
 
 OF_POD = [{"kind": "Pod", "apiVersion": "v1", "name": "db-0", "uid": "u", "controller": True}]
@@ -185,12 +185,12 @@ def test_a_claim_that_nobody_makes_again_stays(name: str, said: str | None, owne
     notes = {names.SELECTED_NODE: "n1", names.STORAGE_PROVISIONER: DRIVER}
     notes |= {} if said is None else {names.ALLOW_CLAIM_DELETION: said}
     lost = claim(name=name, annotations=notes, ownerReferences=list(owners))
-    assert step_of(told(seen=around(claim=lost)), names.CLAIM) is Step.NOTHING
+    assert step_of(told(seen=around(claim=lost)), names.CLAIM) is Clearing.NOTHING
 
 
 def test_a_person_may_vouch_for_it() -> None:
     notes = {names.SELECTED_NODE: "n1", names.STORAGE_PROVISIONER: DRIVER, names.ALLOW_CLAIM_DELETION: "true"}
-    assert step_of(told(seen=around(claim=claim(name="x", annotations=notes), sets=())), names.CLAIM) is Step.MARK_CLAIM
+    assert step_of(told(seen=around(claim=claim(name="x", annotations=notes), sets=())), names.CLAIM) is Clearing.MARK_CLAIM
 
 
 # --- which machine it was, and whether it is gone ---------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_a_volume_that_some_node_reaches_by_its_labels_is_not_lost() -> None:
 
 
 def found(count: int = 1, **changes: Any) -> Found:
-    lost = tuple(Remain(names.CLAIM, "shop", f"data-{number}", f"uid-{number}", "1", Step.NOTHING, "kept") for number in range(count))
+    lost = tuple(Remain(names.CLAIM, "shop", f"data-{number}", f"uid-{number}", "1", Clearing.NOTHING, "kept") for number in range(count))
     return replace(Found(NOBODY, 1000.0, (volume(),), lost), **changes)
 
 

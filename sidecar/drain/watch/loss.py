@@ -143,7 +143,7 @@ def judge(machine: Machine, *, is_there: bool, report: LeftReport | None) -> Los
 # --- what becomes of each thing ---------------------------------------------------------------------------------------
 
 
-class Step(StrEnum):
+class Clearing(StrEnum):
     """What is done with it now. Each is one request, on condition that the object is as it was judged."""
 
     NOTHING = "Nothing"
@@ -162,7 +162,7 @@ class Remain:
     name: str
     uid: str
     resource_version: str
-    step: Step
+    step: Clearing
     why: str
 
     @property
@@ -197,38 +197,38 @@ def remains(volume: Volume, around: Surroundings, *, loss: Loss, clears: bool) -
     return [*found, Remain(names.VOLUME, "", volume.name, volume.uid, volume.resource_version, step, why)]
 
 
-def _of_claim(claim: Claim, volume: Volume, around: Surroundings, machine: Machine, keeps: str) -> tuple[Step, str]:
+def _of_claim(claim: Claim, volume: Volume, around: Surroundings, machine: Machine, keeps: str) -> tuple[Clearing, str]:
     if claim.deleting:
-        return Step.NOTHING, "it is being deleted"
+        return Clearing.NOTHING, "it is being deleted"
     notes, of_pod = dict(claim.notes), claim.owner is not None and claim.owner.kind == names.POD
     by, nobody = who_makes_again(claim.name, claim.namespace, around.sets, of_pod=of_pod, said=notes.get(names.ALLOW_CLAIM_DELETION))
     if nobody or keeps:
-        return Step.NOTHING, nobody or keeps
+        return Clearing.NOTHING, nobody or keeps
     if (claim.selected_node, claim.provisioner) != (machine.node, volume.driver):
         # A claim that was bound by hand, or by a backup tool: a person knows more of it.
-        return Step.NOTHING, f"it does not say that {volume.driver} made its volume for node {machine.node}"
+        return Clearing.NOTHING, f"it does not say that {volume.driver} made its volume for node {machine.node}"
     if user := next((pod for pod in around.pods if pod.node and claim.full_name in pod.claim_names), None):
-        return Step.NOTHING, f"pod {user.name} with node {user.node} has it"
-    step = Step.DELETE_CLAIM if notes.get(names.LOST_WITH) == str(machine) else Step.MARK_CLAIM
+        return Clearing.NOTHING, f"pod {user.name} with node {user.node} has it"
+    step = Clearing.DELETE_CLAIM if notes.get(names.LOST_WITH) == str(machine) else Clearing.MARK_CLAIM
     return step, f"its data was lost with the node; {by} makes it again"
 
 
-def _of_volume(volume: Volume, around: Surroundings, keeps: str) -> tuple[Step, str]:
+def _of_volume(volume: Volume, around: Surroundings, keeps: str) -> tuple[Clearing, str]:
     if volume.reclaim_policy != "Delete":
-        return Step.NOTHING, f"its reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
+        return Clearing.NOTHING, f"its reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
     if volume.phase != "Released":
-        return Step.NOTHING, f"its phase is {volume.phase or 'not set'}, not Released"
+        return Clearing.NOTHING, f"its phase is {volume.phase or 'not set'}, not Released"
     if (claim := around.claim_of(volume)) is not None:
         # The volume controller has not been at it since somebody bound it again, as after the restoration of a backup.
-        return Step.NOTHING, f"claim {claim.full_name} is there, and bound to it"
+        return Clearing.NOTHING, f"claim {claim.full_name} is there, and bound to it"
     if volume.affinity is None:
-        return Step.NOTHING, "it has no node affinity, so whether its data is gone is for a person to say"
+        return Clearing.NOTHING, "it has no node affinity, so whether its data is gone is for a person to say"
     if keeps:
-        return Step.NOTHING, keeps
+        return Clearing.NOTHING, keeps
     if any(item.volume == volume.name for item in around.attachments):
-        return Step.NOTHING, "a VolumeAttachment names it"
+        return Clearing.NOTHING, "a VolumeAttachment names it"
     if not volume.deleting:
-        return Step.DELETE_VOLUME, "its disks are gone with the node"
+        return Clearing.DELETE_VOLUME, "its disks are gone with the node"
     if names.VOLUME_FINALIZER in volume.finalizers:
-        return Step.RELEASE_VOLUME, "its disks are gone with the node, and nobody else would take our finalizer off"
-    return Step.NOTHING, "it is being deleted, and finalizers of others keep it" if volume.finalizers else "it is being deleted"
+        return Clearing.RELEASE_VOLUME, "its disks are gone with the node, and nobody else would take our finalizer off"
+    return Clearing.NOTHING, "it is being deleted, and finalizers of others keep it" if volume.finalizers else "it is being deleted"

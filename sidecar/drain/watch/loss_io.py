@@ -16,7 +16,7 @@ from sidecar.drain.report import differs, head, status_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
-from sidecar.drain.watch.loss import LeftReport, Loss, Machine, Remain, Step, Surroundings, judge, living, remains, unreached, who_had
+from sidecar.drain.watch.loss import Clearing, LeftReport, Loss, Machine, Remain, Surroundings, judge, living, remains, unreached, who_had
 from sidecar.drain.watch.loss_report import Found
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
@@ -221,7 +221,7 @@ class LostNodes:
 
     async def _clear(self, one: Gone, found: Found, done: list[Json]) -> Found:
         """Appends to `done` what it has done, also where it fails then."""
-        steps = [item for item in found.remains if item.step is not Step.NOTHING]
+        steps = [item for item in found.remains if item.step is not Clearing.NOTHING]
         if not steps or not await self._may_go_on():
             return found
         refused: dict[str, str] = {}
@@ -252,18 +252,18 @@ class LostNodes:
             raise ApiError(f"the API server is slow: what decides it was asked for {age:.0f} s ago")
         guard: Json = {"uid": fresh.uid, "resourceVersion": fresh.resource_version}
         match fresh.step:
-            case Step.MARK_CLAIM:
+            case Clearing.MARK_CLAIM:
                 patch = {"metadata": {**guard, "annotations": {names.LOST_WITH: str(loss.machine)}}}
                 await self._kube.patch(CLAIMS, fresh.name, patch, content_type=MERGE_PATCH, namespace=fresh.namespace)
-            case Step.DELETE_CLAIM | Step.DELETE_VOLUME:
-                resource, version = CLAIMS if fresh.step is Step.DELETE_CLAIM else VOLUMES, fresh.resource_version
+            case Clearing.DELETE_CLAIM | Clearing.DELETE_VOLUME:
+                resource, version = CLAIMS if fresh.step is Clearing.DELETE_CLAIM else VOLUMES, fresh.resource_version
                 await self._kube.delete(resource, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=version)
-            case Step.RELEASE_VOLUME:
+            case Clearing.RELEASE_VOLUME:
                 stored = await self._kube.get(VOLUMES, fresh.name)
                 left = [name for name in stored["metadata"].get("finalizers") or () if name != names.VOLUME_FINALIZER]
                 patch = {"metadata": {**guard, "finalizers": left}}
                 await self._kube.patch(VOLUMES, fresh.name, patch, content_type=MERGE_PATCH)
-            case Step.NOTHING:
+            case Clearing.NOTHING:
                 return False
         return True
 
@@ -282,7 +282,7 @@ class LostNodes:
     def _tell_step(self, item: Remain, loss: Loss) -> None:
         fields = {"node": loss.machine.node, "step": str(item.step), "object": item.named, "why": item.why}
         log.warning("Clearing up after a node that is gone", extra={"fields": fields})
-        if item.step is Step.RELEASE_VOLUME:
+        if item.step is Clearing.RELEASE_VOLUME:
             ref = ObjectRef("v1", names.VOLUME, "", item.name, item.uid)
             self._recorder.record(ref, names.WARNING, names.NODE_GONE, loss_report.scrub(loss))
 
