@@ -160,7 +160,8 @@ class Reason(StrEnum):
     # why nobody is evicted, and no replica made anew
     WOULD_COME_BACK = (
         "WouldComeBack",
-        "the pod would be put on this node again: it tolerates all that keeps pods off the node, or nothing does",
+        "the pod would be put on this node again: it tolerates all that keeps pods off the node, nothing does, or it came after another "
+        "one was evicted",
         f"cordon the node, or taint it with {names.EVACUATE_TAINT}={Intent.RETIRE}:{names.NO_SCHEDULE}; a pod that tolerates that is "
         "for its owner to stop",
     )
@@ -178,8 +179,9 @@ class Reason(StrEnum):
     )
     PDB_BLOCKED = (
         "PDBBlocked",
-        "a PodDisruptionBudget allows no further disruption, or several select the pod, so the API server refuses to evict it",
-        "make the application's other replicas ready, or change the budgets; the message names them",
+        "a PodDisruptionBudget allows no further disruption, several select the pod, or the one that is needed is missing or allows more "
+        "than one",
+        "make the application's other replicas ready, or give it one budget that allows one disruption; see the message",
     )
     EVICTION_REFUSED = (
         "EvictionRefused",

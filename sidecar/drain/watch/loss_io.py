@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 VOLUMES_EVERY: Final = 600.0  # seconds between two looks at the volumes, and at a node that is gone and of which there is no news
 SOON_AGAIN: Final = 60.0
 BUSY_FOR: Final = 3600.0
-"""Seconds after the last step, or after clearing up could begin: so long each minute is looked, since others take what is theirs."""
+"""Seconds after the last step, or after clearing up could begin, in which each minute is looked: others take what they have to take."""
 MOST_AT_ONCE: Final = 20
 """Nodes that are looked at in one look, and steps for one of them: what must not happen, that all seem to be gone, is to show before much
 is done."""
