@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from sidecar.drain import course
-from sidecar.drain.anew import Target
-from sidecar.drain.anew import candidates as replicas_to_make
+from sidecar.drain.anew import Target, replicas_to_make
 from sidecar.drain.anew_io import POLL, MakingAnew
 from sidecar.drain.assess import Assessment, Verdict
 from sidecar.drain.course import Answer, Away, Held, Next, Note, NotKnown, Rest, SendAway, TakeSlot

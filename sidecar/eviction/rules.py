@@ -37,24 +37,10 @@ class May:
         return f"{self.namespace}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class MayNot:
-    why: str
-
-
-Decision = May | MayNot
-
-
-def may_evict(pod: Pod, *, node: str, ours: Set[str] = frozenset()) -> Decision:
-    """`node` is this program's own, `ours` the full names of its own pods."""
+def may_evict(pod: Pod, *, node: str, ours: Set[str] = frozenset()) -> May | str:
+    """A text: why not. `node` is this program's own, `ours` the full names of its own pods."""
     if not node or pod.node != node:
-        return MayNot(f"it runs on {pod.node}, not on {node}" if pod.node else "it runs on no node")
-    why = _why_not(pod, ours=ours)
-    return MayNot(why) if why else May(pod.namespace, pod.name, pod.uid)
-
-
-def _why_not(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
-    """Why it is not evicted wherever it is; empty: no reason."""
+        return f"it runs on {pod.node}, not on {node}" if pod.node else "it runs on no node"
     if not pod.uid:
         return "it has no uid, so an eviction could hit another pod of its name"
     if _is_ours(pod, ours):
@@ -65,7 +51,9 @@ def _why_not(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
         return "a DaemonSet would create it again on this node"
     if pod.ended:
         return "it has ended"
-    return "it is being deleted already" if pod.deleting_since else ""
+    if pod.deleting_since:
+        return "it is being deleted already"
+    return May(pod.namespace, pod.name, pod.uid)
 
 
 def _is_ours(pod: Pod, ours: Set[str]) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.drain.anew_io import READY_TIMEOUT
+from sidecar.drain.anew import READY_TIMEOUT
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unavailable
 from sidecar.model import names

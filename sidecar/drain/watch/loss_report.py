@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sidecar.drain.report import head as new_report
 from sidecar.drain.report import status_of
 from sidecar.drain.watch.loss import Loss, Machine, Remain
 from sidecar.model import names, timestamps
@@ -43,11 +42,6 @@ def since_of(report: Json | None, machine: Machine, *, now: float) -> float:
     """Since when it is missed, as it was first written; a time in the future is not believed."""
     at = timestamps.to_seconds(str(gone_of(report).get("since") or "")) if status_of(report, machine.uid) else None
     return now if at is None or at > now else at
-
-
-def head(machine: Machine, driver: str) -> Json:
-    """The object without its status, to be created."""
-    return new_report(machine.node, driver, labels={names.NODE_LOSS_FOR: driver})
 
 
 def status(found: Found, stored: Json | None, done: Sequence[Json], *, agent: str, now: float) -> Json:
