@@ -38,8 +38,8 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
 GATE = ("--drain-gate-image=pause",)
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
-SWIFT = 0.2
-"""The pace of a program whose minutes need not be waited for."""
+SWIFT = 5.0
+"""How many times faster a program runs whose minutes need not be waited for."""
 
 
 def component(*parts: str) -> str:
@@ -89,8 +89,9 @@ def ground_on(plane: ControlPlane, drainer: Path, folder: Path) -> Iterator[Grou
 class Ground(Cluster):
     """Where sidecars have the rights of the components, and judge."""
 
-    def judge(self, driver: OurDriver, *args: str, kubeconfig: Path | None = None, pace: float = SWIFT) -> Sidecar:
-        return self.sidecar(driver, *JUDGING, *args, kubeconfig=kubeconfig, pace=pace)
+    def judge(self, driver: OurDriver, *args: str, kubeconfig: Path | None = None, speed: float = SWIFT) -> Sidecar:
+        """A sidecar that judges drains, at five times the speed."""
+        return self.sidecar(driver, *JUDGING, *args, kubeconfig=kubeconfig, speed=speed)
 
     def labels(self, node: str) -> dict[str, str]:
         return dict(self.get(NODES, node)["metadata"].get("labels") or {})
