@@ -60,6 +60,7 @@ ACCESS_REVIEWS = Resource(names.AUTHORIZATION_GROUP, "v1", "selfsubjectaccessrev
 REVIEWS_OF_OTHERS = Resource(names.AUTHORIZATION_GROUP, "v1", "subjectaccessreviews", names.REVIEW_OF_OTHERS, False)
 DRAIN_REPORTS = Resource(names.GROUP, names.REPORT_VERSION.removeprefix(f"{names.GROUP}/"), "nodedrainreports", names.REPORT_KIND, False)
 MAINTENANCES = Resource(names.GROUP, "v1alpha1", "plannedmaintenances", names.MAINTENANCE_KIND, False)
+INSTANCES = Resource("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance", True)
 DRAIN_RULES = Resource(names.GROUP, "v1alpha1", "drainrules", names.DRAIN_RULE_KIND, True)
 
 JSON_PATCH = "application/json-patch+json"

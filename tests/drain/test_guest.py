@@ -9,10 +9,10 @@ import pytest
 
 from hack.sim.cluster import Call
 from sidecar.doors import open_guest
-from sidecar.drain.maintenance.guest_io import INSTANCES, MAY_TAKE, PASS, GuestDrains
+from sidecar.drain.maintenance.guest_io import MAY_TAKE, PASS, GuestDrains
 from sidecar.drain.settings import Settings
 from sidecar.errors import Fatal
-from sidecar.kube.api import MERGE_PATCH, NAMESPACES, NODES, PODS, SECRETS, find
+from sidecar.kube.api import INSTANCES, MERGE_PATCH, NAMESPACES, NODES, PODS, SECRETS, find
 from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable
 from sidecar.model import names
 from sidecar.model.objects import Json

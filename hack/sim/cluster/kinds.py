@@ -10,7 +10,6 @@ from hack.sim.cluster import checks, claim_policy, rules
 from hack.sim.cluster.checks import Causes
 from hack.sim.cluster.refusals import bad_request
 from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, Schema
-from sidecar.drain.maintenance.guest_io import INSTANCES
 from sidecar.kube import api
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
@@ -204,7 +203,7 @@ TABLE: Final[Iterable[Kind]] = (
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.MAINTENANCES, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.DRAIN_RULES, fields={"spec": dict}, counted=True, unconditional=False),
-    Kind(resource=INSTANCES, fields={"spec": dict, "status": dict}, counted=True, unconditional=False),
+    Kind(resource=api.INSTANCES, fields={"spec": dict, "status": dict}, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
     Kind(
         resource=api.BUDGETS,

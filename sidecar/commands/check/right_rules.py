@@ -18,6 +18,7 @@ from sidecar.kube.api import (
     CLAIMS,
     CLASSES,
     CSI_NODES,
+    INSTANCES,
     LEASES,
     NODES,
     PODS,
@@ -46,6 +47,7 @@ _MORE: Final[Mapping[Sample, Callable[[Config], bool]]] = {
     Sample.REPROVISION: lambda config: config.allow_reprovision,
 }
 """What asks for the components beyond drain decisions."""
+_ASKED_FOR: Final = (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES, INSTANCES)
 _OF_NODES_THAT_ARE_GONE: Final = frozenset({Right("get", NODES), Right("list", NODES)})
 
 
@@ -106,6 +108,8 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
             return config is not None and (config.enable_capacity or settings.drains(config))
         case _ if right.resource == ATTACHMENTS:
             return isinstance(found.socket, DriverInfo) and PUBLISH_UNPUBLISH_VOLUME in found.socket.controller
+        case _ if right.resource == INSTANCES:
+            return config is not None and config.guest_drain
         case _ if right.resource == SECRETS:
             return with_secrets(found)
         case _ if right.resource == REFERENCE_GRANTS:
@@ -123,7 +127,7 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
         return True
     if row.right == Right("update", CLAIMS):
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
-    asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
+    asked_for = row.right.resource in _ASKED_FOR
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
     return asked_for or _is_of_more(row) or of_drains
 

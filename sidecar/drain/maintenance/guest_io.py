@@ -22,7 +22,7 @@ from sidecar.drain.words import Intent
 from sidecar.errors import Fatal
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May
-from sidecar.kube.api import MERGE_PATCH, NODES, PODS, SECRETS, KubeApi, Resource, find, records
+from sidecar.kube.api import INSTANCES, MERGE_PATCH, NODES, PODS, SECRETS, KubeApi, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
@@ -31,7 +31,6 @@ from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-INSTANCES: Final = Resource("kubevirt.io", "v1", "virtualmachineinstances", "VirtualMachineInstance", True)
 MAY_TAKE: Final = 600.0
 """Seconds for one guest. Nothing in a guest may keep the node under it from being drained for ever."""
 PASS: Final = 20.0
