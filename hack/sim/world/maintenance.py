@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 CAPI_LABEL: Final = "cluster.x-k8s.io/drain"
 STAGES: Final = ("Idle", "Cordon", "Drain", "Complete")
 _TEAM: Final = "team"
-_BEGIN: Final = (90.0, 250.0)
-_LAST: Final = 700.0
-_DRAINED: Final = 1200.0
-"""Within so many seconds after everything is well again the nodes must be drained, and be as before once nobody wants that any more."""
+_BEGIN: Final = (70.0, 200.0)
+_LAST: Final = 550.0
+_DRAINED: Final = 600.0
+"""Within so many seconds after everything is well again the nodes must be drained: they go through their entries together, and ask for one
+another's reports every ten."""
+PUT_BACK: Final = 200.0
+"""Within so many seconds after the last maintenance nodes are as before."""
 _PLANS: Final[tuple[list[dict[str, object]], ...]] = (
     [],
     [{"maxPriority": 5000}],

@@ -342,7 +342,7 @@ async def _maintenance_rest(world: "World") -> None:
     for kind, what in world.maintained.not_drained():
         world.found(kind, what)
     await maintenance.end_all(world)
-    await asyncio.sleep(world.plan.settle)
+    await asyncio.sleep(maintenance.PUT_BACK)
 
 
 def _uid_of(world: "World", node: str) -> str:

@@ -227,7 +227,9 @@ class Executor:
                 )
                 for one in draining
             )
-            blocking = self._room.blocking([each.pod for each in runners])
+            # Until the room has heard what is noted it judges for something else.
+            is_heard = marks is not None and marks.maintenance is record.intent
+            blocking = self._room.blocking([each.pod for each in runners]) if is_heard else None
             held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
         return View(
             node=node,

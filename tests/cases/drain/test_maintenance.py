@@ -613,6 +613,24 @@ def test_for_a_reboot_pods_with_volumes_leave_and_come_back_to_their_data() -> N
     told(story)
 
 
+def test_a_retire_that_joins_a_reboot_holds_volumes_before_the_watch_has_told_what_is_noted() -> None:
+    async def story(bench: Story) -> None:
+        await running(bench, "db", priority=9000)
+        await put(bench, "first", meta={"finalizers": HELD})
+        await declare(bench, drainPlan=entries(5000))
+        await wait(bench, 70)
+        assert await pods(bench) == ["db"], "the first entry is not done yet"
+        bench.network.local_delay("n0", 30.0)
+        await declare(bench, "m2", intent="retire", drainPlan=entries(5000))
+        while (await record(bench))["intent"] != "retire":
+            await wait(bench, 1)
+        await let_go(bench, "first")
+        await wait(bench, 300)
+        assert await pods(bench) == ["db"]
+
+    told(story)
+
+
 def test_without_the_right_to_its_objects_nothing_happens_and_with_it_all_does() -> None:
     forbidden = [True]
 
