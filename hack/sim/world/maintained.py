@@ -64,8 +64,8 @@ class Maintained:
         """By node: the furthest entry that it was ever allowed to work on, of all plans."""
         self._over: dict[str, tuple[float, _Key]] = {}
         """By node: when its last drain ended, and how far it was allowed to go."""
-        self._evicted: dict[tuple[str, str], int] = {}
-        """By node and owner of pods: how many were sent away."""
+        self._rounds: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        """By node and owner of pods: when one was sent away, and how often some had been before that one was put there."""
         self.evictions = 0
 
     # --- what is declared -------------------------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ class Maintained:
                 continue
             entry = _entry(one["spec"], pod)
             is_new = self._world.clock() - self._world.made_at(PODS, meta["name"]) <= self._late
-            bounces = self._evicted.get((name, _owner(pod)), 0) >= _BOUNCES
+            bounces = self._round(name, pod) >= _BOUNCES
             skipped = any(_behavior(pod, rules) == "Skip" for rules in self._versions("DrainRule"))
             if entry is not None and entry < count and not is_new and not bounces and not skipped:
                 yield NOT_DONE, f"{count} entries of {one['metadata']['name']}, and {meta['name']} is there"
@@ -224,7 +224,12 @@ class Maintained:
             yield "nothing is noted on its node"
         if any(drains) and all(any(one["spec"]["intent"] == "retire" for one in among) for among in drains) and not self._is_over(sender):
             yield from (f"its claim {name} has a volume that blocks" for name in claims_of(pod) if self._has_volume(name))
-        self._evicted[sender, _owner(pod)] = self._evicted.get((sender, _owner(pod)), 0) + 1
+        self._rounds.setdefault((sender, _owner(pod)), []).append((self._world.clock(), self._round(sender, pod)))
+
+    def _round(self, node: str, pod: Json) -> int:
+        """How often pods of its owner had been sent away, and others put there again, when this one was put there."""
+        made = self._world.made_at(PODS, pod["metadata"]["name"])
+        return max((count + 1 for at, count in self._rounds.get((node, _owner(pod)), ()) if at < made), default=0)
 
     def _has_volume(self, claim: str) -> bool:
         found = self._store.find(CLAIMS, claim.rpartition("/")[2], claim.partition("/")[0])
@@ -245,7 +250,7 @@ class Maintained:
             return
         for pod in self._store.all_of(PODS):
             node, meta = pod["spec"].get("nodeName", ""), pod["metadata"]
-            bounces = self._evicted.get((node, _owner(pod)), 0) >= _BOUNCES
+            bounces = self._round(node, pod) >= _BOUNCES
             if self._maintenances(node, "Drain") and _behavior(pod, []) == "Drain" and not bounces:
                 yield NOT_DRAINED, f"{meta['name']} is still on {node}, and nothing keeps it there"
 

@@ -354,6 +354,21 @@ def test_drain_C15_a_pod_that_comes_back_three_times_is_named_and_left() -> None
     told(story)
 
 
+def test_drain_C15_many_pods_of_one_owner_that_come_back_once_are_sent_away_again() -> None:
+    async def story(bench: Story) -> None:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}
+        for made in range(2):
+            for number in range(5):
+                await put(bench, f"web-{made}-{number}", meta={"ownerReferences": [owner]})
+            if not made:
+                await declare(bench)
+            await wait(bench, 90)
+            assert await pods(bench) == []
+        assert await events(bench, names.POD_UNDRAINABLE) == 0
+
+    told(story)
+
+
 def test_drain_B7_a_budget_at_zero_is_asked_again_and_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
     asked: list[float] = []
 
