@@ -35,6 +35,7 @@ def test_all_stages_two_maintenances_of_one_node_rules_of_teams_and_hands() -> N
         crowd(2, "default", 4000, replicas=9),
         crowd(3, "default", 9000, claims=True),
         crowd(4, "team", 20_000),
+        crowd(5, "default", 20_000, replicas=9),
         rule("team/wait", "WaitCompleted", "crowd-4"),
         rule("team/all", "Skip", "crowd-9"),
         rule("default/none", "Skip", "crowd-1"),
