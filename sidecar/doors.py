@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import yaml
-
 import sidecar
 from sidecar.config.config import Config
 from sidecar.config.table import RANKED
@@ -69,6 +67,8 @@ _OF_USER: Final = ("client-certificate-data", "client-key-data", "token")
 async def open_guest(content: bytes) -> KubeClient:
     """To the API server in a virtual machine, by a kubeconfig that a tenant has written: no file of ours is read for it, no program
     started, and nothing is sent but to an https address. Raises Fatal."""
+    import yaml  # here, so that a process without guests does not have it in memory
+
     try:
         said = yaml.safe_load(content)
         context = next(one["context"] for one in said["contexts"] if one["name"] == said["current-context"])

@@ -28,7 +28,8 @@ ON_REAL_SERVERS = ("tests/smoke/", "tests/e2e/", "tests/night/", "tests/cluster/
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The folder says what a test needs, and when it runs. Contracts have a real half and a simulated one, which say so themselves."""
+    """The folder says what a test needs, and when it runs. In contract*, deploy and others single tests say so themselves:
+    `grep -r real_api tests`."""
     for item in items:
         if item.nodeid.startswith(ON_REAL_SERVERS):
             item.add_marker(pytest.mark.real_api)

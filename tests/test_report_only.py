@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.cluster.reading import Query
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, GET_CAPACITY, DriverInfo
@@ -42,7 +42,7 @@ class Scene:
 
     def __init__(self, folder: Path, info: DriverInfo = ALL_CAPABLE) -> None:
         loop = asyncio.get_running_loop()
-        self.cluster = Cluster(clock=loop.time, rng=random.Random(1).random)
+        self.cluster = ApiServer(clock=loop.time, rng=random.Random(1).random)
         self.driver = ScriptedDriver(info)
         self.calls: list[Call] = []
         self.folder = folder

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from sidecar.kube.api import CLAIMS
 from sidecar.local.claim_labels import UNLABELLED, heard_claims
 from sidecar.model import names
@@ -17,7 +17,7 @@ from tests.harness.virtual import virtual
 class Api(InProcessApi):
     """Its watches end after 20 s."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ApiServer) -> None:
         super().__init__(cluster, watch_for=lambda: 20.0)
         self.opened: dict[str, list[float]] = {}
 
@@ -31,7 +31,7 @@ async def test_what_concerns_this_node_is_watched_again_sooner_than_what_has_no_
     """That tells of nothing in health."""
 
     clock = asyncio.get_running_loop().time
-    api = Api(Cluster(clock=clock, rng=lambda: 0.5))
+    api = Api(ApiServer(clock=clock, rng=lambda: 0.5))
     selectors = heard_claims(samples.NODE, names.SHARDS[:1])
     described = Bench().watches(claim_selectors=selectors).watches()
     watching = Watching(tools(api, clock=clock), nodes=lambda: None)

@@ -7,6 +7,9 @@ Then a node with 50 pods is emptied, by its sidecar with --evacuation-evict and 
 of the driver, and is made again on another node. Two ways in which both may take pods equally fast: one workload of 50 replicas whose
 budget lets one be away at a time; and 50 workloads of one pod, without a budget, where one kubectl drain for each pod is begun at the rate
 at which the sidecar evicts.
+
+Last, a node with 40 pods of 40 workloads is drained by a PlannedMaintenance, from the moment its stage becomes Drain, and by one kubectl
+drain, in turn.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +52,8 @@ EVICTING: Final = "--evacuation-evict"
 MOVING: Final = (EVICTING, "--allow-reprovision", "--reprovision-pause=0", "--node-delete-policy=Cleanup")
 REPORTS: Final = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
 MOST_MIB, MOST_TIMES, LONGEST = 4.0, 1.2, 300.0
+DRAINED_COUNT, MOST_BY_MAINTENANCE = 40, 1.15
+MAINTENANCES: Final = "/apis/csi-node-sidecar.io/v1alpha1/plannedmaintenances"
 
 
 def add_to(commands: Any) -> None:
@@ -90,8 +95,9 @@ def _decisions(runs: int) -> Iterator[str]:
 
 
 def _install_reports(plane: ControlPlane) -> None:
-    plane.apply((REPOSITORY / "deploy/components/drain/crd.yaml").read_text())
-    until(lambda: plane.serves(REPORTS), "the reports are served")
+    for component, path in (("drain", REPORTS), ("maintenance", MAINTENANCES)):
+        plane.apply((REPOSITORY / f"deploy/components/{component}/crd.yaml").read_text())
+        until(lambda path=path: plane.serves(path), f"{path} is served")
 
 
 def _resident(stage: Stage, flags: tuple[str, ...]) -> float:
@@ -199,6 +205,7 @@ class Shape:
     name: str
     workloads: int
     budget: bool
+    count: int = POD_COUNT
 
     @property
     def apps(self) -> list[str]:
@@ -215,12 +222,24 @@ def _emptying(runs: int) -> Iterator[str]:
     print("| on the node | emptied by | s | requests per pod |\n|---|---|--:|--:|")
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, _two_nodes(Path(folder)) as scene:
         for shape in SHAPES:
-            turns = [(scene.turn(shape, by_us=True), scene.turn(shape, by_us=False)) for _ in range(runs)]
+            turns = [(scene.turn(shape, scene.by_us), scene.turn(shape, scene.by_kubectl)) for _ in range(runs)]
             seconds, requests = ([statistics.median(turn[who][what] for turn in turns) for who in (0, 1)] for what in (0, 1))
             for who, name in enumerate((EVICTING, "kubectl drain")):
                 print(f"| {shape.name} | {name} | {seconds[who]:.1f} | {requests[who]:.1f} |")
             if seconds[0] > MOST_TIMES * seconds[1]:
                 yield f"{shape.name}: {seconds[0] / seconds[1]:.2f} times as long as kubectl drain, the limit is {MOST_TIMES:g}"
+
+        yield from _maintained(scene, runs)
+
+
+def _maintained(scene: Scene, runs: int) -> Iterator[str]:
+    shape = Shape(f"{DRAINED_COUNT} workloads of one pod", DRAINED_COUNT, False, count=DRAINED_COUNT)
+    turns = [(scene.turn(shape, scene.by_maintenance), scene.turn(shape, scene.by_one_kubectl)) for _ in range(runs)]
+    seconds, requests = ([statistics.median(turn[who][what] for turn in turns) for who in (0, 1)] for what in (0, 1))
+    for who, name in enumerate(("a PlannedMaintenance", "one kubectl drain")):
+        print(f"| {shape.name} | {name} | {seconds[who]:.1f} | {requests[who]:.1f} |")
+    if seconds[0] > MOST_BY_MAINTENANCE * seconds[1]:
+        yield f"{shape.name}: {seconds[0] / seconds[1]:.2f} times as long as kubectl drain, the limit is {MOST_BY_MAINTENANCE:g}"
 
 
 @contextmanager
@@ -242,48 +261,70 @@ class Scene:
     driver: OurDriver
     work: Path
 
-    def turn(self, shape: Shape, *, by_us: bool) -> tuple[float, float]:
+    def turn(self, shape: Shape, empty: Callable[[Shape], tuple[float, float]]) -> tuple[float, float]:
         """Seconds, and requests for each pod meanwhile."""
         plane = self.ground.plane
         plane.kubectl("cordon", TO)
         for app in shape.apps:
-            self._make(app, POD_COUNT // shape.workloads, budget=shape.budget)
-        until(lambda: self._ready(FROM) == POD_COUNT, f"{POD_COUNT} pods run on {FROM}", seconds=120)
+            self._make(app, shape.count // shape.workloads, budget=shape.budget)
+        until(lambda: self._ready(FROM) == shape.count, f"{shape.count} pods run on {FROM}", seconds=120)
         plane.kubectl("uncordon", TO)
         try:
-            seconds, requests = self._emptied_by_us(shape) if by_us else self._drained(shape)
+            seconds, requests = empty(shape)
             say(f"{shape.name}: {seconds:.1f} s")
-            return seconds, requests / POD_COUNT
+            return seconds, requests / shape.count
         finally:
-            plane.kubectl("delete", "deployments,poddisruptionbudgets", "--all", "--wait=true")
+            plane.kubectl("delete", "deployments,poddisruptionbudgets,plannedmaintenances", "--all", "--wait=true")
             until(lambda: not self._pods(), "all pods are gone", seconds=120)
             plane.request("PATCH", f"/api/v1/nodes/{FROM}", {"spec": {"taints": None, "unschedulable": None}}, content_type=MERGE_PATCH)
             # So that the next sidecar is waited for until it has looked itself.
             plane.kubectl("delete", "nodedrainreports", "--all", "--wait=true")
 
-    def _emptied_by_us(self, shape: Shape) -> tuple[float, float]:
+    def by_us(self, shape: Shape) -> tuple[float, float]:
+        with self._sidecar(EVICTING) as sidecar:
+            before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
+            self.ground.plane.kubectl("taint", "node", FROM, "--overwrite", f"{names.EVACUATE_TAINT}=retire:NoSchedule")
+            until(lambda: self._ready(TO) == shape.count, f"{FROM} is empty", seconds=LONGEST)
+            return time.monotonic() - begun, sidecar.metric("csi_node_sidecar_api_requests_total") - before
+
+    def by_maintenance(self, shape: Shape) -> tuple[float, float]:
+        plane, meta = self.ground.plane, {"apiVersion": "csi-node-sidecar.io/v1alpha1", "kind": "PlannedMaintenance"}
+        with self._sidecar("--maintenance") as sidecar:
+            spec = {"nodes": [FROM], "stage": "Cordon", "intent": "reboot"}
+            plane.request("POST", MAINTENANCES, {**meta, "metadata": {"name": "bench"}, "spec": spec})
+            until(lambda: plane.request("GET", f"/api/v1/nodes/{FROM}")["spec"].get("unschedulable"), f"{FROM} is cordoned", seconds=120)
+            before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
+            plane.request("PATCH", f"{MAINTENANCES}/bench", {"spec": {"stage": "Drain"}}, content_type=MERGE_PATCH)
+            until(lambda: self._ready(TO) == shape.count, f"{FROM} is empty", seconds=LONGEST)
+            return time.monotonic() - begun, sidecar.metric("csi_node_sidecar_api_requests_total") - before
+
+    @contextmanager
+    def _sidecar(self, *flags: str) -> Iterator[Sidecar]:
         plane = self.ground.plane
-        args = ("--drain-report", "--node-drain-policy=NoSchedule", "--kube-api-qps=-1", EVICTING)
+        args = ("--drain-report", "--node-drain-policy=NoSchedule", "--kube-api-qps=-1", *flags)
         environ = {"NODE_NAME": FROM, "NAMESPACE": "default"}
         sidecar = Sidecar(self.work, node=FROM, address=self.driver.socket, kubeconfig=plane.kubeconfig, args=args, environ=environ)
         put_into_a_pod(sidecar, plane.kubeconfig)
         with sidecar:
             sidecar.until_ready()
             _until_judged(plane, FROM, self.driver.driver)
-            before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
-            plane.kubectl("taint", "node", FROM, "--overwrite", f"{names.EVACUATE_TAINT}=retire:NoSchedule")
-            until(lambda: self._ready(TO) == POD_COUNT, f"{FROM} is empty", seconds=LONGEST)
-            return time.monotonic() - begun, sidecar.metric("csi_node_sidecar_api_requests_total") - before
+            yield sidecar
 
-    def _drained(self, shape: Shape) -> tuple[float, float]:
+    def by_one_kubectl(self, shape: Shape) -> tuple[float, float]:
+        return self._drained(shape, ["app"])
+
+    def by_kubectl(self, shape: Shape) -> tuple[float, float]:
+        return self._drained(shape, ["app"] if shape.budget else [f"app={app}" for app in shape.apps])
+
+    def _drained(self, shape: Shape, selectors: list[str]) -> tuple[float, float]:
         begun = time.monotonic()
         self.ground.plane.kubectl("cordon", FROM)
         drains = []
-        for number, selector in enumerate(["app"] if shape.budget else [f"app={app}" for app in shape.apps]):
+        for number, selector in enumerate(selectors):
             time.sleep(max(0.0, begun + (number - BURST + 1) / QPS - time.monotonic()))
             drains.append(self._drain(selector))
         said = "".join(drain.communicate(timeout=LONGEST)[0] for drain in drains)
-        until(lambda: self._ready(TO) == POD_COUNT, "all pods run again", seconds=LONGEST)
+        until(lambda: self._ready(TO) == shape.count, "all pods run again", seconds=LONGEST)
         assert all(drain.returncode == 0 for drain in drains), said[-3000:]
         return time.monotonic() - begun, sum("https://" in line for line in said.splitlines())
 

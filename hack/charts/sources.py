@@ -102,6 +102,7 @@ SOURCES: Final[dict[str, Source]] = {
     "drain": Source("drain", [(".Values.drain.enabled", everything)]),
     "gate": Source("gate", [(".Values.gate.enabled", everything)]),
     "emptying": Source("emptying", [(".Values.emptying.enabled", everything)]),
+    "maintenance": Source("maintenance", [(".Values.maintenance.enabled", everything)]),
     "node-loss": Source("node-loss", [(".Values.nodeLoss.enabled", everything)]),
     "reprovision": Source("reprovision", [(".Values.reprovision.enabled", everything)]),
     "own-node": Source("own-node", [(".Values.ownNode.enabled", everything)]),
@@ -168,7 +169,10 @@ def _dumped(item: Json) -> str:
 def files() -> dict[Path, str]:
     found = {name: _objects(source) for name, source in SOURCES.items()}
     made = {CHART / "templates" / f"{name}.yaml": template(source, found[name]) for name, source in SOURCES.items()}
-    return made | {CHART / "crds" / "nodedrainreports.yaml": types(_written(DEPLOY / "components" / "drain" / "crd.yaml"))}
+    crds = {"nodedrainreports": "drain", "maintenances": "maintenance"}
+    return made | {
+        CHART / "crds" / f"{name}.yaml": types(_written(DEPLOY / "components" / component / "crd.yaml")) for name, component in crds.items()
+    }
 
 
 def _written(file: Path) -> Sequence[Json]:

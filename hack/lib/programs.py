@@ -36,13 +36,13 @@ class Sidecar(Process):
         kubeconfig: Path | str,
         args: Sequence[str] = (),
         environ: Mapping[str, str] | None = None,
-        pace: float = 1.0,
+        speed: float = 1.0,
     ) -> None:
-        """`pace`: by which factor its own pauses are shortened (`hack.lib.paced`)."""
+        """`speed`: how many times faster its own clock runs (`hack.lib.paced`)."""
         (self.port,) = free_ports(1)
         command = [
             *(sys.executable, "-m"),
-            *(("sidecar",) if pace == 1.0 else ("hack.lib.paced", str(pace))),
+            *(("sidecar",) if speed == 1.0 else ("hack.lib.paced", str(speed))),
             f"--csi-address={address}",
             "--node-deployment",
             f"--http-endpoint=127.0.0.1:{self.port}",

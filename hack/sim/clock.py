@@ -90,7 +90,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return Runaway(why)
 
     def _waiting(self) -> str:
-        return ", ".join(sorted(_whereabouts(task) for task in asyncio.all_tasks(self))) or "no task"
+        places = [(task.get_name(), task.get_stack(limit=1)) for task in asyncio.all_tasks(self)]
+        told = [f"{name} at {at[0].f_code.co_filename}:{at[0].f_lineno}" if at else f"{name} not started" for name, at in places]
+        return ", ".join(sorted(told)) or "no task"
 
 
 class _NumberedTask(asyncio.Task[T]):
@@ -119,12 +121,6 @@ class _NoWaiting(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         self._loop.pass_time(timeout)
         return []
-
-
-def _whereabouts(task: "asyncio.Task[Any]") -> str:
-    stack = task.get_stack(limit=1)
-    place = f"{stack[0].f_code.co_filename}:{stack[0].f_lineno}" if stack else "not started"
-    return f"{task.get_name()} at {place}"
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, limit: float = 7 * 86_400.0, seed: int | str | None = None) -> T:

@@ -20,6 +20,7 @@ from sidecar.commands.printing import complain, show
 from sidecar.commands.removing import complain_of, in_doubt_if_interrupted, patched
 from sidecar.config.parse import Parsed
 from sidecar.doors import Instruments, open_doors
+from sidecar.drain.maintenance.step import is_of_maintenance, record_of
 from sidecar.drain.node_io import nothing_of_ours, version_of
 from sidecar.drain.words import first_few
 from sidecar.errors import SidecarError
@@ -201,9 +202,11 @@ def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
     node, found = Node.of(obj), []
     if patch := _without_marks(obj, driver):
         keys = sorted({**patch["metadata"].get("annotations", {}), **patch["metadata"].get("labels", {})})
-        found.append(Step(f"{', '.join(keys)} of node {node.name}", "patch", NODES, node.name, patch=patch, driver=driver))
+        cordon = " and the cordon of its maintenance" if "spec" in patch else ""
+        found.append(Step(f"{', '.join(keys)}{cordon} of node {node.name}", "patch", NODES, node.name, patch=patch, driver=driver))
     ours = {names.condition(driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY)}
-    types = [item["type"] for item in (obj.get("status") or {}).get("conditions") or () if item.get("type") in ours]
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    types = [item["type"] for item in conditions if item.get("type") in ours or is_of_maintenance(item)]
     if types:
         gone = {"status": {"conditions": [{"type": type_, "$patch": "delete"} for type_ in types]}}
         found.append(Step(f"conditions {', '.join(types)} of node {node.name}", "status", NODES, node.name, patch=gone))
@@ -212,11 +215,15 @@ def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
 
 def _without_marks(obj: Mapping[str, Any], driver: str) -> Json | None:
     """The patch that removes them from the node in exactly this state: a later one is a Conflict, and is read again."""
-    annotations, labels = nothing_of_ours(Node.of(obj), driver)
+    node = Node.of(obj)
+    annotations, labels = nothing_of_ours(node, driver)
     if not annotations and not labels:
         return None
     meta: Json = {"uid": obj["metadata"]["uid"], "resourceVersion": version_of(obj)}
-    return {"metadata": meta | {key: gone for key, gone in (("annotations", annotations), ("labels", labels)) if gone}}
+    # A cordon is ended that the record says is ours: nobody else knows of it.
+    is_ours = node.unschedulable and record_of(node, driver).prior is False
+    spec = {"spec": {"unschedulable": None}} if is_ours else {}
+    return {"metadata": meta | {key: gone for key, gone in (("annotations", annotations), ("labels", labels)) if gone}} | spec
 
 
 async def _take(kube: KubeApi, step: Step) -> bool:

@@ -176,6 +176,11 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield "--evacuation-evict needs --drain-report: without an assessment nothing is evacuated; add it"
     if config.maintenance and not config.drain_report:
         yield "--maintenance needs --drain-report: without an assessment nobody knows which pods may be evicted; add it"
+    if config.maintenance and not config.pod_name:
+        yield (
+            "POD_NAME is not set: --maintenance needs it, because a plan may name DaemonSets' pods, and this pod is none of those that go; "
+            "set it in the pod's env from fieldRef metadata.name"
+        )
     if config.guest_drain and not config.maintenance:
         yield "--guest-drain needs --maintenance; add it"
     if config.allow_reprovision and not config.evacuation_evict:
@@ -194,6 +199,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield f"NAMESPACE is not set: --drain-gate-image needs it, because the gate's pods live in a namespace; {where}"
     if config.allow_reprovision:
         yield f"NAMESPACE is not set: --allow-reprovision needs it, because replicas take turns by leases, which live in one; {where}"
+    if config.maintenance:
+        yield f"NAMESPACE is not set: --maintenance needs it, to know its own pod, and one sidecar tells for all, by a lease; {where}"
     if config.node_delete_policy and config.drain_report:
         yield f"NAMESPACE is not set: --node-delete-policy needs it, because one sidecar looks for all, by a lease, which is there; {where}"
     # NoSchedule needs it too: the taint starts an evacuation under any policy.

@@ -211,9 +211,11 @@ TABLE: tuple[Row, ...] = (
     _setting(PROGRAM, "help", BOOL, False, "Print this and end.", field="", shorthand="h"),
     _variable("NODE_NAME", "Name of this node (spec.nodeName). Required."),
     _variable("NAMESPACE",
-              "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate-image, --node-drain-policy and "
-              "--node-delete-policy."),
-    _variable("POD_NAME", "Name of this pod (metadata.name). Required by --enable-capacity with --capacity-ownerref-level of 0 or more."),
+              "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate-image, --node-drain-policy, "
+              "--node-delete-policy and --maintenance."),
+    _variable("POD_NAME",
+              "Name of this pod (metadata.name). Required by --enable-capacity with --capacity-ownerref-level of 0 or more, and by "
+              "--maintenance."),
     _ignored("leader-election", BOOL, False,
              "every node works on its own volumes; with one lease for all nodes, a single node would work and all others wait"),
     _ignored("leader-election-labels", LABELS, "", _ELECTION),

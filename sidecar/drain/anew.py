@@ -10,10 +10,9 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any, Final
 
 from sidecar.drain.empty import Hold
@@ -26,6 +25,7 @@ from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod, SnapshotContent
 from sidecar.model.objects import Claim, Class, Notes, Volume
 
+READY_TIMEOUT: Final = 1800.0  # seconds after which a replica that was made anew ought to be Ready
 _LONGEST: Final = 16 * 2**10
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}")
 
@@ -36,12 +36,9 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,3}")
 class Stage(StrEnum):
     """What may have been done. Values are stored."""
 
-    TAKEN = "Taken"
-    """The claims may have been marked; the pod was not evicted by us."""
-    EVICTING = "Evicting"
-    """The pod may have been evicted; no claim was deleted by us."""
-    DELETING = "Deleting"
-    """Claims may have been deleted: there is no way back for one that is gone."""
+    TAKEN = "Taken"  # the claims may have been marked; the pod was not evicted by us
+    EVICTING = "Evicting"  # the pod may have been evicted; no claim was deleted by us
+    DELETING = "Deleting"  # claims may have been deleted: there is no way back for one that is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,16 @@ class Target:
     def full_name(self) -> str:
         return f"{self.namespace}/{self.pod}"
 
+    @property
+    def claim_names(self) -> Set[str]:
+        return {name for name, _ in self.claims}
+
 
 @dataclass(frozen=True, slots=True)
 class Record:
     target: Target
     stage: Stage
-    at: float
-    """When the stage was recorded, by the wall clock of this node."""
+    at: float  # when the stage was recorded, by the wall clock of this node
     begun_at: float
 
     def as_text(self) -> str:
@@ -74,9 +74,9 @@ class Record:
         said |= {key: getattr(target, name) for key, name in _FIELDS.items()}
         return json.dumps(said, separators=(",", ":"))
 
-    def is_overdue(self, *, now: float, timeout: float) -> bool:
-        """A date in the far future is none that this node has written."""
-        return not abs(now - self.at) < timeout
+    def is_overdue(self, now: float) -> bool:
+        """Its replacement ought to be Ready by now. A date in the far future is none that this node has written."""
+        return self.stage is not Stage.TAKEN and not abs(now - self.at) < READY_TIMEOUT
 
 
 _FIELDS: Final = {"namespace": "namespace", "pod": "pod", "podUID": "pod_uid", "workload": "workload", "workloadUID": "workload_uid"}
@@ -118,10 +118,8 @@ class FoundClaim:
 
     claim: Claim
     finalizers: tuple[str, ...] = ()
-    of_pod: bool = False
-    """A pod owns it: it goes with that pod."""
-    volume: Volume | None = None
-    """None: it has none, or it is gone."""
+    of_pod: bool = False  # a pod owns it: it goes with that pod
+    volume: Volume | None = None  # None: it has none, or it is gone
 
     @property
     def may_be_deleted(self) -> bool:
@@ -142,10 +140,13 @@ class FoundClaim:
     def problem(self, machine: str) -> str:
         """What is written there that cannot be understood, or must not stand there; empty: nothing."""
         said = dict(self.claim.notes)
-        wrong = [key for key, words in ((names.ALLOW_CLAIM_DELETION, ("true", "false")),) if key in said and said[key] not in words]
-        wrong += [names.REPROVISION_PEERS] if names.REPROVISION_PEERS in said and self.peers is None else []
-        wrong += [names.REPROVISIONED_BY] if self.mark not in ("", machine) else []
-        wrong += [names.LOST_WITH] if names.LOST_WITH in said else []
+        understood = {
+            names.ALLOW_CLAIM_DELETION: said.get(names.ALLOW_CLAIM_DELETION) in ("true", "false"),
+            names.REPROVISION_PEERS: self.peers is not None,
+            names.REPROVISIONED_BY: self.mark in ("", machine),
+            names.LOST_WITH: False,
+        }
+        wrong = (key for key, is_understood in understood.items() if key in said and not is_understood)
         return "; ".join(f"its annotation {key} is {quoted(said[key])}" for key in wrong)
 
     @classmethod
@@ -159,22 +160,17 @@ class FoundClaim:
 class Facts:
     """All of one moment, as nearly as several requests can be."""
 
-    pods: tuple[Pod, ...] = ()
-    """All of the namespace."""
-    leaving: tuple[str, ...] = ()
-    """Full names of other pods of this node that are ending and have a volume of this driver."""
-    workload: StatefulSet | None = None
-    """Of the target's name; None: there is none."""
-    claims: Mapping[str, FoundClaim] = field(default_factory=lambda: MappingProxyType({}))
-    """By name: those that are made anew, and all others of the pod."""
-    classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
+    pods: tuple[Pod, ...] = ()  # all of the namespace
+    leaving: tuple[str, ...] = ()  # full names of other pods of this node that are ending and have a volume of this driver
+    workload: StatefulSet | None = None  # of the target's name; None: there is none
+    claims: Mapping[str, FoundClaim] = field(default_factory=dict)  # by name: those that are made anew, and all others of the pod
+    classes: Mapping[str, Class] = field(default_factory=dict)
     default_class: str = ""
     namespace: Notes = ()
     namespace_ends: bool = False
-    budgets: tuple[Budget, ...] = ()
-    """Of the namespace."""
-    contents: tuple[SnapshotContent, ...] = ()
-    """Snapshots of this driver."""
+    budgets: tuple[Budget, ...] = ()  # of the namespace
+    contents: tuple[SnapshotContent, ...] = ()  # snapshots of this driver
+    asked_at: float = 0.0  # when the pods were asked for, by the clock of this process
 
     def pod(self, name: str) -> Pod | None:
         return next((pod for pod in self.pods if pod.name == name), None)
@@ -183,7 +179,7 @@ class Facts:
 # --- candidates -------------------------------------------------------------------------------------------------------
 
 
-def candidates(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target], list[Hold]]:
+def replicas_to_make(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target], list[Hold]]:
     """Those that may be, the ready ones with the fewest bytes first. A pod that waits for a node because its volume is here is one too."""
     held: dict[str, list[Thing]] = defaultdict(list)
     pods: dict[str, Pod] = {}
@@ -198,7 +194,7 @@ def candidates(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target
         pod = pods[uid]
         if not any(thing.is_made_anew for thing in mine):
             continue
-        if why := _objection(pod, mine):
+        if why := _why_kept(pod, mine):
             refused.append(Hold(Reason.CLAIM_KEPT, pod.full_name, why, lasting=True))
             continue
         assert pod.owner is not None
@@ -209,7 +205,7 @@ def candidates(snapshot: Snapshot, things: Iterable[Thing]) -> tuple[list[Target
     return [target for _, _, target in ordered], sorted(refused, key=lambda hold: hold.pod)
 
 
-def _objection(pod: Pod, held: Sequence[Thing]) -> str:
+def _why_kept(pod: Pod, held: Sequence[Thing]) -> str:
     if pod.owner is None or not is_of_statefulset(pod):
         return f"{pod.owner.kind if pod.owner else 'nobody'} controls the pod, so it is not known whether its claim is made again"
     if not pod.uid or not pod.owner.uid or any(thing.object.kind != names.CLAIM or not thing.object.uid for thing in held):
@@ -226,89 +222,40 @@ class Result(StrEnum):
     """How it ended: the label of the metric, so that a value that is changed breaks alerts."""
 
     READY = "ready"
-    UNDONE = "undone"
-    """Before any claim was deleted."""
-    NOT_READY = "replacement_not_ready"
-    """Not in time: it may be ready later, and is then counted again."""
-    GIVEN_UP = "not_awaited"
-    """A claim was deleted, and nobody makes the replica any more."""
+    UNDONE = "undone"  # before any claim was deleted
+    NOT_READY = "replacement_not_ready"  # not in time: it may be ready later, and is then counted again
+    GIVEN_UP = "not_awaited"  # a claim was deleted, and nobody makes the replica any more
 
 
 @dataclass(frozen=True, slots=True)
 class StepView:
-    record: Record
-    """As it is stored in the Lease, which this process holds."""
+    record: Record  # as it is stored in the Lease, which this process holds
     facts: Facts
-    shut: Hold | None
-    """The first lock that is shut; None: all are open."""
-    machine: str
-    """This one, as `node/uid`."""
+    shut: Hold | None  # the first lock that is shut; None: all are open
+    machine: str  # this one, as `node/uid`
     node: str
-    undone: str
-    """Why nobody wants any more that the node is emptied to be retired; empty: somebody does."""
+    undone: str  # why nobody wants any more that the node is emptied to be retired; empty: somebody does
     now: float
-    timeout: float
-    ready_for: float = 0.0
-    """For how many seconds the replacement has been seen Ready."""
+    ready_for: float = 0.0  # for how many seconds the replacement has been seen Ready
+
+
+class Do(StrEnum):
+    MARK = "Mark"  # note on these claims by which machine they are made anew, then look again
+    EVICT = "Evict"  # try whether the claims could be deleted, record it, look at everything once more, and evict the pod
+    DELETE = "Delete"  # record it, look at everything once more, and delete these claims as they were read
+    TAKE_BACK = "TakeBack"  # take the mark off these claims, and give the Lease back: nothing was deleted
+    UNMARK = "Unmark"  # take the mark off these claims, which are not deleted any more; others are gone: their replica is waited for
+    AWAIT = "Await"  # wait for the pod to be gone, or for the replacement to be Ready
+    FINISH = "Finish"  # give the Lease back: it is over
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """Note on these claims by which machine they are made anew, then look again."""
-
-    claims: tuple[FoundClaim, ...]
+class Step:
+    do: Do
     why: str
-
-
-@dataclass(frozen=True, slots=True)
-class EvictReplica:
-    """Try whether the claims could be deleted, record the step, look at everything once more, and evict this pod."""
-
-    pod: Pod
-    claims: tuple[FoundClaim, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteClaims:
-    """Record it, look at everything once more, and delete these claims as they were read."""
-
-    claims: tuple[FoundClaim, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class TakeBack:
-    """Take the mark off these claims, and give the Lease back: nothing was deleted."""
-
-    claims: tuple[FoundClaim, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Unmark:
-    """Take the mark off these claims, which are not deleted any more; others are gone, and their replica is waited for."""
-
-    claims: tuple[FoundClaim, ...]
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Await:
-    """Wait for the pod to be gone, or for the replacement to be Ready."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The Lease is given back: it is over."""
-
-    result: Result
-    why: str
-
-
-AnewStep = Mark | EvictReplica | DeleteClaims | TakeBack | Unmark | Await | Finish | Hold
+    claims: tuple[FoundClaim, ...] = ()
+    pod: Pod | None = None  # that is evicted
+    result: Result | None = None  # where it is over
 
 
 def left_of(record: Record, facts: Facts) -> Target:
@@ -319,7 +266,7 @@ def left_of(record: Record, facts: Facts) -> Target:
     return replace(record.target, claims=tuple(claim for claim in record.target.claims if claim[0] in left) or record.target.claims)
 
 
-def step(view: StepView) -> AnewStep:
+def step(view: StepView) -> Step | Hold:
     record, facts = view.record, view.facts
     left = tuple(_unchanged(record, facts))
     gone = len(record.target.claims) - len(left)
@@ -346,13 +293,13 @@ def _with_a_node(view: StepView) -> Pod | None:
     return next((pod for pod in view.facts.pods if pod.uid == view.record.target.pod_uid and pod.node), None)
 
 
-def _take_back(view: StepView, left: Iterable[FoundClaim], why: str) -> AnewStep:
+def _take_back(view: StepView, left: Iterable[FoundClaim], why: str) -> Step | Hold:
     """Not while another node, which the Lease keeps away, would find this pod ready although it is about to be evicted."""
     pod, record = _with_a_node(view), view.record
     if pod is not None and not pod.deleting_since and record.stage is Stage.EVICTING and 0 <= view.now - record.at < MAY_ARRIVE_WITHIN:
         why = f"{why}; its eviction was asked for and not answered, and may be carried out yet"
         return Hold(Reason.POD_TERMINATING, pod.full_name, why)
-    return TakeBack(_ours(view, left), why)
+    return Step(Do.TAKE_BACK, why, _ours(view, left))
 
 
 def _ours(view: StepView, claims: Iterable[FoundClaim]) -> tuple[FoundClaim, ...]:
@@ -360,58 +307,58 @@ def _ours(view: StepView, claims: Iterable[FoundClaim]) -> tuple[FoundClaim, ...
     return tuple(found for found in claims if found.mark == view.machine)
 
 
-def _while_the_pod_is_there(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> AnewStep:
+def _while_the_pod_is_there(view: StepView, pod: Pod, left: tuple[FoundClaim, ...]) -> Step | Hold:
     if pod.deleting_since:
         return _late(view, f"{pod.full_name} was asked to end, and is still there")
     if view.shut is not None:
         return _take_back(view, left, f"{view.shut.reason}: {view.shut.why}")
     if unmarked := tuple(found for found in left if not found.mark):
-        return Mark(unmarked, f"nothing is in the way of making {pod.full_name} anew")
-    return EvictReplica(pod, left, "every other replica is ready, and its claims may be made anew")
+        return Step(Do.MARK, f"nothing is in the way of making {pod.full_name} anew", unmarked)
+    return Step(Do.EVICT, "every other replica is ready, and its claims may be made anew", left, pod)
 
 
-def _without_the_pod(view: StepView, left: tuple[FoundClaim, ...]) -> AnewStep:
+def _without_the_pod(view: StepView, left: tuple[FoundClaim, ...]) -> Step | Hold:
     """Its pod is gone, or has not got a node yet. The data is still there."""
     target = view.record.target
     back = view.facts.pod(target.pod)
     if back is not None and back.node == view.node:
-        return TakeBack(_ours(view, left), f"{back.full_name} has returned to its data")
+        return Step(Do.TAKE_BACK, f"{back.full_name} has returned to its data", _ours(view, left))
     if why := _given_up(view):
-        return TakeBack(_ours(view, left), why)
+        return Step(Do.TAKE_BACK, why, _ours(view, left))
     if view.shut is not None:
         evicted = view.record.stage is not Stage.TAKEN
         why = f"{view.shut.reason}: {view.shut.why}"
-        return _late(view, why, view.shut) if evicted else TakeBack(_ours(view, left), why)
+        return _late(view, why, view.shut) if evicted else Step(Do.TAKE_BACK, why, _ours(view, left))
     if unmarked := tuple(found for found in left if not found.mark):
-        return Mark(unmarked, f"nothing is in the way of making {target.full_name} anew")
-    return DeleteClaims(left, f"{target.full_name} is gone, every other replica is ready, and no pod with a node has the claim")
+        return Step(Do.MARK, f"nothing is in the way of making {target.full_name} anew", unmarked)
+    return Step(Do.DELETE, f"{target.full_name} is gone, every other replica is ready, and no pod with a node has the claim", left)
 
 
-def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> AnewStep:
+def _after_a_deletion(view: StepView, left: tuple[FoundClaim, ...]) -> Step | Hold:
     """There is no way back for what is gone. The other claims of the pod are no use without it, unless nobody asks for that any more."""
     if left and (over := view.undone or _given_up(view)):
         if marked := _ours(view, left):
-            return Unmark(marked, over)
+            return Step(Do.UNMARK, over, marked)
     elif left:
         if view.shut is not None:
             return _late(view, f"{view.shut.reason}: {view.shut.why}", view.shut)
         if unmarked := tuple(found for found in left if not found.mark):
-            return Mark(unmarked, "it was undone, and is asked for again")
-        return DeleteClaims(left, "another claim of the pod was deleted already")
+            return Step(Do.MARK, "it was undone, and is asked for again", unmarked)
+        return Step(Do.DELETE, "another claim of the pod was deleted already", left)
     return _await_replacement(view)
 
 
-def _await_replacement(view: StepView) -> AnewStep:
+def _await_replacement(view: StepView) -> Step | Hold:
     target, workload = view.record.target, view.facts.workload
     if (why := _given_up(view)) or workload is None:
-        return Finish(Result.GIVEN_UP, why)
+        return Step(Do.FINISH, why, result=Result.GIVEN_UP)
     pod = view.facts.pod(target.pod)
     ours = pod is not None and pod.owner is not None and pod.owner.uid == workload.uid
     if pod is None or not ours or not pod.ready or not pod.node or pod.deleting_since or pod.ended:
         return _late(view, f"{target.full_name} is being made anew")
     if view.ready_for < workload.ready_for:
         return _late(view, f"{pod.full_name} is ready on {pod.node}, and has to be for {workload.ready_for:g} s")
-    return Finish(Result.READY, f"{pod.full_name} is ready on {pod.node}")
+    return Step(Do.FINISH, f"{pod.full_name} is ready on {pod.node}", result=Result.READY)
 
 
 def _given_up(view: StepView) -> str:
@@ -422,9 +369,9 @@ def _given_up(view: StepView) -> str:
     return "" if workload.wants(target.pod) else f"StatefulSet {target.workload} does not want {target.full_name} any more"
 
 
-def _late(view: StepView, why: str, hold: Hold | None = None) -> Await | Hold:
+def _late(view: StepView, why: str, hold: Hold | None = None) -> Step | Hold:
     """Waits, and tells once that it takes too long: this workload is left alone then, and others go on."""
-    if view.record.stage is not Stage.TAKEN and view.record.is_overdue(now=view.now, timeout=view.timeout):
-        late = f"{why}, and the replica is not ready after {view.timeout:g} s"
+    if view.record.is_overdue(view.now):
+        late = f"{why}, and the replica is not ready after {READY_TIMEOUT:g} s"
         return Hold(Reason.REPLICA_NOT_READY, view.record.target.full_name, late, lasting=True)
-    return hold or Await(why)
+    return hold or Step(Do.AWAIT, why)

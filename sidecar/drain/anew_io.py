@@ -7,36 +7,21 @@ eviction and before each deletion the Lease is written, all is read and decided 
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from sidecar.drain import anew
-from sidecar.drain.anew import (
-    Await,
-    DeleteClaims,
-    EvictReplica,
-    Facts,
-    Finish,
-    FoundClaim,
-    Mark,
-    Record,
-    Result,
-    Stage,
-    StepView,
-    TakeBack,
-    Target,
-    Unmark,
-)
+from sidecar.drain.anew import Do, Facts, FoundClaim, Record, Result, Stage, Step, StepView, Target
 from sidecar.drain.anew_locks import LocksView, shut
 from sidecar.drain.course import Away, Held, NotKnown, TakenBy
-from sidecar.drain.empty import Hold, users_of
+from sidecar.drain.empty import Hold, refusal, users_of
+from sidecar.drain.empty_io import evict
 from sidecar.drain.lease_io import HeldLease, Holder, held_by
 from sidecar.drain.node_io import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.words import Reason
 from sidecar.eviction.attempt_io import Evictor
-from sidecar.eviction.rules import NEXT_PASS, MayNot, may_evict
+from sidecar.eviction.rules import NEXT_PASS, may_evict
 from sidecar.eviction.rules import Result as Answered
 from sidecar.kube.api import (
     BUDGETS,
@@ -55,21 +40,16 @@ from sidecar.kube.errors import ApiError, Conflict, NotFound, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Pod, SnapshotContent
-from sidecar.model.objects import Class, Json, Volume, notes_of
+from sidecar.model.objects import Claim, Class, Json, Volume, notes_of
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-POLL: Final = 5.0
-"""Seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes."""
+POLL: Final = 5.0  # seconds between two looks at a pod that leaves or becomes ready: nothing wakes this room for pods of other nodes
 _MANY: Final = 1000
-READY_TIMEOUT: Final = 1800.0
-"""Seconds after which a replica that was made anew ought to be Ready."""
-_NO_TRIAL: Final = 400
-"""The answer where a webhook with side effects cannot be asked for a trial."""
+_NO_TRIAL: Final = 400  # the answer where a webhook with side effects cannot be asked for a trial
 
-Outcome = tuple[str, float]
-"""What was done or is waited for, and the seconds until there is more to do."""
+Outcome = tuple[str, float]  # what was done or is waited for, and the seconds until there is more to do
 
 
 class MakingAnew:
@@ -79,14 +59,11 @@ class MakingAnew:
         self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
         self._tools, self._clock, self._wall, self._settings, self._evictor = tools, tools.clock, tools.wall, settings, evictor
         self._holder = holder
-        self._leases: dict[str, HeldLease] = {}
-        """Those of workloads of which this node makes a replica anew, by name."""
+        self._leases: dict[str, HeldLease] = {}  # those of workloads of which this node makes a replica anew, by name
         self._recalled = False
-        self._ready_since: dict[str, float] = {}
-        """By uid of a replacement: since when it has been seen Ready."""
+        self._ready_since: dict[str, float] = {}  # by uid of a replacement: since when it has been seen Ready
         self._told_late: set[str] = set()
-        self._tried: dict[str, HeldLease] = {}
-        """Leases that other nodes have: each knows for how long it has been unchanged."""
+        self._tried: dict[str, HeldLease] = {}  # Leases that other nodes have: each knows for how long it has been unchanged
         self._refused: dict[str, tuple[float, Hold]] = {}
         """By Lease: until when it is left alone, and holds nobody up, because something was refused for it."""
 
@@ -124,7 +101,7 @@ class MakingAnew:
                 log.warning("A record of a replica that is made anew makes no sense", extra={"fields": {"lease": name}})
                 await self._give_back(name)
                 continue
-            overdue = record.stage is not Stage.TAKEN and record.is_overdue(now=self._wall(), timeout=READY_TIMEOUT)
+            overdue = record.is_overdue(self._wall())
             (late if overdue or self._is_refused(name) else on_their_way).append(Away(name, record.target))
             overdue_ones += overdue
         self._metrics.replacements_late(overdue_ones)
@@ -134,9 +111,8 @@ class MakingAnew:
         """Take the Lease of the workload, where all locks are open; a Hold says why not."""
         name = names.reprovision(target.workload_uid, self._settings.driver)
         if name in self._leases:
-            return Hold(
-                Reason.REPLICA_NOT_READY, target.full_name, "another replica of its workload is being made anew, and is not ready yet"
-            )
+            why = "another replica of its workload is being made anew, and is not ready yet"
+            return Hold(Reason.REPLICA_NOT_READY, target.full_name, why)
         if len(self._tried) >= _MANY:
             self._tried.clear()
         lease = self._tried.setdefault(name, self._lease(name))
@@ -145,9 +121,9 @@ class MakingAnew:
         except ApiError as error:
             why = f"what decides whether it can be made anew could not be read: {error}"
             return Hold(Reason.NOT_KNOWN, target.full_name, why, refused=True)
-        if hold := self._shut(picture, target, facts, all_peers=lease.was_anothers):
+        now, snapshot = self._wall(), picture.snapshot
+        if hold := shut(LocksView(self._settings, picture.machine, snapshot, target, facts, now=now, all_peers=lease.was_anothers)):
             return hold
-        now = self._wall()
         match await lease.hold(record=Record(target, Stage.TAKEN, now, now).as_text()):
             case Held():
                 self._leases[name] = self._tried.pop(name)
@@ -176,87 +152,83 @@ class MakingAnew:
         record = await self._record(away.lease)
         facts = await self._facts(picture, record.target)
         step = anew.step(self._view(picture, record, facts, undone))
-        if isinstance(step, Mark):
+        if isinstance(step, Step) and step.do is Do.MARK:
             # Whoever hears of the mark may have changed the claim, so all is decided again with the claims as they are then.
             marked = {found.claim.name: await self._note(found, picture.machine) for found in step.claims}
-            facts = replace(facts, claims=MappingProxyType({**facts.claims, **marked}))
+            facts = replace(facts, claims={**facts.claims, **marked})
             step = anew.step(self._view(picture, record, facts, undone))
-        match step:
-            case Mark():
+        if isinstance(step, Hold):
+            if step.lasting and step.reason is Reason.REPLICA_NOT_READY and away.lease not in self._told_late:
+                self._told_late.add(away.lease)
+                self._metrics.reprovisioned(str(Result.NOT_READY))
+            return step
+        target = record.target
+        match step.do:
+            case Do.MARK:
                 why = "the mark that was written on its claim is not there: a webhook takes it off"
-                return self._refuse(away.lease, Hold(Reason.CLAIM_KEPT, record.target.full_name, why, lasting=True))
-            case EvictReplica():
+                return self._refuse(away.lease, Hold(Reason.CLAIM_KEPT, target.full_name, why, lasting=True))
+            case Do.EVICT:
                 return await self._evict(picture, away.lease, record, step)
-            case DeleteClaims():
+            case Do.DELETE:
                 return await self._delete(picture, away.lease, record, step)
-            case TakeBack(claims, why):
-                await self._unmark(claims)
+            case Do.TAKE_BACK | Do.UNMARK:
+                await self._unmark(step.claims)
+                if step.do is Do.UNMARK:
+                    return step.why, 0.0
                 await self._finish(away.lease, record, Result.UNDONE)
-                return why, NEXT_PASS
-            case Unmark(claims, why):
-                await self._unmark(claims)
-                return why, 0.0
-            case Await(why):
-                return why, POLL
-            case Finish(result, why):
-                await self._finish(away.lease, record, result)
-                if result is Result.READY:
-                    target = record.target
+                return step.why, NEXT_PASS
+            case Do.AWAIT:
+                return step.why, POLL
+            case Do.FINISH:
+                assert step.result is not None
+                await self._finish(away.lease, record, step.result)
+                if step.result is Result.READY:
                     pod = facts.pod(target.pod)
-                    self._tell(names.POD, target.namespace, target.pod, pod.uid if pod else "", names.REPLICA_READY, why)
-                return why, 0.0
-            case Hold() as hold:
-                if hold.lasting and hold.reason is Reason.REPLICA_NOT_READY and away.lease not in self._told_late:
-                    self._told_late.add(away.lease)
-                    self._metrics.reprovisioned(str(Result.NOT_READY))
-                return hold
+                    self._tell(names.POD, target.namespace, target.pod, pod.uid if pod else "", names.REPLICA_READY, step.why)
+                return step.why, 0.0
 
-    async def _evict(self, picture: Picture, lease: str, record: Record, step: EvictReplica) -> Outcome | Hold:
+    async def _evict(self, picture: Picture, lease: str, record: Record, step: Step) -> Outcome | Hold:
         pod = step.pod
+        assert pod is not None
         may = may_evict(pod, node=picture.node.name, ours=self._settings.own_pods)
-        if isinstance(may, MayNot):
+        if isinstance(may, str):
             await self._unmark(step.claims)
             await self._finish(lease, record, Result.UNDONE)
-            return Hold(Reason.CLAIM_KEPT, pod.full_name, may.why, lasting=True)
+            return Hold(Reason.CLAIM_KEPT, pod.full_name, may, lasting=True)
         if (wait := self._evictor.wait()) > 0:
             return f"{pod.full_name} is evicted in {wait:.0f} s", wait
-        if why := await self._why_claims_stay(step.claims):
-            # Without the right to delete the claims its pod would be away for nothing.
-            return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why, refused=True))
+        for found in step.claims:
+            error = await self._delete_claim(found.claim, dry_run=True)
+            if error is not None and error.status != _NO_TRIAL:
+                # Without the right to delete the claims its pod would be away for nothing.
+                why = f"claim {found.claim.name} could not be deleted: {error}"
+                return self._refuse(lease, Hold(Reason.EVICTION_REFUSED, pod.full_name, why, refused=True))
         begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
-        if why := await self._changed(picture, begun, EvictReplica):
+        if why := await self._changed(picture, begun, Do.EVICT):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
-            return why, 1.0
-        answer = await self._evictor.evict(may, why=f"node {picture.node.name} is being retired, and its replica is made anew")
-        self._metrics.evicted(str(answer.result))
-        if answer.result is Answered.EVICTED:
-            message = f"Evicted, because node {picture.node.name} is being retired: {step.why}"
-            self._tell(names.POD, pod.namespace, pod.name, pod.uid, names.POD_EVICTED, message)
-        elif not answer.is_over and answer.result is not Answered.FAILED:
-            await self._write(lease, record)  # it was refused, and will not be carried out later
+            return self._refuse(lease, Hold(Reason.NOT_KNOWN, pod.full_name, why))
+        retired = f"node {picture.node.name} is being retired"
+        log_why, event = f"{retired}, and its replica is made anew", f"Evicted, because {retired}: {step.why}"
+        answer = await evict(self._tools, self._evictor, may, log_why=log_why, event=event)
         if answer.is_over:
             return step.why, POLL
-        budget = answer.result in (Answered.BUDGET, Answered.TWO_BUDGETS)
-        reason = Reason.PDB_BLOCKED if budget else Reason.EVICTION_REFUSED
-        hold = Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
-        return self._refuse(lease, hold, seconds=max(answer.again, 1.0))
+        if answer.result is not Answered.FAILED:
+            await self._write(lease, record)  # it was refused, and will not be carried out later
+        return self._refuse(lease, refusal(pod, answer), seconds=max(answer.again, 1.0))
 
-    async def _delete(self, picture: Picture, lease: str, record: Record, step: DeleteClaims) -> Outcome | Hold:
+    async def _delete(self, picture: Picture, lease: str, record: Record, step: Step) -> Outcome | Hold:
         begun = record if record.stage is Stage.DELETING else replace(record, stage=Stage.DELETING, at=self._wall())
         for found in step.claims:
             claim = found.claim
             # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
             await self._write(lease, begun)
-            if why := await self._changed(picture, begun, DeleteClaims):
-                return why, 1.0
+            if why := await self._changed(picture, begun, Do.DELETE):
+                return self._refuse(lease, Hold(Reason.NOT_KNOWN, record.target.full_name, why))
             try:
-                uid, version = claim.uid, claim.resource_version
-                await self._kube.delete(CLAIMS, claim.name, namespace=claim.namespace, uid=uid, resource_version=version)
+                error = await self._delete_claim(claim)
             except NotFound:
                 continue
-            except Conflict:
-                raise
-            except ApiError as error:
+            if error is not None:
                 if isinstance(error, Unavailable):
                     # It may be carried out yet, when the pod is back on its data. Without its mark the claim is another version, and stays.
                     await self._unmark((found,))
@@ -266,80 +238,59 @@ class MakingAnew:
             self._tell(names.CLAIM, claim.namespace, claim.name, claim.uid, names.CLAIM_REPROVISIONED, message)
         return step.why, 0.0
 
-    async def _changed(self, picture: Picture, record: Record, wanted: type[EvictReplica | DeleteClaims]) -> str:
+    async def _changed(self, picture: Picture, record: Record, wanted: Do) -> str:
         """Right before what cannot be taken back: why it is not done; empty: all is as it was. The Node comes last."""
-        asked_at = self._clock()
         facts = await self._facts(picture, record.target)
         step = anew.step(self._view(picture, record, facts, ""))
-        if not isinstance(step, wanted):
+        if isinstance(step, Hold) or step.do is not wanted:
             return f"while {record.target.full_name} was looked at: {step.why}"
-        return await why_undone(self._tools, self._settings, picture, asked_at=asked_at)
+        return await why_undone(self._tools, self._settings, picture, asked_at=facts.asked_at)
 
-    async def _why_claims_stay(self, claims: Iterable[FoundClaim]) -> str:
-        for found in claims:
-            claim = found.claim
-            try:
-                await self._kube.delete(
-                    CLAIMS, claim.name, namespace=claim.namespace, uid=claim.uid, resource_version=claim.resource_version, dry_run=True
-                )
-            except (Conflict, NotFound):
-                raise
-            except ApiError as error:
-                if error.status != _NO_TRIAL:
-                    return f"claim {claim.name} could not be deleted: {error}"
-        return ""
+    async def _delete_claim(self, claim: Claim, *, dry_run: bool = False) -> ApiError | None:
+        """Why the API server does not delete it, or would not. Raises Conflict and NotFound: it is not as it was judged."""
+        uid, version = claim.uid, claim.resource_version
+        try:
+            await self._kube.delete(CLAIMS, claim.name, namespace=claim.namespace, uid=uid, resource_version=version, dry_run=dry_run)
+        except (Conflict, NotFound):
+            raise
+        except ApiError as error:
+            return error
+        return None
 
     # --- reading ----------------------------------------------------------------------------------------------------------
 
     def _view(self, picture: Picture, record: Record, facts: Facts, undone: str) -> StepView:
-        pod = facts.pod(record.target.pod)
-        if pod is not None and pod.ready:
-            self._ready_since.setdefault(pod.uid, self._clock())
-        elif pod is not None:
+        pod, now = facts.pod(record.target.pod), self._clock()
+        if pod is not None and not pod.ready:
             self._ready_since.pop(pod.uid, None)
-        since = self._ready_since.get(pod.uid) if pod is not None else None
+        ready_since = self._ready_since.setdefault(pod.uid, now) if pod is not None and pod.ready else now
         left = anew.left_of(record, facts)
+        deleted = frozenset(record.target.claim_names - left.claim_names)
+        locks = LocksView(self._settings, picture.machine, picture.snapshot, left, facts, now=self._wall(), deleted=deleted)
         return StepView(
             record=record,
             facts=facts,
-            shut=self._shut(picture, left, facts, deleted=_names(record.target) - _names(left)),
+            shut=shut(locks),
             machine=picture.machine,
             node=picture.node.name,
             undone=undone,
             now=self._wall(),
-            timeout=READY_TIMEOUT,
-            ready_for=0.0 if since is None else self._clock() - since,
-        )
-
-    def _shut(
-        self, picture: Picture, target: Target, facts: Facts, *, deleted: frozenset[str] = frozenset(), all_peers: bool = False
-    ) -> Hold | None:
-        settings = self._settings
-        return shut(
-            LocksView(
-                allowed=settings.reprovisions,
-                machine=picture.machine,
-                snapshot=picture.snapshot,
-                target=target,
-                facts=facts,
-                now=self._wall(),
-                pause=settings.reprovision_pause,
-                needs_budget=settings.limit != 1,
-                deleted=deleted,
-                all_peers=all_peers,
-            )
+            ready_for=now - ready_since,
         )
 
     async def _facts(self, picture: Picture, target: Target) -> Facts:
+        """The pods last: who uses a claim, and which replicas are ready, changes within seconds."""
         namespace, kube = target.namespace, self._kube
-        pods = tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
-        pod = next((pod for pod in pods if pod.name == target.pod), None)
-        claims = await self._claims(namespace, {name for name, _ in target.claims} | set(pod.claims if pod else ()))
+        pod = await find(kube, PODS, target.pod, namespace=namespace)
+        claims = await self._claims(namespace, target.claim_names | set(Pod.of(pod).claims if pod else ()))
         stored = await find(kube, STATEFUL_SETS, target.workload, namespace=namespace)
         workload = StatefulSet.of(stored) if stored else None
         classes = [class_ async for class_ in records(kube, CLASSES, _with_default)]
         of_namespace = await find(kube, NAMESPACES, namespace)
         ends = of_namespace is None or "deletionTimestamp" in of_namespace["metadata"]
+        budgets = tuple([budget async for budget in records(kube, BUDGETS, Budget.of, namespace=namespace)])
+        contents, asked_at = await self._contents(), self._clock()
+        pods = tuple([each async for each in records(kube, PODS, Pod.of, namespace=namespace)])
         users = {pod.uid for pod, _ in users_of(picture.snapshot, picture.assessment.things)}
         here = records(kube, PODS, Pod.of, field_selector=f"spec.nodeName={picture.node.name}")
         return Facts(
@@ -347,13 +298,14 @@ class MakingAnew:
             leaving=tuple([each.full_name async for each in here if each.deleting_since and each.uid in users]),
             workload=workload,
             claims=claims,
-            classes=MappingProxyType({class_.name: class_ for class_, _ in classes}),
+            classes={class_.name: class_ for class_, _ in classes},
             # Of several the one that was made last, as the API server chooses.
             default_class=max(((made, class_.name) for class_, made in classes if made), default=("", ""))[1],
             namespace=notes_of((of_namespace or {"metadata": {}})["metadata"].get("annotations")),
             namespace_ends=ends,
-            budgets=tuple([budget async for budget in records(kube, BUDGETS, Budget.of, namespace=namespace)]),
-            contents=await self._contents(),
+            budgets=budgets,
+            contents=contents,
+            asked_at=asked_at,
         )
 
     async def _claims(self, namespace: str, wanted: Iterable[str]) -> Mapping[str, FoundClaim]:
@@ -364,7 +316,7 @@ class MakingAnew:
                 volume = str((stored.get("spec") or {}).get("volumeName") or "")
                 of_volume = await find(self._kube, VOLUMES, volume) if volume else None
                 found[name] = FoundClaim.of(stored, Volume.of(of_volume) if of_volume else None)
-        return MappingProxyType(found)
+        return found
 
     async def _contents(self) -> tuple[SnapshotContent, ...]:
         """A watch shows snapshots late. Without their type there are none."""
@@ -435,10 +387,6 @@ class MakingAnew:
 
     def _tell(self, kind: str, namespace: str, name: str, uid: str, reason: str, message: str) -> None:
         self._recorder.record(ObjectRef("v1", kind, namespace, name, uid), names.NORMAL, reason, message)
-
-
-def _names(target: Target) -> frozenset[str]:
-    return frozenset(name for name, _ in target.claims)
 
 
 def _with_default(obj: Json) -> tuple[Class, str]:

@@ -11,6 +11,7 @@ from sidecar.drain import places
 from sidecar.drain.anew import Facts, FoundClaim, Target
 from sidecar.drain.empty import SEVERAL_NODES, Hold, keeping_off, refused_by_budget, unsure
 from sidecar.drain.policy import resolve
+from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.statefulset import StatefulSet, shut_out
 from sidecar.drain.things import is_acknowledged
@@ -25,18 +26,12 @@ from sidecar.model.objects import Volume
 class LocksView:
     """All that the locks look at."""
 
-    allowed: bool
-    machine: str
-    """This one, as `node/uid`."""
+    settings: Settings
+    machine: str  # this one, as `node/uid`
     snapshot: Snapshot
     target: Target
     facts: Facts
-    now: float
-    """Wall clock: when a replica became Ready is stored."""
-    pause: float
-    """Seconds that each other replica has to be Ready, where its owner names no condition that says that it is in sync."""
-    needs_budget: bool
-    """Several nodes may be emptied at the same time."""
+    now: float  # wall clock: when a replica became Ready is stored
     deleted: frozenset[str] = frozenset()
     """Names of claims that were deleted for this replica already: what has such a name now is the replacement's, and keeps nothing here."""
     all_peers: bool = False
@@ -74,7 +69,7 @@ def shut(view: LocksView) -> Hold | None:
 
 
 def _allowed(view: LocksView) -> Refusal | None:
-    return None if view.allowed else (Reason.CLAIM_KEPT, "--allow-reprovision is not set")
+    return None if view.settings.reprovisions else (Reason.CLAIM_KEPT, "--allow-reprovision is not set")
 
 
 def _sure(view: LocksView) -> Refusal | None:
@@ -151,8 +146,11 @@ def _on_this_node_alone(view: LocksView) -> Refusal | None:
         volume = found.volume
         if node is None or volume is None or not _is_here_alone(volume, view):
             return Reason.CLAIM_KEPT, f"the PersistentVolume of claim {name} does not say that its data is on this node alone"
-        if found.claim.selected_node not in ("", node.name) or maker_of(volume) not in ("", node.name):
-            return Reason.CLAIM_KEPT, f"claim {name} says that its volume was made on another node"
+        if maker_of(volume) not in ("", node.name):
+            return Reason.CLAIM_KEPT, f"the PersistentVolume of claim {name} says that it was made on another node"
+        # Whose volume a claim has that was bound by hand no admission policy sees, so none lets a sidecar delete it.
+        if (found.claim.selected_node, found.claim.provisioner) != (node.name, view.snapshot.driver):
+            return Reason.CLAIM_KEPT, f"claim {name} does not say that its volume was made by {view.snapshot.driver} for this node"
     return None
 
 
@@ -181,9 +179,8 @@ def _snapshots(view: LocksView) -> Refusal | None:
 
 def _nobody_else(view: LocksView) -> Refusal | None:
     """A pod with a node uses the claim, or may: nothing is deleted under it."""
-    ours = {name for name, _ in view.target.claims}
     for pod in view.facts.pods:
-        if pod.node and pod.uid != view.target.pod_uid and ours & set(pod.claims):
+        if pod.node and pod.uid != view.target.pod_uid and view.target.claim_names & set(pod.claims):
             return Reason.CLAIM_KEPT, f"{pod.full_name} on node {pod.node} uses it"
     return None
 
@@ -208,14 +205,13 @@ def _replicas(view: LocksView) -> Refusal | None:
 
 
 def _replica(pod: Pod, view: LocksView) -> Refusal | None:
-    ours = {name for name, _ in view.target.claims}
     if pod.owner is None or pod.owner.uid != view.workload.uid:
         return Reason.REPLICA_NOT_READY, f"replica {pod.name} does not exist"
     if not pod.ready or pod.deleting_since or pod.ended or not pod.node:
         return Reason.REPLICA_NOT_READY, f"{pod.full_name} is not ready"
     if pod.node == view.snapshot.node_name:
         return Reason.REPLICA_NOT_READY, f"{pod.full_name} is on this node too"
-    if not pod.claims or ours & set(pod.claims) or not view.workload.claims_of(pod.name) <= set(pod.claims):
+    if not pod.claims or view.target.claim_names & set(pod.claims) or not view.workload.claims_of(pod.name) <= set(pod.claims):
         return Reason.REPLICA_NOT_READY, f"{pod.full_name} has no claims of its own"
     return None
 
@@ -227,11 +223,12 @@ def _in_sync(view: LocksView) -> Refusal | None:
     if workload.in_sync:
         behind = [pod.full_name for pod in others if workload.in_sync not in pod.conditions]
         return (Reason.REPLICA_NOT_IN_SYNC, f"{behind[0]}: its condition {workload.in_sync} is not True") if behind else None
-    for pod in others if view.pause else ():
+    pause = view.settings.reprovision_pause
+    for pod in others if pause else ():
         since = timestamps.to_seconds(pod.ready_since)
-        if since is None or view.now - since < view.pause:
+        if since is None or view.now - since < pause:
             when = f"since {pod.ready_since}" if since is not None else "since an unknown time"
-            return Reason.REPLICA_NOT_IN_SYNC, f"{pod.full_name} is Ready {when}, and has {view.pause:g} s to copy its data"
+            return Reason.REPLICA_NOT_IN_SYNC, f"{pod.full_name} is Ready {when}, and has {pause:g} s to copy its data"
     return None
 
 
@@ -251,7 +248,7 @@ def _budget(view: LocksView) -> Refusal | None:
     pod = view.pod
     if pod is None or not pod.node or pod.uid != view.target.pod_uid or pod.deleting_since:
         return None
-    hold = refused_by_budget(pod, view.facts.budgets, needs_one=SEVERAL_NODES if view.needs_budget else "")
+    hold = refused_by_budget(pod, view.facts.budgets, needs_one=SEVERAL_NODES if view.settings.limit != 1 else "")
     return (hold.reason, hold.why) if hold else None
 
 
@@ -294,10 +291,9 @@ def _place(view: LocksView) -> Refusal | None:
             return Reason.NO_NODE_FITS, f"StorageClass {class_name or '(the default)'} for claim {name} does not exist"
         if class_.provisioner == snapshot.driver:
             wanted.append((class_name, max(size, wish.requested or 0 if wish else 0)))
-    out = dict(shut_out(workload, view.target.pod, facts.pods, (*snapshot.others, snapshot.node)))
-    reached = _keeps(view, out)
-    if isinstance(reached, str):
-        return Reason.NO_NODE_FITS, reached
+    unreached = _keeps(view)
+    if isinstance(unreached, str):
+        return Reason.NO_NODE_FITS, unreached
     node, why = places.node_for(
         # Admission may have narrowed where the pod can be, and does so again.
         view.pod or workload.replica(view.target.pod),
@@ -305,16 +301,16 @@ def _place(view: LocksView) -> Refusal | None:
         snapshot.others,
         capacities=snapshot.capacities,
         classes=facts.classes,
-        out={**out, **reached},
+        out={**shut_out(workload, view.target.pod, facts.pods, (*snapshot.others, snapshot.node)), **unreached},
     )
     return None if node else (Reason.NO_NODE_FITS, why)
 
 
-def _keeps(view: LocksView, out: Mapping[str, str]) -> Mapping[str, str] | str:
+def _keeps(view: LocksView) -> Mapping[str, str] | str:
     """By node from which another volume of the pod, that goes along, is not reached: why. A text: such a volume keeps the pod here."""
     found: dict[str, str] = {}
     pod = view.pod
-    others = sorted(set(pod.claims if pod else ()) - {name for name, _ in view.target.claims} - view.deleted)
+    others = sorted(set(pod.claims if pod else ()) - view.target.claim_names - view.deleted)
     for name in others:
         other = view.facts.claims.get(name)
         volume = other.volume if other else None

@@ -14,17 +14,14 @@ from sidecar.drain.blockers import is_bare
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.things import Thing
 from sidecar.drain.words import Intent, Reason, VolumeClass, first_few
-from sidecar.eviction.rules import MayNot, may_evict
+from sidecar.eviction.rules import Answer, Result, may_evict
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Budget, Node, Pod, Taint
-from sidecar.model.objects import Owner
 from sidecar.model.timestamps import to_seconds
 
-OVERDUE: Final = 300.0
-"""Seconds after the end of its grace period: a pod that leaves for longer holds nobody else."""
+OVERDUE: Final = 300.0  # seconds after the end of its grace period: a pod that leaves for longer holds nobody else
 SEVERAL_NODES: Final = "several nodes may be emptied at once"
 _CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
-_COUNTED: Final = (names.STATEFUL_SET, names.REPLICA_SET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +29,10 @@ class Hold:
     """Nobody is evicted now, or not this pod: this is why."""
 
     reason: Reason
-    pod: str
-    """`namespace/name`; empty: it is not about one pod."""
+    pod: str  # `namespace/name`; empty: it is not about one pod
     why: str
-    lasting: bool = False
-    """It does not pass by itself: only a person can help."""
-    refused: bool = False
-    """The API server did not do or say what it was asked for: a right may be missing."""
+    lasting: bool = False  # it does not pass by itself: only a person can help
+    refused: bool = False  # the API server did not do or say what it was asked for: a right may be missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +51,8 @@ class Candidate:
 class Memory:
     """What this process remembers of evictions. All of it may be forgotten: then a pod is asked about once more."""
 
-    held: Mapping[str, Hold]
-    """By uid of a pod that is not tried for a while: what was read of its workload, or what the API server said."""
-    leaving: Set[str]
-    """Uids of pods that were evicted a moment ago, or may have been: the snapshot need not show it yet."""
+    held: Mapping[str, Hold]  # by uid of a pod that is not tried for a while: what was read of its workload, or what the API server said
+    leaving: Set[str]  # uids of pods that were evicted a moment ago, or may have been: the snapshot need not show it yet
     evicted: Mapping[str, frozenset[str]]
     """By workload that lost a pod by an eviction of ours: the uids of its pods that were here then. Another one has been put here since."""
 
@@ -86,7 +78,7 @@ def candidates(snapshot: Snapshot, things: Iterable[Thing], memory: Memory, *, o
     for pod, held in users:
         if _is_leaving(pod, memory, snapshot.now):
             return [], [Hold(Reason.POD_TERMINATING, pod.full_name, f"{pod.full_name} was asked to end, and is still there")]
-        if pod.deleting_since or isinstance(may_evict(pod, node=snapshot.node_name, ours=ours), MayNot):
+        if pod.deleting_since or isinstance(may_evict(pod, node=snapshot.node_name, ours=ours), str):
             continue
         if hold := _stays(pod, held, snapshot.node, snapshot, memory):
             holds.append(hold)
@@ -173,31 +165,19 @@ def _stays(pod: Pod, held: Sequence[Thing], node: Node, snapshot: Snapshot, memo
 class Replicas:
     """Of one candidate, as the API server has it now."""
 
-    pods: tuple[Pod, ...]
-    """All of the namespace."""
-    wanted: int | None
-    """How many its controller wants; None: it does not say so, as owners of kinds that Kubernetes does not know."""
-    budgets: tuple[Budget, ...]
-    """Of the namespace."""
-    needs_budget: bool
-    """Several nodes may be emptied at the same time: only a budget sees the evictions of all."""
-    taken_by: str = ""
-    """The node that makes another replica of the workload anew; empty: none does."""
-
-    asked_at: float = 0.0
-    """By the clock of this process."""
+    pods: tuple[Pod, ...]  # all of the namespace
+    wanted: int | None  # how many its controller wants; None: it does not say so, as owners of kinds that Kubernetes does not know
+    budgets: tuple[Budget, ...]  # of the namespace
+    needs_budget: bool  # several nodes may be emptied at the same time: only a budget sees the evictions of all
+    taken_by: str = ""  # the node that makes another replica of the workload anew; empty: none does
+    asked_at: float = 0.0  # by the clock of this process
 
     def of(self, pod: Pod) -> list[Pod]:
         """The pods of its workload that have not ended."""
         return [each for each in self.pods if not each.ended and workload_of(each) == workload_of(pod)]
 
 
-def says_how_many(owner: Owner) -> bool:
-    """The object that makes these pods has `spec.replicas`, and may be read."""
-    return owner.kind in _COUNTED and owner.api_version.startswith(f"{names.APPS_GROUP}/")
-
-
-def objection(candidate: Candidate, replicas: Replicas) -> Hold | None:
+def why_it_waits(candidate: Candidate, replicas: Replicas) -> Hold | None:
     """With this pod at most one of its workload is away; None: it may go."""
     pod, owner = candidate.pod, candidate.pod.owner
     assert owner is not None
@@ -218,18 +198,23 @@ def objection(candidate: Candidate, replicas: Replicas) -> Hold | None:
     return refused_by_budget(pod, replicas.budgets, needs_one=why if needs_one else "")
 
 
+def refusal(pod: Pod, answer: Answer) -> Hold:
+    """What the API server said to its eviction."""
+    reason = Reason.PDB_BLOCKED if answer.result in (Result.BUDGET, Result.TWO_BUDGETS) else Reason.EVICTION_REFUSED
+    return Hold(reason, pod.full_name, answer.why, refused=not answer.is_expected)
+
+
 def refused_by_budget(pod: Pod, budgets: Iterable[Budget], *, needs_one: str) -> Hold | None:
     """What the API server would say. It asks no budget about pods that do not run yet. `needs_one`: why there has to be one."""
-    covering = sorted(budget.full_name for budget in budgets if budget.covers(pod))
-    by_name = {budget.full_name: budget for budget in budgets}
+    covering = sorted((budget for budget in budgets if budget.covers(pod)), key=lambda budget: budget.full_name)
     if not covering:
         why = f"{needs_one}, and no PodDisruptionBudget keeps its other replicas"
         return Hold(Reason.PDB_BLOCKED, pod.full_name, why, lasting=True) if needs_one else None
     if pod.phase == "Pending":
         return None
     if len(covering) > 1:
-        return Hold(Reason.PDB_BLOCKED, pod.full_name, f"selected by {first_few(covering)}", lasting=True)
-    budget = by_name[covering[0]]
+        return Hold(Reason.PDB_BLOCKED, pod.full_name, f"selected by {first_few([each.full_name for each in covering])}", lasting=True)
+    budget = covering[0]
     if budget.frees_unready and not pod.ready:
         return None
     if not budget.observed:

@@ -25,12 +25,11 @@ MOST_HELD: Final = 500
 
 
 def announcing(node: str) -> str:
-    """How to say what a drain is for."""
     return f"csi-node-sidecar node reboot {node} if its disks come back, csi-node-sidecar node retire {node} if not"
 
 
 def regardless(node: str) -> str:
-    return f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY"
+    return f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY --overwrite"
 
 
 # --- what a drain is held by ------------------------------------------------------------------------------------------
@@ -42,11 +41,8 @@ def announced(marks: Marks) -> Intent | None:
 
 
 def counting(marks: Marks, assumed: Intent) -> tuple[Intent, ...]:
-    """The intents whose verdicts have to be True for whoever drains the node now.
-
-    Where nobody says what the drain is for, and nothing is assumed but the worst, it may be either: a volume may be given up for retiring
-    and keep its node from being rebooted.
-    """
+    """The intents whose verdicts have to be True for whoever drains the node now. Where nobody says what for, and only the worst is
+    assumed, it may be either: a volume may be given up for retiring and keep its node from being rebooted."""
     if said := announced(marks):
         return (said,)
     return (Intent.REBOOT,) if marks.assumable and assumed is Intent.REBOOT else (Intent.RETIRE, Intent.REBOOT)
@@ -59,14 +55,9 @@ def verdict_of(judged: Assessment, intents: Iterable[Intent]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class HeldPods:
-    """What is held of a drain."""
-
-    pods: tuple[str, ...] = ()
-    """`namespace/name` of those that must not be evicted."""
-    because: str = ""
-    """Why the drain is held, and what to do; empty: it is not."""
-    purpose: str = ""
-    """What the drain is for, and who says so; empty: nobody drains the node."""
+    pods: tuple[str, ...] = ()  # `namespace/name` of those that must not be evicted
+    because: str = ""  # why the drain is held, and what to do; empty: it is not
+    purpose: str = ""  # what the drain is for, and who says so; empty: nobody drains the node
 
     def as_json(self) -> Json:
         return {
@@ -78,10 +69,8 @@ class HeldPods:
 
 
 def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Intent, overridden: bool) -> HeldPods:
-    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here.
-
-    `pods` are those of the node as they are now. One may have begun since the judgement, with a claim that was judged.
-    """
+    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here. `pods` are those of the node as they are now:
+    one may have begun since the judgement, with a claim that was judged."""
     if not marks.draining:
         return HeldPods()
     intents, said = counting(marks, assumed), announced(marks)
@@ -106,33 +95,20 @@ def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Inte
     return HeldPods(tuple(sorted(pod.full_name for pod in evicted if claims.intersection(pod.claim_names))), because, purpose)
 
 
-def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
-    """For what the stored report of that Node says that a drain is held; empty: that none is."""
-    status = (stored or {}).get("status") or {}
-    return str(status.get("drainFor") or "") if status.get("nodeUID") == uid and status.get("heldBecause") else ""
-
-
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """All that the rule looks at."""
-
     node: Node
     settings: Settings
-    draining: bool
-    """Somebody empties the node, or is about to."""
-    verdict: Status
-    """The one that opens it, as `verdict_of`."""
-    holds_volumes: bool | None
-    """Anything of the driver is on the node; None: not known."""
+    draining: bool  # somebody empties the node, or is about to
+    verdict: Status  # the one that opens it, as `verdict_of`
+    holds_volumes: bool | None  # anything of the driver is on the node; None: not known
     overridden: bool
-    budget: Json | None
-    """As it is stored; None: there is none."""
+    budget: Json | None  # as it is stored; None: there is none
     deployment: Json | None
-    guarded: bool
-    """A guard pod is on the node, ready or not: who drains the node has it on the list, and waits for it."""
+    guarded: bool  # a guard pod is on the node, ready or not: who drains the node has it on the list, and waits for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,28 +118,22 @@ class Leave:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+@dataclass(frozen=True)
+class _Change:
+    objects: tuple[Json, ...]
+    why: str
+
+
+class Build(_Change):
     """Create these, in this order. One that exists already is no failure."""
 
-    objects: tuple[Json, ...]
-    why: str
 
-
-@dataclass(frozen=True, slots=True)
-class Clear:
+class Clear(_Change):
     """Delete these, which would not hold, on condition of their uid. The next look builds what is missing then."""
 
-    objects: tuple[Json, ...]
-    why: str
 
-
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(_Change):
     """Delete these in this order, on condition of their uid."""
-
-    objects: tuple[Json, ...]
-    why: str
 
 
 Decision = Leave | Build | Clear | Open
@@ -307,11 +277,9 @@ def _only_on(node: Node) -> Json:
 
 
 def _tolerations(node: Node) -> list[Json]:
-    """The cordon, our own taint, a node that does not answer, and the taints that the node's operator put on it for good.
-
-    Not those of a node that is unwell in another way, and not an autoscaler's mark of a node that it empties: an autoscaler skips the pods
-    that tolerate its mark, so the guard would not hold it.
-    """
+    """The cordon, our own taint, a node that does not answer, and the taints that the node's operator put on it for good. Not those of a
+    node that is unwell in another way, nor an autoscaler's mark of a node that it empties: it skips the pods that tolerate its mark, so the
+    guard would not hold it."""
     lasting = sorted((taint for taint in node.taints if _lasts(taint)), key=str)
     return _always_tolerated() + [
         {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in lasting

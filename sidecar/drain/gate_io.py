@@ -15,11 +15,9 @@ from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
 
-TRUSTED: Final = 60.0
-"""Seconds for which it counts what was read of the gate: nobody watches it, and somebody may have deleted or changed it."""
+TRUSTED: Final = 60.0  # seconds for which it counts what was read of the gate: nobody watches it, and somebody may have changed it
 _BACKOFF: Final = Backoff(2.0, 60.0)
-_STEADY: Final = 600.0
-"""Seconds: a gate that has stood for so long is none that is taken away each time."""
+_STEADY: Final = 600.0  # seconds: a gate that has stood for so long is none that is taken away each time
 
 
 class Gate:
@@ -27,12 +25,10 @@ class Gate:
 
     def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
         self._kube, self._settings, self._clock = kube, settings, clock
-        self._stored: dict[Resource, Json | None] = {}
-        """Its objects, as they were read last or changed since."""
+        self._stored: dict[Resource, Json | None] = {}  # its objects, as they were read last or changed since
         self._read_at: float | None = None
         self._uid = ""
-        self._guarded = False
-        """A guard pod was on the node in the last look."""
+        self._guarded = False  # a guard pod was on the node in the last look
         self._built: tuple[int, float] = 0, -math.inf
         """How often it was built in a row, each time soon after the time before, and when last: a tool that prunes it each time must not
         have every node write as fast as it looks."""
@@ -44,7 +40,7 @@ class Gate:
         """Whether both objects are there, as far as it is known."""
         return bool(self._stored) and None not in self._stored.values()
 
-    async def step(self, picture: Picture, pods: Collection[Pod], *, overridden: bool) -> gate.Decision:
+    async def update(self, picture: Picture, pods: Collection[Pod], *, overridden: bool) -> gate.Decision:
         """Build, repair or open the gate, whichever is due."""
         if not self._settings.gate:
             await self.take_down(picture.node)
@@ -53,14 +49,26 @@ class Gate:
         guarded = bool(gate.guards_among(pods, node.uid, self._settings.driver, self._settings.namespace))
         if self._guarded and not guarded:
             self._read_at = None  # that the guard vanishes is often the first that is seen of a gate's end by others' hands
-        self._guarded, read_at = guarded, self._read_at
-        await self._read(node)
-        decision = gate.decide(self._view(picture, guarded=guarded, overridden=overridden))
-        if isinstance(decision, Clear) and self._read_at == read_at:
-            # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
-            self._read_at = None
+        self._guarded = guarded
+        judged, marks, read_at = picture.assessment, picture.marks, self._read_at
+        while True:
             await self._read(node)
-            decision = gate.decide(self._view(picture, guarded=guarded, overridden=overridden))
+            view = GateView(
+                node=node,
+                settings=self._settings,
+                draining=marks.draining,
+                verdict=gate.verdict_of(judged, gate.counting(marks, self._settings.gate_assumes)),
+                holds_volumes=judged.holds_volumes,
+                overridden=overridden,
+                budget=self._stored.get(BUDGETS),
+                deployment=self._stored.get(DEPLOYMENTS),
+                guarded=guarded,
+            )
+            decision = gate.decide(view)
+            if not isinstance(decision, Clear) or self._read_at != read_at:
+                break
+            # What is known may be a minute old: a guard that became ready since must not be deleted under a drainer that waits for it.
+            self._read_at = read_at = None
         times, at = self._built
         early = at + _BACKOFF.delay(times - 2) - self._clock() if times >= 2 else 0.0
         if isinstance(decision, Build | Clear) and early > 0 and not self._cleared:
@@ -73,29 +81,17 @@ class Gate:
         """What an earlier process, with other flags, has built. Who may not even read one has not built one."""
         if self._may_stand and self._settings.namespace and not self._settings.dry_run:
             try:
-                await open_gate(self._kube, node, self._settings.driver, namespace=self._settings.namespace)
+                await find(self._kube, BUDGETS, names.guard(node.name, node.uid, self._settings.driver), namespace=self._settings.namespace)
             except Forbidden:
-                pass
+                self._may_stand = False
+                return
+            await open_gate(self._kube, node, self._settings.driver, namespace=self._settings.namespace)
             self._may_stand = False
 
     def why_loose(self, picture: Picture, pods: Collection[Pod]) -> str:
         """Why a gate that stands holds nobody; empty: it holds."""
         guards = gate.guards_among(pods, picture.node.uid, self._settings.driver, self._settings.namespace)
         return "" if any(pod.ready for pod in guards) else "its guard pod is not ready, so it holds nobody yet"
-
-    def _view(self, picture: Picture, *, guarded: bool, overridden: bool) -> GateView:
-        judged, marks = picture.assessment, picture.marks
-        return GateView(
-            node=picture.node,
-            settings=self._settings,
-            draining=marks.draining,
-            verdict=gate.verdict_of(judged, gate.counting(marks, self._settings.gate_assumes)),
-            holds_volumes=judged.holds_volumes,
-            overridden=overridden,
-            budget=self._stored.get(BUDGETS),
-            deployment=self._stored.get(DEPLOYMENTS),
-            guarded=guarded,
-        )
 
     async def _read(self, node: Node) -> None:
         now = self._clock()
@@ -139,8 +135,7 @@ async def open_gate(kube: KubeApi, node: Node, driver: str, *, namespace: str) -
 
 
 async def _take_away(kube: KubeApi, obj: Json, *, namespace: str) -> Resource:
-    """Delete one object of a gate, on condition of its uid. Returns its kind: of an object as it was read only the Deployment has a
-    template."""
+    """On condition of its uid. Returns its kind: of an object as it was read only the Deployment has a template."""
     resource = DEPLOYMENTS if "template" in obj["spec"] else BUDGETS
     meta = obj["metadata"]
     try:

@@ -15,8 +15,7 @@ from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
-DURATION: Final = 900
-"""Seconds: longer than nodes' clocks differ, and long enough for a few renewals to fail. A deleted node's Leases are deleted with it."""
+DURATION: Final = 900  # seconds: longer than nodes' clocks differ, and enough for a few renewals to fail; they go with their holder's Node
 RENEWED_EVERY: Final = DURATION / 3
 
 
@@ -51,35 +50,29 @@ class HeldLease:
         """`record_key`: the annotation that has the record; empty: there is none."""
         self.name = name
         self.holder = holder
-        self._kube, self._holder, self._label, self._record_key = kube, holder, label, record_key
+        self._kube, self._label, self._record_key = kube, label, record_key
         self._clock, self._wall = clock, wall
         self._stored: Json | None = None
-        self._written_at: float | None = None
-        """When this process has written it last; None: it does not hold it, or does not know."""
-        self._seen: tuple[str, float] | None = None
-        """Of another holder's: its version, and since when this process has seen it in that version."""
+        self._written_at: float | None = None  # when this process has written it last; None: it does not hold it, or does not know
+        self._seen: tuple[str, float] | None = None  # another holder's: its version, and since when this process has seen that
 
     @property
     def is_held(self) -> bool:
-        """As far as this process knows."""
         return self._written_at is not None
 
     @property
     def was_anothers(self) -> bool:
-        """It was another holder's when it was read last."""
         return self._seen is not None
 
     async def hold(self, *, record: str | None = None, now: bool = False) -> Answer:
-        """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is.
-
-        `now`: it is written whether that is due or not. If that succeeds, this process is the holder at that moment.
-        """
+        """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is. `now`: it is written
+        whether that is due or not, and if that succeeds, this process is the holder at that moment."""
         is_fresh = self._written_at is not None and self._clock() - self._written_at < RENEWED_EVERY
         if is_fresh and not now and record in (None, self._record(self._stored)):
             return Held(self._record(self._stored))
         try:
             if self._written_at is None:
-                self._stored = await find(self._kube, LEASES, self.name, namespace=self._holder.namespace)
+                self._stored = await find(self._kube, LEASES, self.name, namespace=self.holder.namespace)
             if self._stored is not None and (other := self._is_anothers(self._stored)):
                 return other
             return await self._write(record)
@@ -94,14 +87,14 @@ class HeldLease:
         """If it is ours. Raises ApiError."""
         for attempt in range(2):
             if self._written_at is None:
-                self._stored = await find(self._kube, LEASES, self.name, namespace=self._holder.namespace)
+                self._stored = await find(self._kube, LEASES, self.name, namespace=self.holder.namespace)
             stored, self._written_at, self._stored = self._stored, None, None
-            if stored is None or holder_of(stored) != self._holder.identity:
+            if stored is None or holder_of(stored) != self.holder.identity:
                 return
             meta = stored["metadata"]
             try:
                 await self._kube.delete(
-                    LEASES, self.name, namespace=self._holder.namespace, uid=meta["uid"], resource_version=meta["resourceVersion"]
+                    LEASES, self.name, namespace=self.holder.namespace, uid=meta["uid"], resource_version=meta["resourceVersion"]
                 )
                 return
             except NotFound:
@@ -112,7 +105,7 @@ class HeldLease:
 
     def _is_anothers(self, stored: Json) -> TakenBy | None:
         holder, version = holder_of(stored), stored["metadata"].get("resourceVersion", "")
-        if holder in ("", self._holder.identity):
+        if holder in ("", self.holder.identity):
             return None
         if self._seen is None or self._seen[0] != version:
             self._seen = version, self._clock()
@@ -120,13 +113,13 @@ class HeldLease:
 
     async def _write(self, record: str | None) -> Held:
         stored, version = self._stored, ((self._stored or {}).get("metadata") or {}).get("resourceVersion", "")
-        ours = stored is not None and holder_of(stored) == self._holder.identity
+        ours = stored is not None and holder_of(stored) == self.holder.identity
         said = record if record is not None else self._record(stored) if ours else ""
         body = self._body(said, version)
         if stored is None:
-            self._stored = await self._kube.create(LEASES, body, namespace=self._holder.namespace)
+            self._stored = await self._kube.create(LEASES, body, namespace=self.holder.namespace)
         else:
-            self._stored = await self._kube.replace(LEASES, body, name=self.name, namespace=self._holder.namespace)
+            self._stored = await self._kube.replace(LEASES, body, name=self.name, namespace=self.holder.namespace)
         self._written_at, self._seen = self._clock(), None
         return Held(said)
 
@@ -134,7 +127,7 @@ class HeldLease:
         return record_of(stored, self._record_key) if stored is not None and self._record_key else ""
 
     def _body(self, record: str, version: str) -> Json:
-        holder = self._holder
+        holder = self.holder
         meta: Json = {"name": self.name, "namespace": holder.namespace, "labels": {self._label: holder.driver}}
         meta |= {"ownerReferences": [Owner("v1", names.NODE, holder.node, holder.uid).as_json()]}
         meta |= {"resourceVersion": version} if version else {}

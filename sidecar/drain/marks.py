@@ -19,8 +19,7 @@ from sidecar.model.nodes import Node, Taint
 
 W = TypeVar("W", bound=StrEnum)
 
-CORDON_DELAY: Final = 60.0
-"""Seconds that a cordon has to last until it means retire, where the policy is Evacuate and nobody says what it is for."""
+CORDON_DELAY: Final = 60.0  # seconds that a cordon lasts until it means retire, where the policy is Evacuate and nobody says what it is for
 
 
 class NodePolicy(StrEnum):
@@ -49,8 +48,7 @@ class Source(StrEnum):
     MAINTENANCE = "maintenance"
     AUTOSCALER = "autoscaler"
     KURED = "kured"
-    CORDON = "cordon"
-    """Nobody says what it is for, and the policy is Evacuate."""
+    CORDON = "cordon"  # nobody says what it is for, and the policy is Evacuate
     NONE = "none"
 
 
@@ -63,12 +61,9 @@ class Record:
 
     state: State | None = None
     started_at: float | None = None
-    closed_at: float | None = None
-    """Since when the node takes no volumes."""
-    used: frozenset[str] = frozenset()
-    """Digests of the words that stand while the node is shut."""
-    spent: frozenset[str] = frozenset()
-    """Digests of words that stood while the node was shut, and stand yet though it has been open since."""
+    closed_at: float | None = None  # since when the node takes no volumes
+    used: frozenset[str] = frozenset()  # digests of the words that stand while the node is shut
+    spent: frozenset[str] = frozenset()  # digests of words that stood while the node was shut, and stand yet though it has been open since
 
     def as_text(self, uid: str) -> str | None:
         """The annotation; None: there is nothing to note."""
@@ -113,12 +108,9 @@ def record_of(node: Node, driver: str, *, now: float) -> tuple[Record, str]:
 class Wish:
     """Somebody wants the node to be emptied."""
 
-    by: str
-    """Who, in a sentence."""
-    intent: Intent
-    """Which verdict has to become True: unless it is announced as a reboot, the stricter one."""
-    forced: str = ""
-    """Why it is let go whatever blocks (`force-drain`); empty: it is not."""
+    by: str  # who, in a sentence
+    intent: Intent  # which verdict has to become True: unless it is announced as a reboot, the stricter one
+    forced: str = ""  # why it is let go whatever blocks (`force-drain`); empty: it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,36 +120,22 @@ class Marks:
     node: str
     uid: str
     cordoned: bool
-    evacuate: tuple[Taint, ...]
-    """Taints that ask for an evacuation."""
-    retiring: tuple[Taint, ...]
-    """Taints of autoscalers that are about to remove the node. They need not cordon it."""
-    declared: Intent | None
-    """The intent in the annotation, if it is one and not spent."""
-    announced: Intent | None
-    """The strictest of all intents that taints, annotations and programs state."""
-    intent: Intent | None
-    """The same as far as it counts: a reboot does only while the node is cordoned. With Evacuate a cordon that has lasted is one too."""
+    evacuate: tuple[Taint, ...]  # taints that ask for an evacuation
+    retiring: tuple[Taint, ...]  # of autoscalers that are about to remove the node: they need not cordon it
+    declared: Intent | None  # the intent in the annotation, if it is one and not spent
+    announced: Intent | None  # the strictest of all intents that taints, annotations and programs state
+    intent: Intent | None  # the same as far as it counts: a reboot while the node is cordoned; with Evacuate also a cordon that has lasted
     source: Source
-    policy: NodePolicy
-    """That of the node's annotation, or of the flag."""
-    forced: str
-    """The text of `force-drain`, unless it is spent."""
-    record: Record
-    """With the words as they are now. The state is what an earlier look has noted."""
-    cordoned_since: float | None
-    """Since when the node has been cordoned and nobody has said what for; None: it is not, or somebody has."""
-    cordon_counts_at: float | None
-    """When that will mean retire, if the cordon lasts until then; None: it does by now, or never will."""
-    assumable: bool
-    """Nobody says what a drain is for, not even in a word that is none, and no policy does: only then may something be assumed."""
-    leaving: bool
-    """Somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else."""
-    maintenance: Intent | None
-    """What the maintenances are for that drain the node, as its sidecar has noted."""
-    wish: Wish | None
-    left_behind: bool
-    """kured has not removed its annotation yet. It does a moment after each reboot, so that is no problem."""
+    policy: NodePolicy  # that of the node's annotation, or of the flag
+    forced: str  # the text of `force-drain`, unless it is spent
+    record: Record  # with the words as they are now; the state is what an earlier look has noted
+    cordoned_since: float | None  # since when the node has been cordoned and nobody has said what for; None: it is not, or somebody has
+    cordon_counts_at: float | None  # when that will mean retire, if the cordon lasts until then; None: it does by now, or never will
+    assumable: bool  # nobody says what a drain is for, not even in a wrong word, and no policy does: something may be assumed
+    leaving: bool  # somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else
+    maintenance: Intent | None  # what the maintenances are for that drain the node, as its sidecar has noted
+    noted: str  # the record as it stands on the Node
+    left_behind: bool  # kured's annotation is there yet: it goes a moment after each reboot, so that is no problem
     problems: tuple[str, ...]
 
     @property
@@ -166,7 +144,7 @@ class Marks:
         return self.cordoned or bool(self.evacuate) or bool(self.retiring)
 
     @property
-    def observed(self) -> bool:
+    def drain_expected(self) -> bool:
         """Somebody wants to empty the node, or is about to."""
         return self.shut or self.announced is not None
 
@@ -174,6 +152,27 @@ class Marks:
     def draining(self) -> bool:
         """A drain has begun, or is asked for. A reboot that is announced for a cordon to come has not."""
         return self.cordoned or bool(self.evacuate) or self.intent is not None
+
+    @property
+    def wish(self) -> Wish | None:
+        """The evacuation taint and the intent's annotation ask, unless the policy is Ignore. With Evacuate so do an autoscaler's taint, a
+        cordon that kured has explained, and one that nobody explains once it has lasted."""
+        if self.policy is NodePolicy.IGNORE:
+            return None
+        if self.evacuate:
+            by = f"the taint {self.evacuate[0]} asks for it"
+        elif self.declared is not None:
+            by = f"the annotation {names.DRAIN_INTENT}: {self.declared} asks for it"
+        elif self.maintenance is not None:
+            by = f"a {names.MAINTENANCE_KIND} asks for it"
+        elif self.policy is NodePolicy.EVACUATE and self.intent is not None and self.shut:
+            by = {
+                Source.AUTOSCALER: "an autoscaler's taint says that the node is to be removed",
+                Source.KURED: "kured's annotation says that the node is to be rebooted",
+            }.get(self.source, f"the node has been cordoned for a while, nobody says what for, and its policy is {NodePolicy.EVACUATE}")
+        else:
+            return None
+        return Wish(by, Intent.REBOOT if self.announced is Intent.REBOOT else Intent.RETIRE, self.forced)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -197,6 +196,10 @@ def read(
     record, problem = record_of(node, driver, now=now)
     evacuate, retiring = _taints(node, (names.EVACUATE_TAINT,)), _taints(node, names.RETIRING_TAINTS)
     words = _words(node)
+    noted = node.annotations.get(names.of_driver(driver, names.DRAIN_RECORD), "")
+    if before is not None and before.noted == noted:
+        # What this process has read since could not be noted yet, and nobody has changed the note.
+        record = replace(record, used=before.record.used, spent=before.record.spent)
     record = _followed(record, words, shut=node.cordoned or bool(evacuate) or bool(retiring), asked=bool(_intent_of(node)))
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
@@ -209,7 +212,7 @@ def read(
     counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
     counting = said.intent if node.cordoned or said.intent is not Intent.REBOOT else None
-    marks = Marks(
+    return Marks(
         node=node.name,
         uid=node.uid,
         cordoned=node.cordoned,
@@ -227,33 +230,10 @@ def read(
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
         leaving=said.plainly_retire,
         maintenance=maintained.intent,
-        wish=None,
+        noted=noted,
         left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
-    return replace(marks, wish=_wish(marks))
-
-
-def _wish(marks: Marks) -> Wish | None:
-    """The evacuation taint and the intent's annotation ask, unless the policy is Ignore. With Evacuate so do an autoscaler's taint, a
-    cordon that kured has explained, and one that nobody explains once it has lasted."""
-    by = ""
-    if marks.policy is NodePolicy.IGNORE:
-        return None
-    if marks.evacuate:
-        by = f"the taint {marks.evacuate[0]} asks for it"
-    elif marks.declared is not None:
-        by = f"the annotation {names.DRAIN_INTENT}: {marks.declared} asks for it"
-    elif marks.maintenance is not None:
-        by = f"a {names.MAINTENANCE_KIND} asks for it"
-    elif marks.policy is NodePolicy.EVACUATE and marks.intent is not None and marks.shut:
-        by = {
-            Source.AUTOSCALER: "an autoscaler's taint says that the node is to be removed",
-            Source.KURED: "kured's annotation says that the node is to be rebooted",
-        }.get(marks.source, f"the node has been cordoned for a while, nobody says what for, and its policy is {NodePolicy.EVACUATE}")
-    if not by:
-        return None
-    return Wish(by, Intent.REBOOT if marks.announced is Intent.REBOOT else Intent.RETIRE, marks.forced)
 
 
 # --- words that are for one drain -------------------------------------------------------------------------------------
@@ -261,10 +241,10 @@ def _wish(marks: Marks) -> Wish | None:
 
 def _words(node: Node) -> dict[str, str]:
     """Those that stand on the node, by their annotation: the digest of each."""
-    said = {names.DRAIN_INTENT: _intent_of(node), names.FORCE_DRAIN: node.annotations.get(names.FORCE_DRAIN, "").strip()}
-    said = {key: text for key, text in said.items() if text and not (key == names.DRAIN_INTENT and text != Intent.REBOOT)}
-    kured = node.annotations.get(names.KURED_REBOOTS)
-    said |= {} if kured is None else {names.KURED_REBOOTS: kured}
+    forced, kured = node.annotations.get(names.FORCE_DRAIN, "").strip(), node.annotations.get(names.KURED_REBOOTS)
+    said: dict[str, str] = {names.DRAIN_INTENT: Intent.REBOOT} if _intent_of(node) == Intent.REBOOT else {}
+    said |= {names.FORCE_DRAIN: forced} if forced else {}
+    said |= {names.KURED_REBOOTS: kured} if kured is not None else {}
     return {key: _digest(key, text) for key, text in said.items()}
 
 
@@ -288,10 +268,8 @@ def counting_again(node: Node, key: str, text: str) -> dict[str, str]:
 
 
 def _followed(record: Record, words: Mapping[str, str], *, shut: bool, asked: bool) -> Record:
-    """A word that is gone is forgotten, so that the same one may be written again for another drain.
-
-    `asked`: the intent's annotation stands. `force-drain` counts beside it although the node is not shut, and is used by that.
-    """
+    """A word that is gone is forgotten, so that the same one may be written again for another drain. `asked`: the intent's annotation
+    stands. Beside that `force-drain` counts although the node is not shut, and is used by that."""
     there = frozenset(words.values())
     in_use = there if shut else frozenset(digest for key, digest in words.items() if asked and key == names.FORCE_DRAIN)
     spent = (record.spent | record.used - in_use) & there
@@ -318,12 +296,10 @@ def _is_spent(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    intent: Intent | None
-    """The strictest; None: nobody says anything."""
+    intent: Intent | None  # the strictest; None: nobody says anything
     source: Source
     declared: Intent | None
-    wrong: bool
-    """The text of the intent's annotation is no intent."""
+    wrong: bool  # the text of the intent's annotation is no intent
     plainly_retire: bool
     """Somebody says that the node goes for good, and nobody anything else. `intent` takes more for that, to keep data: a taint without a
     word, or one that has no effect, or a typing error."""
@@ -372,9 +348,6 @@ def _taints(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
 
 def _word(words: type[W], text: str, key: str) -> tuple[W | None, str]:
     """The word, if it is one, and what is wrong; no text is no word, and nothing is wrong with it."""
-    if not text:
-        return None, ""
-    try:
+    if text in [*words]:
         return words(text), ""
-    except ValueError:
-        return None, f"{key} says {quoted(text)}, which is not one of {', '.join(words)}"
+    return None, f"{key} says {quoted(text)}, which is not one of {', '.join(words)}" if text else ""

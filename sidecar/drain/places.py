@@ -5,7 +5,6 @@ CPU and memory are not looked at, so that a node fits means that the data would,
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from sidecar.drain.words import first_few
 from sidecar.model import names, nodes
@@ -13,10 +12,7 @@ from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import CapacityRecord, Class
 from sidecar.model.topology import Segment, allows
 
-_SHOWN: Final = 3
-
-Wanted = Sequence[tuple[str, int]]
-"""Class and bytes of each volume."""
+Wanted = Sequence[tuple[str, int]]  # class and bytes of each volume
 
 
 def node_for(
@@ -37,7 +33,7 @@ def node_for(
             return node.name, ""
         why[node.name] = found
     told = [f"{name}: {said}" for name, said in why.items()]
-    return "", first_few(told, _SHOWN) or "there is no other node"
+    return "", first_few(told, 3) or "there is no other node"
 
 
 def _unfit(node: Node) -> str:

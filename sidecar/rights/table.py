@@ -18,8 +18,10 @@ from sidecar.kube.api import (
     CSI_NODES,
     DEPLOYMENTS,
     DRAIN_REPORTS,
+    DRAIN_RULES,
     EVENTS,
     LEASES,
+    MAINTENANCES,
     NAMESPACES,
     NODES,
     PODS,
@@ -42,6 +44,7 @@ class Sample(Enum):
     DRAIN = "components/drain"
     GATE = "components/gate"
     EMPTYING = "components/emptying"
+    MAINTENANCE = "components/maintenance"
     NODE_LOSS = "components/node-loss"
     REPROVISION = "components/reprovision"
     REPORT = "components/report-only"
@@ -74,6 +77,7 @@ _GATE: Final = "the gate of drain decisions"
 _SLOTS: Final = "drain decisions: slots for evacuations, and looking after silent sidecars and gone nodes"
 _ANEW: Final = "--allow-reprovision: no replica is made anew"
 _LOSS: Final = "--node-delete-policy"
+_PLANNED: Final = "--maintenance: no maintenance is carried out"
 _CAPACITY: Final = "publishing capacity"
 _COUNTS: Final = "--evacuation-evict: pods of these workloads are not evicted"
 _GONE: Final = "clearing the capacity objects of nodes that are gone"
@@ -142,9 +146,20 @@ TABLE: Final[tuple[Row, ...]] = (
     *_rows(DRAIN_REPORTS, "patch", Sample.DRAIN, part="status", off=_REPORTS),
     *_rows(BUDGETS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
     *_rows(DEPLOYMENTS, "get create delete", Sample.GATE, own_namespace=True, off=_GATE),
-    *_rows(PODS, "create", Sample.EMPTYING, part="eviction", off="--evacuation-evict: nodes are not emptied"),
+    *_rows(
+        PODS,
+        "create",
+        Sample.EMPTYING,
+        Sample.MAINTENANCE,
+        part="eviction",
+        off="--evacuation-evict: nodes are not emptied; --maintenance: nor are they drained",
+    ),
+    *_rows(MAINTENANCES, "get list", Sample.MAINTENANCE, off=_PLANNED),
+    *_rows(MAINTENANCES, "watch", Sample.MAINTENANCE, off="--maintenance: a new stage is noticed within a minute only"),
+    *_rows(MAINTENANCES, "patch", Sample.MAINTENANCE, part="status", off=f"{_PLANNED}, nor shown how far it is"),
+    *_rows(DRAIN_RULES, "list", Sample.MAINTENANCE, off=_PLANNED),
     *_rows(BUDGETS, "list", Sample.EMPTYING, off="--evacuation-evict: no pod is evicted, and no replica made anew"),
-    *_rows(DRAIN_REPORTS, "list", Sample.NODE_LOSS, off=f"{_LOSS}: nothing is looked for"),
+    *_rows(DRAIN_REPORTS, "list", Sample.NODE_LOSS, Sample.MAINTENANCE, off=f"{_LOSS}: nothing is looked for; {_PLANNED}"),
     *_rows(DRAIN_REPORTS, "delete", Sample.NODE_LOSS, off=f"{_LOSS}: reports on nodes that are gone stay when nothing is left to tell"),
     *_rows(CLAIMS, "patch delete", Sample.NODE_LOSS, Sample.REPROVISION, off=f"{_LOSS}=Cleanup: claims stay whose data was lost; {_ANEW}"),
     *_rows(STATEFUL_SETS, "list", Sample.NODE_LOSS, off=f"{_LOSS}=Cleanup: nothing is cleared away"),

@@ -15,7 +15,7 @@ def test_one_replica_after_the_other_is_made_anew_though_sidecars_are_killed(
     cluster: Cluster, deploy: Callable[[Drained], Drained], tmp_path: Path
 ) -> None:
     """The second has nowhere to go until the first node is back, so that nothing but the locks keeps both from being away."""
-    flags = ("--max-concurrent-evacuations=2",)
+    flags = ("--max-concurrent-evacuations=2", "--reprovision-pause=0")
     scene = deploy(Drained(cluster, evacuating(cluster, tmp_path / "manifests"), flags=flags))
     db = Database(scene, replicas=2)
     claims, nodes = db.claims(), db.ready()

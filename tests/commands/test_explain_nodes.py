@@ -133,7 +133,10 @@ def test_for_one_node_it_is_told_who_holds_a_drain_how_far_its_evacuation_is_and
     (first, _) = judged(kube, now=905.0)
     told = about_own_word(first, None)
     assert not any(minute in line for line in told) and "held" not in as_json(first)["ownSidecar"]
-    assert any("opens on a person's word alone" in line and names.FORCE_DRAIN in line for line in told)
+    assert any("opens on a person's word alone" in line and f"{names.FORCE_DRAIN}=WHY" in line for line in told)
+    kube.objects["nodes"][0]["metadata"]["annotations"] = {names.FORCE_DRAIN: "no power"}
+    (first, _) = judged(kube, now=905.0)
+    assert any(f"{names.FORCE_DRAIN} says 'no power'" in line for line in about_own_word(first, None)), "and is not asked for again"
 
 
 def test_a_word_on_a_former_node_of_that_name_is_none() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hack.sim.cluster import Call, Cluster, InProcessApi, claim_policy
+from hack.sim.cluster import ApiServer, Call, InProcessApi, claim_policy
 from sidecar.commands import label
 from sidecar.commands.label import Labelled, NotLabelled, due
 from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES
@@ -46,7 +46,7 @@ def test_which_claims_are_due(claim: Labelled, is_due: bool) -> None:
 # --- at work --------------------------------------------------------------------------------------------------------------
 
 
-def cluster_with(count: int, *, policy: bool = True, notes: Mapping[str, str] = OPEN) -> Cluster:
+def cluster_with(count: int, *, policy: bool = True, notes: Mapping[str, str] = OPEN) -> ApiServer:
     cluster = new_cluster()
     cluster.create(CLASSES, storage_class("fast"))
     for number in range(count):
@@ -59,7 +59,7 @@ def cluster_with(count: int, *, policy: bool = True, notes: Mapping[str, str] = 
     return cluster
 
 
-def labels(cluster: Cluster) -> list[str]:
+def labels(cluster: ApiServer) -> list[str]:
     return [item["metadata"].get("labels", {}).get(names.CLAIM_LABEL, "")[:5] for item in cluster.store.all_of(CLAIMS)]
 
 
@@ -67,7 +67,7 @@ class Asked:
     """Counts writes, and answers some as it is told: by number, or by namespace."""
 
     def __init__(
-        self, cluster: Cluster, refuse: Callable[[int], ApiError | None] = lambda _: None, *, refuses_in: Container[str] = ()
+        self, cluster: ApiServer, refuse: Callable[[int], ApiError | None] = lambda _: None, *, refuses_in: Container[str] = ()
     ) -> None:
         self.patches = 0
         self._refuse = refuse
@@ -125,7 +125,7 @@ def test_what_fails_for_all_is_not_tried_on_all(error: ApiError) -> None:
     assert asked.patches == 5
 
 
-def spread(cluster: Cluster, namespaces: int, count: int) -> list[str]:
+def spread(cluster: ApiServer, namespaces: int, count: int) -> list[str]:
     """More claims, in namespaces of which the names come first and last."""
     made = [f"{letter}{number:03}" for letter in "az" for number in range(namespaces)]
     for namespace in made:

@@ -54,6 +54,14 @@ def test_before_a_drain_that_would_strand_data_it_says_to_cordon_and_wait(scene:
         "csi-node-sidecar explain node n1 --intent retire --exit-code",
         "kubectl delete node n1",
     ]
+    assert scene.run("reboot", "n1", "--yes", "-o", "json") == 0
+    assert [row["command"] for row in json.loads(capsys.readouterr().out)["next"]] == [
+        "kubectl cordon n1",
+        f"kubectl wait node/n1 --for=condition={DRIVER}/DrainReady --timeout=24h",
+        f"csi-node-sidecar explain node n1 --driver {OTHER} --intent reboot --exit-code",
+        "kubectl drain n1 --ignore-daemonsets",
+        "csi-node-sidecar node release n1 --yes && kubectl uncordon n1",
+    ]
 
 
 def test_a_reboot_done_as_it_is_printed_leaves_no_wrong_mark(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,11 +148,14 @@ def test_release_takes_back_what_was_announced_and_leaves_what_others_wrote(scen
 def test_what_is_so_already_is_said_and_not_asked(
     scene: Scene, verb: str, notes: dict[str, str | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scene.annotate("n1", notes)
+    """With what comes next all the same: whoever asks again may not have it before them any more."""
+    scene.annotate("n1", {**notes, names.FORCE_DRAIN: "no power"})
     before = scene.versions()
     assert scene.run(verb, "n1") == 0
     assert scene.versions() == before and scene.asked == []
-    assert "nothing is to be changed" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    step = f"annotate node n1 {names.FORCE_DRAIN}-" if verb == "release" else "drain n1 --ignore-daemonsets"
+    assert "nothing is to be changed" in out and f"kubectl {step}" in out.partition("next:")[2]
 
 
 def noted(scene: Scene, *, cordoned: bool) -> marks.Marks:

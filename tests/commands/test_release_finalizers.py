@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from sidecar.commands.forms import TABLE, Told
 from sidecar.commands.release_finalizers import Order, release
 from sidecar.kube.api import CSI_DRIVERS, DAEMON_SETS, PODS, VOLUMES, KubeApi, Resource
@@ -20,7 +20,7 @@ PROTECTION = "kubernetes.io/pv-protection"
 Json = dict[str, Any]
 
 
-def cluster_with(*more: Json) -> Cluster:
+def cluster_with(*more: Json) -> ApiServer:
     """Two volumes of ours, one of another driver, one without the finalizer."""
     cluster = new_cluster()
     other = volume("foreign", finalizers=(names.VOLUME_FINALIZER,), handle="f")
@@ -32,12 +32,12 @@ def cluster_with(*more: Json) -> Cluster:
     return cluster
 
 
-def finalizers(cluster: Cluster) -> dict[str, tuple[str, ...]]:
+def finalizers(cluster: ApiServer) -> dict[str, tuple[str, ...]]:
     return {obj["metadata"]["name"]: tuple(obj["metadata"].get("finalizers") or ()) for obj in cluster.store.all_of(VOLUMES)}
 
 
 def ran(
-    cluster: Cluster,
+    cluster: ApiServer,
     *,
     acts: bool = True,
     force: bool = False,
@@ -140,7 +140,7 @@ def template(driver: str, image: str = "csi-node-sidecar:1") -> Json:
     return {"containers": [{"name": "c", "image": image, "args": ["--node-deployment"]}], "volumes": [{"name": "p", "hostPath": path}]}
 
 
-def with_daemon_set(cluster: Cluster, driver: str, image: str = "csi-node-sidecar:1") -> Cluster:
+def with_daemon_set(cluster: ApiServer, driver: str, image: str = "csi-node-sidecar:1") -> ApiServer:
     cluster.create(CSI_DRIVERS, {"metadata": {"name": "other.example"}, "spec": {}})
     labels = {"app": "x"}
     spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": template(driver, image)}}
@@ -148,7 +148,7 @@ def with_daemon_set(cluster: Cluster, driver: str, image: str = "csi-node-sideca
     return cluster
 
 
-def with_pod(cluster: Cluster, driver: str) -> Cluster:
+def with_pod(cluster: ApiServer, driver: str) -> ApiServer:
     cluster.create(PODS, {"metadata": {"name": "alone"}, "spec": template(driver)}, namespace="default")
     return cluster
 
@@ -162,7 +162,7 @@ def with_pod(cluster: Cluster, driver: str) -> Cluster:
     ],
     ids=["its DaemonSet", "one that names no driver", "a pod that is left"],
 )
-def test_while_one_runs_it_refuses(cluster: Cluster, who: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_while_one_runs_it_refuses(cluster: ApiServer, who: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = finalizers(cluster)
     assert ran(cluster) == 1
     out, err = capsys.readouterr()
@@ -178,7 +178,7 @@ def test_while_one_runs_it_refuses(cluster: Cluster, who: str, capsys: pytest.Ca
     [with_daemon_set(cluster_with(), "other.example"), with_daemon_set(cluster_with(), DRIVER, "csi-provisioner:v3.4.1")],
     ids=["another driver's", "upstream's"],
 )
-def test_others_may_run(cluster: Cluster) -> None:
+def test_others_may_run(cluster: ApiServer) -> None:
     assert ran(cluster) == 0
 
 

@@ -11,11 +11,24 @@ import pytest
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER
-from hack.sim.world.story import Story, do
+from hack.sim.world.story import Story
 from sidecar.commands import uninstall
 from sidecar.commands.uninstall import Step, _take, _uninstall, steps
 from sidecar.config.parse import Parsed, parse
-from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
+from sidecar.kube.api import (
+    BUDGETS,
+    CLAIMS,
+    DEPLOYMENTS,
+    DRAIN_REPORTS,
+    LEASES,
+    MAINTENANCES,
+    MERGE_PATCH,
+    NODES,
+    PODS,
+    STRATEGIC_MERGE_PATCH,
+    VOLUMES,
+    Resource,
+)
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
 from tests.harness.cluster_tools import new_cluster
@@ -27,7 +40,7 @@ def test_g7_nothing_of_ours_is_left_and_all_that_others_wrote_is() -> None:
         await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "Evacuate", names.SCALE_DOWN_DISABLED: "true", "mine": "1"})
         before = await node_of(bench)
         await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await bench.until_phase(PODS, "a", "Running")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         assert all([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES, DRAIN_REPORTS)])
@@ -45,6 +58,43 @@ def test_g7_nothing_of_ours_is_left_and_all_that_others_wrote_is() -> None:
         assert [step async for step in steps(bench.you, DRIVER)] == []
 
     play(story, args=ARGS, nodes=("n0",))
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["open before", "cordoned before"])
+def test_a_cordon_of_a_maintenance_is_ended_where_the_record_says_that_it_is_ours(before: bool) -> None:
+    """Also the conditions go, and somebody else's of the same type stays."""
+
+    async def story(bench: Story) -> None:
+        await change(bench, "n0", {"unschedulable": before or None})
+        theirs = {
+            "type": names.MAINTENANCE_PLANNED,
+            "status": "True",
+            "reason": "Provider",
+            "message": "",
+            "lastTransitionTime": "2023-01-01T00:00:00Z",
+        }
+        body = {"status": {"conditions": [theirs]}}
+        await bench.you.patch(NODES, "n0", body, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+        spec = {"nodes": ["n0"], "stage": "Cordon", "intent": "reboot"}
+        await bench.you.create(MAINTENANCES, {"metadata": {"name": "m1"}, "spec": spec})
+        await wait(bench, 70)
+        bench.nodes["n0"].stop()
+        await wait(bench, 0.3)
+        cordoned = await node_of(bench)
+        assert (
+            cordoned["spec"]["unschedulable"] and names.of_driver(DRIVER, names.MAINTENANCE_RECORD) in cordoned["metadata"]["annotations"]
+        )
+        assert names.MAINTENANCE_IN_PROGRESS in [condition["type"] for condition in cordoned["status"]["conditions"]]
+        said = [step async for step in steps(bench.you, DRIVER)]
+        for step in said:
+            assert isinstance(step, Step) and await _take(bench.you, step)
+        after = await node_of(bench)
+        assert bool(after["spec"].get("unschedulable")) is before
+        assert any("the cordon of its maintenance" in step.what for step in said) is not before
+        assert {condition["type"] for condition in after["status"]["conditions"]} == {"Ready", names.MAINTENANCE_PLANNED}
+        assert not [key for key in after["metadata"].get("annotations") or {} if DRIVER in key]
+
+    play(story, args=(*ARGS, "--maintenance"), nodes=("n0",))
 
 
 @dataclass
@@ -85,7 +135,7 @@ def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
 ) -> None:
     async def story(bench: Story) -> None:
         await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await bench.until_phase(PODS, "a", "Running")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         bench.nodes["n0"].stop()

@@ -163,6 +163,14 @@ def test_a_missing_pod_name_matters_only_where_the_pod_leads_to_the_owner():
     assert parsed("--capacity-ownerref-level=1").config.pod_name == ""
 
 
+def test_maintenance_has_to_know_its_own_pod():
+    flags = ("--node-deployment", "--drain-report", "--maintenance")
+    for lacking in ("NAMESPACE", "POD_NAME"):
+        environ = {name: "x" for name in ("NODE_NAME", "NAMESPACE", "POD_NAME") if name != lacking}
+        (fault,) = faults(*flags, environ=environ)
+        assert fault.startswith(f"{lacking} is not set: --maintenance needs it")
+
+
 def test_all_faults_at_once():
     everything = (
         "--metrics-address=:1 --http-endpoint=:2 --enable-capacity --timeout=0 --retry-interval-start=-1s --retry-interval-max=-1s "

@@ -94,6 +94,8 @@ def test_any_line_of_known_flags_reads_back(data):
         "drain-gate-image",
         "drain-autoscaler-annotations",
         "evacuation-evict",
+        "maintenance",
+        "guest-drain",
         "node-delete-policy",
         "allow-reprovision",
     }  # need others

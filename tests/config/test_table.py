@@ -105,6 +105,8 @@ NEEDS = {
     "drain-gate-image": ["--drain-report"],
     "drain-autoscaler-annotations": ["--drain-report"],
     "evacuation-evict": ["--drain-report", "--node-drain-policy=NoSchedule"],
+    "maintenance": ["--drain-report"],
+    "guest-drain": ["--drain-report", "--maintenance"],
     "node-delete-policy": ["--drain-report"],
     "node-gone-after": ["--drain-report", "--node-delete-policy=Cleanup"],
     "allow-reprovision": ["--drain-report", "--node-drain-policy=NoSchedule", "--evacuation-evict"],

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import pytest
 
 from hack.lib.control_plane import ControlPlane, binaries
-from hack.sim.cluster import Call, Cluster, Refused, access
+from hack.sim.cluster import ApiServer, Call, Refused, access
 from hack.sim.cluster.serve import Served, self_signed, serving_cluster
 from sidecar.kube.api import NAMESPACES
 from sidecar.kube.client import KubeClient, open_client
@@ -119,8 +119,8 @@ def embedded(work_dir: Path) -> Iterator[Server]:
     ready: Queue[EmbeddedServer] = Queue()
 
     async def serve() -> None:
-        cluster = Cluster(clock=time.time, rng=random.random)
-        async with serving_cluster(cluster, token="", certificate=self_signed(work_dir)) as served:
+        cluster = ApiServer(clock=time.time, rng=random.random)
+        async with serving_cluster(cluster, certificate=self_signed(work_dir)) as served:
             server = EmbeddedServer(served, asyncio.get_running_loop(), work_dir)
             ready.put(server)
             await server.stop.wait()

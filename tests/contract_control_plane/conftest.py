@@ -16,7 +16,7 @@ import pytest
 from hack.lib.control_plane import ALL_COMPONENTS, ControlPlane, binaries
 from hack.lib.kwok import KWOK_LABEL
 from hack.sim.clock import VirtualTimeLoop
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
 from sidecar.kube.api import NODES
 from sidecar.kube.client import open_client
@@ -45,7 +45,7 @@ class StandIns:
     @asynccontextmanager
     async def land(self) -> AsyncIterator[Land]:
         loop = asyncio.get_running_loop()
-        cluster = Cluster(clock=lambda: 1_767_225_600.0 + loop.time(), rng=random.Random(1).random)
+        cluster = ApiServer(clock=lambda: 1_767_225_600.0 + loop.time(), rng=random.Random(1).random)
         api = InProcessApi(cluster)
         base = StandInBase(api, clock=loop.time, rng=random.Random(2))
         for stand_in in STAND_INS:
@@ -62,14 +62,14 @@ class StandIns:
 class Silent:
     """The nodes for which no kubelet speaks."""
 
-    cluster: Cluster
+    cluster: ApiServer
 
     def __contains__(self, name: object) -> bool:
         node = self.cluster.store.find(NODES, str(name))
         return node is None or not MANAGED.items() <= (node["metadata"].get("labels") or {}).items()
 
 
-async def _collect(cluster: Cluster) -> None:
+async def _collect(cluster: ApiServer) -> None:
     while True:
         await asyncio.sleep(0.5)
         cluster.collect_garbage()

@@ -133,13 +133,14 @@ def notes_of(values: Values, folder: Path, *more: str) -> str:
 COMPONENTS = {
     "drain": "drain",
     "emptying": "emptying",
+    "maintenance": "maintenance",
     "reprovision": "reprovision",
     "nodeLoss": "node-loss",
     "gate": "gate",
     "scopedWatches": "scoped-watches",
     "monitoring": "scraped",
 }
-NEEDS = {"gate": ["drain"], "emptying": ["drain"], "reprovision": ["drain", "emptying"], "nodeLoss": ["drain"]}
+NEEDS = {"gate": ["drain"], "emptying": ["drain"], "maintenance": ["drain"], "reprovision": ["drain", "emptying"], "nodeLoss": ["drain"]}
 NO_FLAGS = {"node-name", "port-name"}
 
 

@@ -13,7 +13,7 @@ from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, 
 
 ADDED = ["--node-drain-policy=NoSchedule", "--drain-report=true"]
 COMPONENT = ("components", "drain")
-POLICIES = {"own-node", "own-report", "own-lease", "words-of-people"}
+POLICIES = {"own-node", "own-report", "own-lease", "words-of-people", "eviction"}
 GATE = ("components", "gate")
 GATE_POLICIES = {"guard", "budget", "gate-delete", "gate-of-others"}
 
@@ -133,7 +133,8 @@ def test_every_write_that_the_roles_allow_is_looked_at() -> None:
     }
     assert {verb for group, resource, verb in writes if (group, resource) == AT_BASE} == {"create", "update", "delete"}
     assert {(group, resource, OPERATIONS[verb]) for group, resource, verb in writes} <= looked_at
-    assert {item[:2] for item in looked_at} - {("", "persistentvolumeclaims")} == {item[:2] for item in writes}
+    # That of claims is the base's, and that to evict is of components beyond this one.
+    assert {item[:2] for item in looked_at} - {("", "persistentvolumeclaims"), ("", "pods/eviction")} == {item[:2] for item in writes}
 
 
 OPERATIONS = {"create": "CREATE", "update": "UPDATE", "patch": "UPDATE", "delete": "DELETE"}
@@ -154,7 +155,10 @@ def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
     assert f"variables.driver.lowerAscii() + '.{names.GROUP}/'" in text
     listed = re.search(r"\[([^]]+)\][.]map\(name, variables[.]prefix [+] name\)", text)
     assert listed is not None and tuple(re.findall(r"[\w-]+", listed[1])) == MARKS
-    assert f"variables.prefix + '{names.EVACUATION_STATE}'" in text
+    for name in (names.EVACUATION_STATE, names.MAINTENANCE_RECORD):
+        assert f"variables.prefix + '{name}'" in text
+    assert str([names.MAINTENANCE_PLANNED, names.MAINTENANCE_IN_PROGRESS, names.DRAIN_IN_PROGRESS, names.DRAINED]) in text
+    assert f"== '{names.MAINTENANCE_KIND}'" in text
     assert names.GUARDED_NODE in str(next(policy for policy in policies() if named(policy).endswith("sidecar-budget")))
     of_leases = str(next(policy for policy in policies() if named(policy).endswith("own-lease")))
     assert all(label in of_leases for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR))

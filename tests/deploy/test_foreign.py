@@ -151,7 +151,8 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "drop-in": (swaps,),
     "drain": (JUDGES, IN_THE_CLUSTER),
     "gate": (gives(*GATE), is_about_the_driver("Role", "RoleBinding", POLICY, f"{POLICY}Binding")),
-    "emptying": (gives("--evacuation-evict=true"), IN_THE_CLUSTER),
+    "emptying": (gives("--evacuation-evict=true"), is_about_the_driver("ClusterRole", "ClusterRoleBinding")),
+    "maintenance": (gives("--maintenance=true"), IN_THE_CLUSTER),
     "reprovision": (gives("--allow-reprovision=true"), IN_THE_CLUSTER),
     "node-loss": (gives("--node-delete-policy=Orphan"), IN_THE_CLUSTER),
     "report-only": (reports_beside, is_granted_to_the_account),
@@ -161,11 +162,13 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "scraped": (gives("--http-endpoint=:8080"), is_found),
     "monitoring": (gives("--http-endpoint=:8080"), is_found, links_to_the_runbook),
 }
-WITH_FLAGS = ["drain", "gate", "emptying", "reprovision", "node-loss", "scoped-watches", "scoped-watches-v1beta1", "scraped", "monitoring"]
+WITH_FLAGS = ["drain", "gate", "emptying", "maintenance", "reprovision", "node-loss"]
+WITH_FLAGS += ["scoped-watches", "scoped-watches-v1beta1", "scraped", "monitoring"]
 WITH_SETTINGS = {
     "drain": ["driver", "driver-in-names", "namespace", "account", "user"],
     "gate": ["driver", "driver-in-names", "namespace", "account", "user", "guard-image"],
-    "emptying": ["driver-in-names", "namespace", "account", "user"],
+    "emptying": ["driver-in-names", "namespace", "account"],
+    "maintenance": ["driver-in-names", "namespace", "account", "user"],
     "node-loss": ["driver", "driver-in-names", "namespace", "account", "user"],
     "reprovision": ["driver", "driver-in-names", "namespace", "account", "user"],
     "report-only": ["driver-in-names", "namespace", "account", "socket-folder", "socket"],

@@ -7,6 +7,7 @@ import pytest
 from sidecar.rights.rights import PATCH_VOLUMES, UPDATE_VOLUMES, Rights
 from sidecar.rights.table import TABLE, Row, Sample, missing
 from tests.deploy.manifests import DEPLOY, written
+from tests.night import rights_table as played
 
 FILES = {sample: (*sample.value.split("/"), "rbac.yaml") for sample in Sample if sample.value}
 Granted = tuple[str, str, str, bool]
@@ -34,6 +35,21 @@ def needed(row: Row) -> Granted:
 @pytest.mark.parametrize("sample", FILES, ids=str)
 def test_the_table_has_what_the_sample_grants_and_no_more(sample: Sample) -> None:
     assert {needed(row) for row in TABLE if sample in row.samples} == granted_by(sample)
+
+
+PLAYED = {
+    (Sample.BASE,): (*played.VOLUMES, *played.BESIDE),
+    (Sample.DRAIN, Sample.GATE): played.DRAINS,
+    (Sample.REPORT,): played.REPORT_ONLY,
+    (Sample.NODE_LOSS,): played.LOSS,
+}
+
+
+@pytest.mark.parametrize("samples", PLAYED, ids=str)
+def test_at_night_each_right_is_taken_away_once_and_no_other(samples: tuple[Sample, ...]) -> None:
+    taken = [right for row in PLAYED[samples] for right in (row.right, *row.also)]
+    assert len({*taken}) == len(taken)
+    assert {*taken} == {row.right for row in TABLE if {*samples} & row.samples}
 
 
 def test_no_other_role_is_for_the_program() -> None:

@@ -4,33 +4,33 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from hack.sim.cluster import Call, Cluster
+from hack.sim.cluster import ApiServer, Call
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from tests.harness.drain.simulated import Story, wait
 from tests.harness.replicas_anew import Seen, Workload, evacuate, play
 
 
-def change_claim(cluster: Cluster, change: dict[str, Any]) -> None:
+def change_claim(cluster: ApiServer, change: dict[str, Any]) -> None:
     cluster.patch(CLAIMS, "data-db-0", change, namespace="default", content_type=MERGE_PATCH)
 
 
-def change_set(cluster: Cluster, change: dict[str, Any], subresource: str = "") -> None:
+def change_set(cluster: ApiServer, change: dict[str, Any], subresource: str = "") -> None:
     cluster.patch(STATEFUL_SETS, "db", change, namespace="default", subresource=subresource, content_type=MERGE_PATCH)
 
 
-def roll_out(cluster: Cluster) -> None:
+def roll_out(cluster: ApiServer) -> None:
     """By hand: such a rollout waits for no pod."""
     change_set(cluster, {"spec": {"updateStrategy": {"type": "OnDelete"}}})
     generation = cluster.get(STATEFUL_SETS, "db", namespace="default").obj["metadata"].get("generation", 1)
     change_set(cluster, {"status": {"updateRevision": "db-2", "observedGeneration": generation}}, "status")
 
 
-def volume_of(cluster: Cluster) -> str:
+def volume_of(cluster: ApiServer) -> str:
     return str(cluster.get(CLAIMS, "data-db-0", namespace="default").obj["spec"]["volumeName"])
 
 
-def another_pod(cluster: Cluster) -> None:
+def another_pod(cluster: ApiServer) -> None:
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
     spec = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes, "nodeName": "n0"}
     cluster.create(PODS, {"metadata": {"name": "job"}, "spec": spec}, namespace="default")
@@ -38,7 +38,7 @@ def another_pod(cluster: Cluster) -> None:
 
 NOT_READY: Final = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
 BLOCK: Final = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: "Block"}}}
-SHUT_AT_LAST: Final[dict[str, Callable[[Cluster], object]]] = {
+SHUT_AT_LAST: Final[dict[str, Callable[[ApiServer], object]]] = {
     "same": lambda cluster: cluster.delete(CLAIMS, "data-db-0", namespace="default"),
     "policy": lambda cluster: cluster.patch(VOLUMES, volume_of(cluster), BLOCK, content_type=MERGE_PATCH),
     "marks": lambda cluster: change_claim(cluster, {"metadata": {"annotations": {names.REPROVISIONED_BY: "n9/uid-n9"}}}),

@@ -15,7 +15,7 @@ from sidecar.model.nodes import Toleration
 from sidecar.model.objects import Owner
 from sidecar.model.topology import Requirement, Term
 from tests.harness.drain import samples
-from tests.harness.drain.replica import LABELS, claim, facts, found, judged, noted, replica, stateful_set, target, view, volume
+from tests.harness.drain.replica import LABELS, SETTINGS, claim, facts, found, judged, noted, replica, stateful_set, target, view, volume
 from tests.harness.drain.samples import CLASS, KEY
 
 TOLERANT = (Toleration("", "Exists", "", ""),)
@@ -57,7 +57,8 @@ def own_scratch(*, of: str = replica(0).uid, deleting: bool = False, there: bool
     return replace(seen, snapshot=judged(volumes=(volume(), volume("pv-1", "db-0-x"))))
 
 
-PAUSE = {"now": timestamps.to_seconds("2026-01-01T00:30:00Z"), "pause": 1800.0}
+PAUSE: dict[str, Any] = {"now": timestamps.to_seconds("2026-01-01T00:30:00Z"), "settings": replace(SETTINGS, reprovision_pause=1800.0)}
+SEVERAL = replace(SETTINGS, limit=2)
 
 
 def ready_since(when: str, **changes: Any) -> LocksView:
@@ -106,7 +107,7 @@ def refused(of: LocksView) -> tuple[str, Reason] | None:
 
 LARGE = {"resources": {"requests": {"storage": "200Gi"}}}
 SHUT = [
-    of("the flag", "allowed", R.CLAIM_KEPT, lambda: view(allowed=False)),
+    of("the flag", "allowed", R.CLAIM_KEPT, lambda: view(settings=replace(SETTINGS, reprovisions=False))),
     of("something could not be read", "sure", R.NOT_KNOWN, lambda: view(snapshot=judged(ignorance=("pods could not be read",)))),
     of("the driver has not listed", "sure", R.NOT_KNOWN, lambda: view(snapshot=judged(own=Own(not_listed="it was not asked")))),
     of("the node is not ready", "sure", R.SOURCE_OFFLINE, lambda: view(snapshot=judged(node=samples.node(ready="False")))),
@@ -210,6 +211,8 @@ SHUT = [
     of("no affinity", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(volume=volume(affinity=None)))),
     of("another node's affinity", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(volume=volume(affinity=EVERYWHERE[1:])))),
     of("made for another node", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(claim=claim(selected_node="n2")))),
+    of("bound by hand", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(claim=claim(selected_node="")))),
+    of("asked of nobody", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(claim=claim(provisioner="")))),
     # where it can go
     of("F2 no room", "place", R.NO_NODE_FITS, lambda: view(snapshot=judged(gib=5))),
     of("no other node", "place", R.NO_NODE_FITS, lambda: view(snapshot=judged(others=()))),
@@ -268,7 +271,7 @@ SHUT = [
     of("F2 B7 the budget", "budget", R.PDB_BLOCKED, lambda: mine(budgets=(samples.budget(allowed=0),))),
     of("two budgets", "budget", R.PDB_BLOCKED, lambda: mine(budgets=(samples.budget("a"), samples.budget("b")))),
     of("a budget that is not counted", "budget", R.PDB_BLOCKED, lambda: mine(budgets=(samples.budget(observed=False),))),
-    of("several nodes are emptied and there is no budget", "budget", R.PDB_BLOCKED, lambda: view(needs_budget=True)),
+    of("several nodes are emptied and there is no budget", "budget", R.PDB_BLOCKED, lambda: view(settings=SEVERAL)),
 ]
 
 
@@ -288,7 +291,7 @@ GONE = (replica(1), replica(2))
 OPEN: dict[str, Scene] = {
     "nothing is wrong": view,
     "all are Ready for the pause": lambda: ready_since("2026-01-01T00:00:00Z"),
-    "no pause is asked for": lambda: replace(ready_since(""), pause=0.0),
+    "no pause is asked for": lambda: replace(ready_since(""), settings=SETTINGS),
     "fewer peers are enough": lambda: with_pods(replica(0), replica(1), replica(2, ready=False), claims={"data-db-0": noted(peers="1")}),
     "more peers than there are": lambda: with_claim(noted(peers="9")),
     "somebody else makes the claim again": lambda: mine(workload=stateful_set(wishes=()), claims={"data-db-0": noted(deletion="true")}),
@@ -297,13 +300,12 @@ OPEN: dict[str, Scene] = {
     ),
     "the policy of the namespace": lambda: mine(claims={"data-db-0": found(claim=claim(notes=()))}, namespace=samples.notes("Reprovision")),
     "our own mark": lambda: with_claim(noted(mark="n1/uid-n1")),
-    "no word of who made it": lambda: with_claim(found(claim=claim(selected_node=""))),
     "an acknowledged snapshot": lambda: mine(contents=(samples.content(ack="me"),)),
     "a snapshot of another volume": lambda: mine(contents=(samples.content(source_handle="other"),)),
     "the pod itself leaves": lambda: mine(leaving=("apps/db-0",)),
     "its pod is gone, so the budget was asked": lambda: with_pods(*GONE, budgets=(samples.budget(allowed=0),)),
-    "nor is a budget needed then": lambda: view(facts(*GONE), needs_budget=True),
-    "several nodes are emptied and a budget allows it": lambda: view(facts(budgets=(samples.budget(),)), needs_budget=True),
+    "nor is a budget needed then": lambda: view(facts(*GONE), settings=SEVERAL),
+    "several nodes are emptied and a budget allows it": lambda: view(facts(budgets=(samples.budget(),)), settings=SEVERAL),
     "a pod that waits for a node has the claim": lambda: with_pods(
         replica(0), replica(1), replica(2), samples.pod("job", "data-db-0", node="")
     ),

@@ -7,22 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.drain import anew
-from sidecar.drain.anew import (
-    Await,
-    DeleteClaims,
-    EvictReplica,
-    Facts,
-    Finish,
-    Mark,
-    Record,
-    Result,
-    Stage,
-    StepView,
-    TakeBack,
-    Unmark,
-    left_of,
-    record_of,
-)
+from sidecar.drain.anew import Do, Facts, Record, Result, Stage, StepView, left_of, record_of
 from sidecar.drain.empty import Hold
 from sidecar.drain.statefulset import MOST_CLAIMS
 from sidecar.drain.things import classify
@@ -47,7 +32,7 @@ ANY = pytest.mark.parametrize("stage", list(Stage))
 
 def step(stage: Stage, of: Facts, **changes: Any) -> Any:
     record = changes.pop("record", Record(target(), stage, NOW - 110, NOW - 100))
-    base = StepView(record, of, None, ME, "n1", undone="", now=NOW, timeout=1800.0)
+    base = StepView(record, of, None, ME, "n1", undone="", now=NOW)
     return anew.step(replace(base, **changes))
 
 
@@ -70,53 +55,53 @@ def named(decision: Any) -> list[str]:
 
 def test_drain_F1_it_is_marked_first() -> None:
     decision = step(TAKEN, there())
-    assert isinstance(decision, Mark)
+    assert decision.do is Do.MARK
     assert named(decision) == ["data-db-0"]
 
 
 @BEFORE
 def test_drain_F1_then_its_pod_is_evicted_by_its_uid(stage: Stage) -> None:
     decision = step(stage, there(MARKED))
-    assert isinstance(decision, EvictReplica)
+    assert decision.do is Do.EVICT
     assert decision.pod.uid == replica(0).uid
 
 
 @ANY
 def test_drain_F3_nothing_is_deleted_under_a_pod_that_is_there(stage: Stage) -> None:
-    assert isinstance(step(stage, there(MARKED)), EvictReplica)
-    assert isinstance(step(stage, there(MARKED, deleting_since=stamp())), Await)
+    assert step(stage, there(MARKED)).do is Do.EVICT
+    assert step(stage, there(MARKED, deleting_since=stamp())).do is Do.AWAIT
 
 
 @pytest.mark.parametrize("pods", [(), (PENDING,)], ids=["gone", "made again and waiting"])
 @pytest.mark.parametrize("stage", [EVICTING, DELETING])
 def test_drain_F1_the_claims_are_deleted_when_the_pod_is_gone(stage: Stage, pods: Any) -> None:
     decision = step(stage, away(MARKED, *pods))
-    assert isinstance(decision, DeleteClaims)
+    assert decision.do is Do.DELETE
     assert [each.claim.uid for each in decision.claims] == ["uid-apps-data-db-0"]
 
 
 def test_a_pod_that_waits_for_a_node_from_the_start_needs_no_eviction() -> None:
     """A drainer has evicted it."""
     waiting = Record(replace(target(), pod_uid=PENDING.uid), TAKEN, NOW, NOW)
-    assert isinstance(step(TAKEN, away(None, PENDING), record=waiting), Mark)
-    assert isinstance(step(TAKEN, away(MARKED, PENDING), record=waiting), DeleteClaims)
+    assert step(TAKEN, away(None, PENDING), record=waiting).do is Do.MARK
+    assert step(TAKEN, away(MARKED, PENDING), record=waiting).do is Do.DELETE
 
 
 @pytest.mark.parametrize(
     "claims", [{}, ANEW, {"data-db-0": found(claim=claim(deleting=True))}], ids=["gone", "made again", "being deleted"]
 )
 def test_after_the_deletion_the_replacement_is_waited_for(claims: Any) -> None:
-    assert isinstance(step(DELETING, away(claims, PENDING)), Await)
+    assert step(DELETING, away(claims, PENDING)).do is Do.AWAIT
 
 
 def test_the_replacement_has_to_be_ready_for_a_while() -> None:
     ready = away(ANEW, replica(0, node="n4", uid="uid-made-again"))
-    assert isinstance(step(DELETING, ready, ready_for=9.9), Await)
+    assert step(DELETING, ready, ready_for=9.9).do is Do.AWAIT
     decision = step(DELETING, ready, ready_for=10.0)
-    assert isinstance(decision, Finish)
+    assert decision.do is Do.FINISH
     assert decision.result is Result.READY
     slower = replace(ready, workload=stateful_set(ready_for=60.0))
-    assert isinstance(step(DELETING, slower, ready_for=59.0), Await)
+    assert step(DELETING, slower, ready_for=59.0).do is Do.AWAIT
 
 
 @pytest.mark.parametrize(
@@ -125,7 +110,7 @@ def test_the_replacement_has_to_be_ready_for_a_while() -> None:
     ids=lambda changes: next(iter(changes)),
 )
 def test_what_is_no_replacement_that_is_ready(changes: Any) -> None:
-    assert isinstance(step(DELETING, away(ANEW, replica(0, **{"node": "n4"} | changes)), ready_for=1e6), Await)
+    assert step(DELETING, away(ANEW, replica(0, **{"node": "n4"} | changes)), ready_for=1e6).do is Do.AWAIT
 
 
 # --- shut locks -------------------------------------------------------------------------------------------------------
@@ -134,7 +119,7 @@ def test_what_is_no_replacement_that_is_ready(changes: Any) -> None:
 @BEFORE
 def test_with_a_shut_lock_nobody_is_evicted_and_the_lease_is_given_back(stage: Stage) -> None:
     decision = step(stage, there(MARKED), shut=SHUT)
-    assert isinstance(decision, TakeBack)
+    assert decision.do is Do.TAKE_BACK
     assert (named(decision), Reason.REPLICA_NOT_READY in decision.why) == (["data-db-0"], True)
     assert step(stage, there(), shut=SHUT).claims == ()
 
@@ -146,9 +131,9 @@ def test_the_lease_is_kept_until_an_eviction_that_was_not_answered_can_come_no_m
     decision = step(EVICTING, there(MARKED), record=asked, **how)
     assert isinstance(decision, Hold)
     assert (decision.reason, decision.lasting) == (Reason.POD_TERMINATING, False)
-    assert isinstance(step(EVICTING, there(MARKED), record=asked, now=NOW + 10, **how), TakeBack)
-    assert isinstance(step(TAKEN, there(MARKED), record=replace(asked, stage=TAKEN), **how), TakeBack)
-    assert isinstance(step(EVICTING, there(MARKED), record=asked, now=NOW - 400, **how), TakeBack), "a clock that was set back"
+    assert step(EVICTING, there(MARKED), record=asked, now=NOW + 10, **how).do is Do.TAKE_BACK
+    assert step(TAKEN, there(MARKED), record=replace(asked, stage=TAKEN), **how).do is Do.TAKE_BACK
+    assert step(EVICTING, there(MARKED), record=asked, now=NOW - 400, **how).do is Do.TAKE_BACK, "a clock that was set back"
 
 
 @pytest.mark.parametrize("stage", [EVICTING, DELETING])
@@ -163,7 +148,7 @@ def test_with_a_shut_lock_nothing_is_deleted_and_the_lease_is_kept(stage: Stage)
 def test_a_pod_that_nobody_here_has_evicted_is_given_up_at_a_shut_lock() -> None:
     waiting = Record(replace(target(), pod_uid=PENDING.uid), TAKEN, NOW, NOW)
     decision = step(TAKEN, away(MARKED, PENDING), record=waiting, shut=SHUT)
-    assert isinstance(decision, TakeBack)
+    assert decision.do is Do.TAKE_BACK
     assert named(decision) == ["data-db-0"]
 
 
@@ -174,10 +159,10 @@ def test_a_pod_that_nobody_here_has_evicted_is_given_up_at_a_shut_lock() -> None
 )
 def test_nobody_waits_for_a_replica_that_nobody_wants_any_more(workload: Any) -> None:
     before = step(EVICTING, away(MARKED, workload=workload), shut=SHUT)
-    assert isinstance(before, TakeBack)
+    assert before.do is Do.TAKE_BACK
     assert named(before) == ["data-db-0"]
     after = step(DELETING, away(ANEW, PENDING, workload=workload))
-    assert isinstance(after, Finish)
+    assert after.do is Do.FINISH
     assert after.result is Result.GIVEN_UP
 
 
@@ -193,9 +178,9 @@ def test_after_the_timeout_what_is_in_its_way_is_told_and_gives_nothing_up(at: f
         assert isinstance(each, Hold)
         assert (each.reason, each.lasting) == (Reason.REPLICA_NOT_READY, True)
     assert "apps/db-2 is not ready" in shut.why
-    assert isinstance(step(DELETING, away(ANEW, replica(0, node="n4")), record=replace(record, stage=DELETING), ready_for=10.0), Finish)
+    assert step(DELETING, away(ANEW, replica(0, node="n4")), record=replace(record, stage=DELETING), ready_for=10.0).do is Do.FINISH
     unasked = step(TAKEN, there(MARKED, deleting_since=stamp()), record=replace(record, stage=TAKEN))
-    assert isinstance(unasked, Await), "nobody here has asked it to end"
+    assert unasked.do is Do.AWAIT, "nobody here has asked it to end"
 
 
 # --- the undo ---------------------------------------------------------------------------------------------------------
@@ -205,23 +190,23 @@ def test_after_the_timeout_what_is_in_its_way_is_told_and_gives_nothing_up(at: f
 @pytest.mark.parametrize("scene", [there(MARKED), away(MARKED), away(MARKED, PENDING)], ids=["there", "gone", "waiting"])
 def test_undone_before_the_deletion_the_mark_and_the_lease_go(stage: Stage, scene: Facts) -> None:
     decision = step(stage, scene, undone=UNDONE)
-    assert isinstance(decision, TakeBack)
+    assert decision.do is Do.TAKE_BACK
     assert (named(decision), decision.why) == (["data-db-0"], UNDONE)
 
 
 def test_undone_after_the_deletion_it_is_waited_for_wherever_it_is_ready() -> None:
-    assert isinstance(step(DELETING, away(ANEW, PENDING), undone=UNDONE), Await)
+    assert step(DELETING, away(ANEW, PENDING), undone=UNDONE).do is Do.AWAIT
     back = step(DELETING, there(ANEW), undone=UNDONE, ready_for=10.0)
-    assert isinstance(back, Finish)
+    assert back.do is Do.FINISH
     assert back.result is Result.READY
 
 
 def test_a_pod_that_has_returned_to_its_data_is_left_alone() -> None:
     """Somebody let it in while nobody looked."""
     decision = step(EVICTING, away(MARKED, BACK))
-    assert isinstance(decision, TakeBack)
+    assert decision.do is Do.TAKE_BACK
     assert named(decision) == ["data-db-0"]
-    assert isinstance(step(TAKEN, there(MARKED, uid="uid-other")), TakeBack), "nor another pod under its name"
+    assert step(TAKEN, there(MARKED, uid="uid-other")).do is Do.TAKE_BACK, "nor another pod under its name"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +221,7 @@ def test_a_pod_that_has_returned_to_its_data_is_left_alone() -> None:
 )
 def test_the_mark_of_another_machine_is_left_alone(scene: Facts, changes: Any) -> None:
     decision = step(EVICTING, scene, **changes)
-    assert isinstance(decision, TakeBack)
+    assert decision.do is Do.TAKE_BACK
     assert decision.claims == ()
 
 
@@ -251,7 +236,7 @@ UNMARKED = replace(HALF, claims={**HALF.claims, "logs-db-0": replace(LOGS, claim
 def test_all_claims_of_a_pod_are_deleted_after_a_crash_too() -> None:
     assert len(step(DELETING, away({**MARKED, "logs-db-0": LOGS}), record=BOTH).claims) == 2
     decision = step(DELETING, HALF, record=BOTH)
-    assert isinstance(decision, DeleteClaims)
+    assert decision.do is Do.DELETE
     assert named(decision) == ["logs-db-0"]
     assert left_of(BOTH, HALF).claims == (("logs-db-0", "uid-apps-logs-db-0"),)
     assert step(DELETING, HALF, record=BOTH, shut=SHUT) == SHUT
@@ -260,14 +245,14 @@ def test_all_claims_of_a_pod_are_deleted_after_a_crash_too() -> None:
 
 def test_undone_in_between_the_claims_nothing_more_is_deleted() -> None:
     decision = step(DELETING, HALF, record=BOTH, undone=UNDONE)
-    assert isinstance(decision, Unmark)
+    assert decision.do is Do.UNMARK
     assert named(decision) == ["logs-db-0"]
-    assert isinstance(step(DELETING, UNMARKED, record=BOTH, undone=UNDONE), Await)
-    assert isinstance(step(DELETING, UNMARKED, record=BOTH), Mark), "asked for again, it is marked again before it is deleted"
+    assert step(DELETING, UNMARKED, record=BOTH, undone=UNDONE).do is Do.AWAIT
+    assert step(DELETING, UNMARKED, record=BOTH).do is Do.MARK, "asked for again, it is marked again before it is deleted"
 
 
 def test_between_the_claims_of_an_unwanted_replica_first_the_mark_goes_then_the_lease() -> None:
-    assert isinstance(step(DELETING, replace(HALF, workload=None), record=BOTH, shut=SHUT), Unmark)
+    assert step(DELETING, replace(HALF, workload=None), record=BOTH, shut=SHUT).do is Do.UNMARK
     over = step(DELETING, replace(UNMARKED, workload=None), record=BOTH, shut=SHUT)
     assert over.result is Result.GIVEN_UP
 
@@ -276,7 +261,7 @@ def test_between_the_claims_of_an_unwanted_replica_first_the_mark_goes_then_the_
 @pytest.mark.parametrize("claims", [{}, ANEW], ids=["gone", "another one of its name"])
 def test_a_claim_that_somebody_else_deleted_or_made_again_is_not_touched(stage: Stage, claims: Any) -> None:
     decision = step(stage, there(claims))
-    assert isinstance(decision, TakeBack)
+    assert decision.do is Do.TAKE_BACK
     assert decision.claims == ()
 
 
@@ -321,7 +306,7 @@ def candidates(count: int = 1, *, node: str = "n1", **pod: Any) -> Any:
         claims=tuple(samples.claim(claim, policy="Reprovision", volume_name=name) for name, claim in each),
         **{"pods": (user,)} if node == "n1" else {"claimants": (user,)},
     )
-    return anew.candidates(snapshot, classify(snapshot))
+    return anew.replicas_to_make(snapshot, classify(snapshot))
 
 
 @pytest.mark.parametrize("count", [1, MOST_CLAIMS])
@@ -359,5 +344,5 @@ def test_a_pod_with_another_volume_that_is_kept_is_none() -> None:
         claims=(claim(), samples.claim("logs", policy="Ignore", volume_name="pv-1")),
         pods=(samples.pod("db-0", "data-db-0", "logs"),),
     )
-    targets, (refused,) = anew.candidates(snapshot, classify(snapshot))
+    targets, (refused,) = anew.replicas_to_make(snapshot, classify(snapshot))
     assert (targets, "pv-1, which the pod uses too" in refused.why) == ([], True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sidecar.drain import empty
-from sidecar.drain.empty import OVERDUE, Candidate, Hold, Memory, Replicas, keeping_off, objection, refused_by_budget
+from sidecar.drain.empty import OVERDUE, Candidate, Hold, Memory, Replicas, keeping_off, refused_by_budget, why_it_waits
 from sidecar.drain.policy import CLAIM, unread_key
 from sidecar.drain.snapshot import InFlight, Own
 from sidecar.drain.things import classify
@@ -230,7 +230,7 @@ def test_what_keeps_pods_off() -> None:
 
 def may_go(*others: Pod, pod: Pod | None = None, **changes: Any) -> Reason | None:
     mine = pod or evictable()
-    hold = objection(Candidate(mine, ()), replace(Replicas((mine, *others), 1, (), needs_budget=False), **changes))
+    hold = why_it_waits(Candidate(mine, ()), replace(Replicas((mine, *others), 1, (), needs_budget=False), **changes))
     return hold.reason if hold else None
 
 

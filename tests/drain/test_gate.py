@@ -337,7 +337,7 @@ class Scene:
         here = await self.bench.node()
         found = judged(used(), uid=here.uid, drain=self.status, retire=self.status)
         picture = Picture(here, marks(cordoned=self.cordoned, uid=here.uid), snapshot(), found)
-        return await self.gate.step(picture, self.pods, overridden=self.overridden)
+        return await self.gate.update(picture, self.pods, overridden=self.overridden)
 
     async def there(self) -> list[str]:
         return [kind.kind for kind in (BUDGETS, DEPLOYMENTS) for _ in (await self.bench.you.list_page(kind)).items]
@@ -413,7 +413,7 @@ async def test_in_an_outage_the_gate_stays_as_it_is_and_opens_after_it() -> None
     it.bench.refuse = lambda _: Unavailable("connection refused")
     for _ in range(3):
         with pytest.raises(Unavailable):
-            await asyncio.wait_for(it.gate.step(await _picture(it), it.pods, overridden=False), 5)
+            await asyncio.wait_for(it.gate.update(await _picture(it), it.pods, overridden=False), 5)
         await asyncio.sleep(10)
     assert await it.there() == SHUT
     it.bench.refuse = lambda _: None

@@ -9,17 +9,16 @@ from sidecar.drain import report as drain_report
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
 from sidecar.drain.watch.loss import (
+    Clearing,
     Evidence,
     LeftReport,
     Loss,
     Machine,
     Remain,
-    Step,
     Surroundings,
     judge,
     living,
     machine_of,
-    may_be_gone,
     remains,
     unreached,
     who_had,
@@ -64,17 +63,19 @@ def user(**changes: Any) -> Pod:
 
 
 def around(**changes: Any) -> Surroundings:
-    return replace(Surroundings(claim(), (db(),)), **changes)
+    """`claim`: of the volume; None: it is gone."""
+    there = changes.pop("claim", claim())
+    return replace(Surroundings({"uid-claim": there} if there else {}, (db(),)), **changes)
 
 
 def told(of: Volume | None = None, seen: Surroundings | None = None, **changes: Any) -> list[Remain]:
     return remains(of or volume(), seen or around(), **{"loss": ANNOUNCED, "clears": True} | changes)
 
 
-def step_of(found: list[Remain], kind: str) -> Step:
+def step_of(found: list[Remain], kind: str) -> Clearing:
     (one,) = [item for item in found if item.kind == kind]
     assert one.why
-    assert one.step is Step.NOTHING or (one.uid and one.resource_version)
+    assert one.step is Clearing.NOTHING or (one.uid and one.resource_version)
     return one.step
 
 
@@ -84,27 +85,27 @@ def step_of(found: list[Remain], kind: str) -> Step:
 @pytest.mark.parametrize(
     ("seen", "step"),
     [
-        pytest.param({}, Step.MARK_CLAIM, id="it is marked first"),
-        pytest.param({"claim": claim(mark="n1/uid-1")}, Step.DELETE_CLAIM, id="A13 and deleted then"),
-        pytest.param({"claim": claim(mark="n1/uid-0")}, Step.MARK_CLAIM, id="G1 marked for another machine"),
-        pytest.param({"claim": claim(mark="garbage")}, Step.MARK_CLAIM, id="garbage in the mark"),
-        pytest.param({"claim": claim(deletionTimestamp="t")}, Step.NOTHING, id="it is being deleted"),
-        pytest.param({"claim": claim(node="n2", mark="n1/uid-1")}, Step.NOTHING, id="made for another node"),
-        pytest.param({"claim": claim(node="", mark="n1/uid-1")}, Step.NOTHING, id="bound by hand"),
-        pytest.param({"claim": claim(driver="other", mark="n1/uid-1")}, Step.NOTHING, id="another driver's"),
-        pytest.param({"sets": ()}, Step.NOTHING, id="F2 nobody makes it again"),
-        pytest.param({"sets": (db(replicas=0),)}, Step.NOTHING, id="a replica that is not wanted"),
-        pytest.param({"sets": (db(start=1),)}, Step.NOTHING, id="below the first ordinal"),
-        pytest.param({"sets": (db(deleting=True),)}, Step.NOTHING, id="the set is being deleted"),
-        pytest.param({"sets": (db(namespace="other"),)}, Step.NOTHING, id="a set of another namespace"),
-        pytest.param({"pods": (user(),)}, Step.NOTHING, id="F3 a pod with a node has it"),
-        pytest.param({"pods": (user(node="n2"),)}, Step.NOTHING, id="a pod with another node has it"),
-        pytest.param({"pods": (user(node=""),)}, Step.MARK_CLAIM, id="a pod that waits has it"),
-        pytest.param({"pods": (user(namespace="other"),)}, Step.MARK_CLAIM, id="a pod of another namespace"),
-        pytest.param({"pods": (user(claims=("data-db-1",)),)}, Step.MARK_CLAIM, id="a pod with another claim"),
+        pytest.param({}, Clearing.MARK_CLAIM, id="it is marked first"),
+        pytest.param({"claim": claim(mark="n1/uid-1")}, Clearing.DELETE_CLAIM, id="A13 and deleted then"),
+        pytest.param({"claim": claim(mark="n1/uid-0")}, Clearing.MARK_CLAIM, id="G1 marked for another machine"),
+        pytest.param({"claim": claim(mark="garbage")}, Clearing.MARK_CLAIM, id="garbage in the mark"),
+        pytest.param({"claim": claim(deletionTimestamp="t")}, Clearing.NOTHING, id="it is being deleted"),
+        pytest.param({"claim": claim(node="n2", mark="n1/uid-1")}, Clearing.NOTHING, id="made for another node"),
+        pytest.param({"claim": claim(node="", mark="n1/uid-1")}, Clearing.NOTHING, id="bound by hand"),
+        pytest.param({"claim": claim(driver="other", mark="n1/uid-1")}, Clearing.NOTHING, id="another driver's"),
+        pytest.param({"sets": ()}, Clearing.NOTHING, id="F2 nobody makes it again"),
+        pytest.param({"sets": (db(replicas=0),)}, Clearing.NOTHING, id="a replica that is not wanted"),
+        pytest.param({"sets": (db(start=1),)}, Clearing.NOTHING, id="below the first ordinal"),
+        pytest.param({"sets": (db(deleting=True),)}, Clearing.NOTHING, id="the set is being deleted"),
+        pytest.param({"sets": (db(namespace="other"),)}, Clearing.NOTHING, id="a set of another namespace"),
+        pytest.param({"pods": (user(),)}, Clearing.NOTHING, id="F3 a pod with a node has it"),
+        pytest.param({"pods": (user(node="n2"),)}, Clearing.NOTHING, id="a pod with another node has it"),
+        pytest.param({"pods": (user(node=""),)}, Clearing.MARK_CLAIM, id="a pod that waits has it"),
+        pytest.param({"pods": (user(namespace="other"),)}, Clearing.MARK_CLAIM, id="a pod of another namespace"),
+        pytest.param({"pods": (user(claims=("data-db-1",)),)}, Clearing.MARK_CLAIM, id="a pod with another claim"),
     ],
 )
-def test_what_becomes_of_a_claim(seen: Any, step: Step) -> None:
+def test_what_becomes_of_a_claim(seen: Any, step: Clearing) -> None:
     assert step_of(told(seen=around(**seen)), names.CLAIM) is step
 
 
@@ -119,10 +120,10 @@ UNTOUCHED = {
 def test_otherwise_nothing_is_touched(changes: Any) -> None:
     marked = around(claim=claim(mark="n1/uid-1"))
     released = around(claim=None)
-    assert step_of(told(seen=marked, **changes), names.CLAIM) is Step.NOTHING
-    assert step_of(told(volume(phase="Released"), released, **changes), names.VOLUME) is Step.NOTHING
+    assert step_of(told(seen=marked, **changes), names.CLAIM) is Clearing.NOTHING
+    assert step_of(told(volume(phase="Released"), released, **changes), names.VOLUME) is Clearing.NOTHING
     ending = volume(phase="Released", deletionTimestamp="t", finalizers=OURS)
-    assert step_of(told(ending, released, **changes), names.VOLUME) is Step.NOTHING
+    assert step_of(told(ending, released, **changes), names.VOLUME) is Clearing.NOTHING
 
 
 @pytest.mark.parametrize("there", [None, claim(volume="pv-2")], ids=["it is gone", "it has another volume"])
@@ -133,32 +134,32 @@ def test_a_claim_that_has_not_the_volume_is_none_of_the_node(there: Any) -> None
 @pytest.mark.parametrize(
     ("of", "step"),
     [
-        pytest.param({}, Step.DELETE_VOLUME, id="A13 released"),
-        pytest.param({"deletionTimestamp": "t", "finalizers": OURS}, Step.RELEASE_VOLUME, id="it is being deleted"),
-        pytest.param({"deletionTimestamp": "t", "finalizers": ["x/y"]}, Step.NOTHING, id="only others keep it"),
-        pytest.param({"reclaim": "Retain"}, Step.NOTHING, id="kept"),
-        pytest.param({"reclaim": ""}, Step.NOTHING, id="no reclaim policy"),
-        pytest.param({"phase": "Bound"}, Step.NOTHING, id="bound"),
-        pytest.param({"phase": ""}, Step.NOTHING, id="no phase"),
-        pytest.param({"phase": "Failed"}, Step.NOTHING, id="failed"),
-        pytest.param({"affinity": False}, Step.NOTHING, id="without affinity"),
+        pytest.param({}, Clearing.DELETE_VOLUME, id="A13 released"),
+        pytest.param({"deletionTimestamp": "t", "finalizers": OURS}, Clearing.RELEASE_VOLUME, id="it is being deleted"),
+        pytest.param({"deletionTimestamp": "t", "finalizers": ["x/y"]}, Clearing.NOTHING, id="only others keep it"),
+        pytest.param({"reclaim": "Retain"}, Clearing.NOTHING, id="kept"),
+        pytest.param({"reclaim": ""}, Clearing.NOTHING, id="no reclaim policy"),
+        pytest.param({"phase": "Bound"}, Clearing.NOTHING, id="bound"),
+        pytest.param({"phase": ""}, Clearing.NOTHING, id="no phase"),
+        pytest.param({"phase": "Failed"}, Clearing.NOTHING, id="failed"),
+        pytest.param({"affinity": False}, Clearing.NOTHING, id="without affinity"),
     ],
 )
-def test_what_becomes_of_a_volume(of: Any, step: Step) -> None:
+def test_what_becomes_of_a_volume(of: Any, step: Clearing) -> None:
     assert step_of(told(volume(**{"phase": "Released"} | of), around(claim=None)), names.VOLUME) is step
 
 
 def test_a_volume_that_is_attached_or_bound_again_stays() -> None:
     released = volume(phase="Released")
     attached = around(claim=None, attachments=(Attachment("a", "pv", "n1"),))
-    assert step_of(told(released, attached), names.VOLUME) is Step.NOTHING
-    assert step_of(told(released, around(claim=None, attachments=(Attachment("a", "pv-2", "n1"),))), names.VOLUME) is Step.DELETE_VOLUME
-    assert step_of(told(released, around()), names.VOLUME) is Step.NOTHING, "as after a backup was restored"
+    assert step_of(told(released, attached), names.VOLUME) is Clearing.NOTHING
+    assert step_of(told(released, around(claim=None, attachments=(Attachment("a", "pv-2", "n1"),))), names.VOLUME) is Clearing.DELETE_VOLUME
+    assert step_of(told(released, around()), names.VOLUME) is Clearing.NOTHING, "as after a backup was restored"
 
 
 @pytest.mark.parametrize("name", ["data-db-0", "a-b-db-0"])
 def test_a_set_makes_the_claims_of_its_replicas_again(name: str) -> None:
-    assert step_of(told(seen=around(claim=claim(name=name))), names.CLAIM) is Step.MARK_CLAIM
+    assert step_of(told(seen=around(claim=claim(name=name))), names.CLAIM) is Clearing.MARK_CLAIM
 
 
 OF_POD = [{"kind": "Pod", "apiVersion": "v1", "name": "db-0", "uid": "u", "controller": True}]
@@ -184,12 +185,12 @@ def test_a_claim_that_nobody_makes_again_stays(name: str, said: str | None, owne
     notes = {names.SELECTED_NODE: "n1", names.STORAGE_PROVISIONER: DRIVER}
     notes |= {} if said is None else {names.ALLOW_CLAIM_DELETION: said}
     lost = claim(name=name, annotations=notes, ownerReferences=list(owners))
-    assert step_of(told(seen=around(claim=lost)), names.CLAIM) is Step.NOTHING
+    assert step_of(told(seen=around(claim=lost)), names.CLAIM) is Clearing.NOTHING
 
 
 def test_a_person_may_vouch_for_it() -> None:
     notes = {names.SELECTED_NODE: "n1", names.STORAGE_PROVISIONER: DRIVER, names.ALLOW_CLAIM_DELETION: "true"}
-    assert step_of(told(seen=around(claim=claim(name="x", annotations=notes), sets=())), names.CLAIM) is Step.MARK_CLAIM
+    assert step_of(told(seen=around(claim=claim(name="x", annotations=notes), sets=())), names.CLAIM) is Clearing.MARK_CLAIM
 
 
 # --- which machine it was, and whether it is gone ---------------------------------------------------------------------
@@ -200,14 +201,19 @@ def test_what_names_no_machine(text: str) -> None:
     assert machine_of(text) is None
 
 
-LEFT = LeftReport("n1", "uid-1", "", frozenset({"uid-pv"}), is_of_gone_node=False)
+LEFT = LeftReport(N1, "", frozenset({"uid-pv"}), is_of_gone_node=False)
 
 
 def test_the_volume_says_which_machine_had_it_and_else_the_one_report_that_names_it() -> None:
     unnoted = volume(annotations={names.SELECTED_NODE: "n1"})
-    assert who_had(volume(), [replace(LEFT, uid="uid-2")]) == N1
+    assert who_had(volume(), [replace(LEFT, machine=Machine("n1", "uid-2"))]) == N1
     assert who_had(unnoted, [LEFT]) == N1
-    for reports in ([], [LEFT, replace(LEFT, node="n2")], [replace(LEFT, leaving=None)], [replace(LEFT, leaving=frozenset({"uid-other"}))]):
+    for reports in (
+        [],
+        [LEFT, replace(LEFT, machine=Machine("n2", "uid-1"))],
+        [replace(LEFT, leaving=None)],
+        [replace(LEFT, leaving=frozenset({"uid-other"}))],
+    ):
         assert who_had(unnoted, reports).uid == ""
     assert who_had(volume(annotations={names.LIES_ON: "garbage"}), [LEFT]) == N1
 
@@ -249,25 +255,28 @@ def test_a_report_that_a_node_owns_or_another_drivers_is_none() -> None:
         pytest.param(None, Evidence.NONE, id="A13 no report"),
         pytest.param(LEFT, Evidence.ANNOUNCED, id="A13 announced"),
         pytest.param(replace(LEFT, leaving=None), Evidence.NONE, id="not announced"),
-        pytest.param(replace(LEFT, uid="uid-0"), Evidence.NONE, id="G1 the report of a former machine"),
-        pytest.param(replace(LEFT, node="n2"), Evidence.NONE, id="the report of another node"),
+        pytest.param(replace(LEFT, machine=Machine("n1", "uid-0")), Evidence.NONE, id="G1 the report of a former machine"),
+        pytest.param(replace(LEFT, machine=Machine("n2", "uid-1")), Evidence.NONE, id="the report of another node"),
         pytest.param(replace(LEFT, leaving=None, acknowledged="uid-1"), Evidence.ACKNOWLEDGED, id="acknowledged"),
         pytest.param(replace(LEFT, acknowledged="uid-1"), Evidence.ACKNOWLEDGED, id="both"),
         pytest.param(replace(LEFT, acknowledged="no, wait"), Evidence.NONE, id="announced, and a person says something else"),
-        pytest.param(replace(LEFT, uid="uid-0", acknowledged="uid-1"), Evidence.NONE, id="acknowledged on another machine's report"),
+        pytest.param(
+            replace(LEFT, machine=Machine("n1", "uid-0"), acknowledged="uid-1"),
+            Evidence.NONE,
+            id="acknowledged on another machine's report",
+        ),
     ],
 )
 def test_a_node_that_is_gone_and_who_says_that_its_disks_are_too(said: LeftReport | None, evidence: Evidence) -> None:
-    found = judge(N1, node_uid="", has_csi_node=False, report=said)
+    found = judge(N1, is_there=False, report=said)
     assert found is not None
     assert (found.machine, found.evidence) == (N1, evidence)
     assert found.is_proven is (evidence in (Evidence.ANNOUNCED, Evidence.ACKNOWLEDGED))
-    for there in ({"node_uid": "uid-1"}, {"node_uid": "uid-2"}, {"has_csi_node": True}):
-        assert judge(N1, report=said, **{"node_uid": "", "has_csi_node": False} | there) is None, "B8 G1 it is there, or another one is"
+    assert judge(N1, is_there=True, report=said) is None, "B8 G1 it is there, or another one is"
 
 
 def test_volumes_that_do_not_name_their_machine_prove_nothing() -> None:
-    found = judge(Machine("n1", ""), node_uid="", has_csi_node=False, report=replace(LEFT, uid="", acknowledged=""))
+    found = judge(Machine("n1", ""), is_there=False, report=replace(LEFT, machine=Machine("n1", ""), acknowledged=""))
     assert found is not None
     assert (found.evidence, found.is_proven) == (Evidence.UNPROVEN, False)
 
@@ -276,12 +285,12 @@ def test_which_machines_may_be_gone_by_the_list_of_csi_nodes() -> None:
     owner = [{"kind": "Node", "name": "n1", "uid": "uid-1"}]
     there = dict([living({"metadata": {"name": "n1", "ownerReferences": owner}}), living({"metadata": {"name": "n2"}})])
     assert there == {"n1": "uid-1", "n2": ""}
-    assert not may_be_gone(N1, there)
-    assert not may_be_gone(Machine("n1", ""), there)
-    assert not may_be_gone(Machine("n2", "uid-2"), there), "its CSINode does not say"
-    assert not may_be_gone(Machine("", ""), there)
-    assert may_be_gone(Machine("n1", "uid-0"), there)
-    assert may_be_gone(Machine("n3", ""), there)
+    assert not N1.may_be_gone(there)
+    assert not Machine("n1", "").may_be_gone(there)
+    assert not Machine("n2", "uid-2").may_be_gone(there), "its CSINode does not say"
+    assert not Machine("", "").may_be_gone(there)
+    assert Machine("n1", "uid-0").may_be_gone(there)
+    assert Machine("n3", "").may_be_gone(there)
 
 
 def test_a_volume_that_some_node_reaches_by_its_labels_is_not_lost() -> None:
@@ -293,12 +302,12 @@ def test_a_volume_that_some_node_reaches_by_its_labels_is_not_lost() -> None:
 
 
 def found(count: int = 1, **changes: Any) -> Found:
-    lost = tuple(Remain(names.CLAIM, "shop", f"data-{number}", f"uid-{number}", "1", Step.NOTHING, "kept") for number in range(count))
+    lost = tuple(Remain(names.CLAIM, "shop", f"data-{number}", f"uid-{number}", "1", Clearing.NOTHING, "kept") for number in range(count))
     return replace(Found(NOBODY, 1000.0, (volume(),), lost), **changes)
 
 
 def stored(of: Found | None = None) -> dict[str, Any]:
-    head = loss_report.head(N1, DRIVER)
+    head = drain_report.head("n1", DRIVER, labels={names.NODE_LOSS_FOR: DRIVER})
     return head | {"status": loss_report.status(of or found(), None, [], agent="v0", now=2000.0)}
 
 

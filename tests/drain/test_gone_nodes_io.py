@@ -440,6 +440,45 @@ def test_a_node_that_was_there_for_a_moment_is_missed_from_then_on() -> None:
     play(story, args=(*CLEANING, "--node-gone-after=30m"))
 
 
+def test_one_failed_request_delays_news_by_a_minute_and_resolves_no_alert() -> None:
+    def case(resource: Resource, verb: str) -> None:
+        fails, failed = False, list[str]()
+
+        def refuse(call: Call) -> ApiError | None:
+            if not fails or failed or (call.verb, call.resource) != (verb, resource):
+                return None
+            failed.append(call.name)
+            return Unavailable("away", status=503)
+
+        async def counted(bench: Story) -> bool:
+            pages = [page(node.tools.metrics.families()).decode() for node in bench.nodes.values() if node.alive and node.tools]
+            return any(f'lost_volumes{{evidence="{said}"}} 1' in each for each in pages for said in ("None", "Acknowledged"))
+
+        async def story(bench: Story) -> None:
+            nonlocal fails
+            await one_replica(bench)
+            await vanish(bench)
+            await wait(bench, 120)
+            assert await counted(bench)
+            fails = True
+            await say(bench, await uid_then(bench))
+            for _ in range(30):
+                await wait(bench, 5)
+                assert await counted(bench)
+            assert failed and (await gone(bench))["evidence"] == "Acknowledged"
+
+        play(story, Watchman(refuse))
+
+    case(VOLUMES, "list")
+    case(CSI_NODES, "get")
+
+
+async def uid_then(bench: Story) -> str:
+    stored = await report(bench)
+    assert stored is not None
+    return str(stored["status"]["nodeUID"])
+
+
 # --- many at once ---------------------------------------------------------------------------------------------------------
 
 

@@ -81,7 +81,7 @@ def test_who_says_what_a_drain_is_for(
 
 
 @pytest.mark.parametrize(
-    ("found", "observed", "draining"),
+    ("found", "expected", "draining"),
     [
         pytest.param(marks(), False, False, id="nothing"),
         pytest.param(marks(annotations=intent("reboot")), True, False, id="a reboot is announced for a cordon to come"),
@@ -93,8 +93,8 @@ def test_who_says_what_a_drain_is_for(
         pytest.param(marks(taint(names.CORDON_TAINT)), True, True, id="a cordon is its taint, too"),
     ],
 )
-def test_when_a_node_is_drained(found: Marks, observed: bool, draining: bool) -> None:
-    assert (found.observed, found.draining) == (observed, draining)
+def test_when_a_node_is_drained(found: Marks, expected: bool, draining: bool) -> None:
+    assert (found.drain_expected, found.draining) == (expected, draining)
 
 
 @pytest.mark.parametrize(

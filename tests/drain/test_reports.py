@@ -10,11 +10,10 @@ import pytest
 from hack.sim.cluster import Call
 from sidecar.drain import report
 from sidecar.drain.assess import Assessment
-from sidecar.drain.gate import MOST_HELD, HeldPods, told_of
+from sidecar.drain.gate import MOST_HELD, HeldPods
 from sidecar.drain.marks import Marks
-from sidecar.drain.node_io import HEARTBEAT, OwnNode
-from sidecar.drain.report import LISTS_BYTES, MOST, Course
-from sidecar.drain.report_io import ReportWriter, take_back
+from sidecar.drain.node_io import HEARTBEAT, OwnNode, ReportWriter, take_back
+from sidecar.drain.report import LISTS_BYTES, MOST, told_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Policy, Status
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, NODES
@@ -32,8 +31,8 @@ HELD = HeldPods(("apps/db-0",), "retire is announced", "retire, annotation")
 RETIRING = marks(annotations={names.DRAIN_INTENT: "retire"})
 
 
-def body(found: Assessment, told: Marks | None = None, *, previous: Json | None = None, course: Course | None = None) -> Json:
-    return report.body(found, told or marks(), agent="1", course=course or Course(), held=HeldPods(), gate=None, previous=previous)
+def body(found: Assessment, told: Marks | None = None, *, previous: Json | None = None, course: Json | None = None) -> Json:
+    return report.body(found, told or marks(), agent="1", course=course or {}, gate=None, previous=previous)
 
 
 # --- what it says -----------------------------------------------------------------------------------------------------
@@ -102,14 +101,8 @@ def test_bytes_in_the_way_count_each_volume_once() -> None:
 
 def test_the_course_is_told_while_there_is_one() -> None:
     assert "evacuation" not in body(judged())["status"]
-    told = body(judged(), RETIRING, course=Course("InProgress", NOW, NOW + 60, "held", "db-0 is evicted"))["status"]
-    assert told["evacuation"] == {
-        "state": "InProgress",
-        "startedAt": stamp(0),
-        "deadline": stamp(-60),
-        "slot": "held",
-        "next": "db-0 is evicted",
-    }
+    told = body(judged(), RETIRING, course={"state": "InProgress"})["status"]
+    assert told["evacuation"] == {"state": "InProgress"}
     assert (told["intent"], told["intentSource"]) == ("retire", "annotation")
 
 
@@ -136,7 +129,7 @@ class Desk:
     def __init__(self, bench: Bench, **settings: Any) -> None:
         self.bench = bench
         self.settings = Settings(NODE, DRIVER, NAMESPACE, "1", **{"judges": True, **settings})
-        self.writer = ReportWriter(bench.kube, self.settings, clock=bench.clock)
+        self.writer = ReportWriter(bench.kube, self.settings, clock=bench.clock, held=lambda: self.held)
         self.held = HeldPods()
         self.lost: list[Any] = []
         self.loses = False
@@ -160,7 +153,7 @@ class Desk:
         found = judged(used(now=self.bench.wall()), uid=uid, drain=status, retire=status)
         self.bench.calls.clear()
         new = body(found, told, previous=self.writer.stored)
-        await self.writer.write(new, held=lambda: self.held)
+        await self.writer.write(new)
 
     async def stored(self) -> Json:
         found: Json = await self.bench.you.get(DRAIN_REPORTS, NAME)
@@ -262,10 +255,10 @@ async def test_which_pods_are_held_is_written_at_once_and_a_report_that_was_made
     it = await desk()
     await it.tell()
     it.held = HELD
-    await it.writer.write_held(lambda: it.held)
+    await it.writer.write_held()
     assert (await it.stored())["status"]["held"] == ["apps/db-0"]
     it.bench.asked()
-    await it.writer.write_held(lambda: it.held)
+    await it.writer.write_held()
     assert it.bench.asked() == [], "it says so already"
     await asyncio.sleep(1)
     await it.tell(TRUE)
@@ -286,9 +279,10 @@ async def test_which_pods_are_held_is_written_at_once_and_a_report_that_was_made
 @virtual
 async def test_in_a_dry_run_and_where_nothing_is_stored_nothing_is_held() -> None:
     it = await desk(dry_run=True)
-    await it.writer.write_held(lambda: HELD)
+    it.held = HELD
+    await it.writer.write_held()
     it.writer.stored = {"status": {}, "metadata": {"resourceVersion": "1"}}
-    await it.writer.write_held(lambda: HELD)
+    await it.writer.write_held()
     assert it.bench.asked("patch", "create") == []
 
 

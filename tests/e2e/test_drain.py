@@ -238,7 +238,7 @@ def test_who_may_not_look_is_told_that_nothing_is_known(ground: Ground) -> None:
 def test_E5_A13_all_that_was_made_for_a_node_goes_with_it(ground: Ground, drainer: Path) -> None:
     """By the garbage collector: nobody of ours is alive there any more."""
     driver, collections = ground.driver(), (REPORTS, BUDGETS, LEASES, DEPLOYMENTS)
-    with driver, ground.sidecar(driver, "--drain-report", "--node-drain-policy=Evacuate", *GATE, pace=SWIFT) as sidecar:
+    with driver, ground.sidecar(driver, "--drain-report", "--node-drain-policy=Evacuate", *GATE, speed=SWIFT) as sidecar:
         ground.node("n1", driver)
         sidecar.until_ready()
         ground.use("a", driver)

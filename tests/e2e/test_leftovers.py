@@ -17,7 +17,7 @@ import pytest
 
 from hack.lib.control_plane import REPOSITORY, until
 from hack.lib.programs import LATE, OurDriver, Sidecar, claim, storage_class
-from hack.sim.cluster import Cluster
+from hack.sim.cluster import ApiServer
 from hack.sim.cluster.reading import Query
 from hack.sim.cluster.refusals import Refused
 from hack.sim.cluster.serve import serving_cluster
@@ -32,7 +32,7 @@ LONG_AGO = 400.0
 
 
 class Scene:
-    def __init__(self, folder: Path, cluster: Cluster, kubeconfig: Path, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, folder: Path, cluster: ApiServer, kubeconfig: Path, loop: asyncio.AbstractEventLoop) -> None:
         self.folder = folder
         self.driver = OurDriver(folder, node=NODE)
         self.sidecar = Sidecar(folder, node=NODE, address=self.driver.socket, kubeconfig=kubeconfig, args=["--kube-api-qps=-1"])
@@ -76,7 +76,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     ready: Queue[tuple[Scene, asyncio.Event]] = Queue()
 
     async def serve() -> None:
-        cluster, stop = Cluster(clock=time.time, rng=random.random), asyncio.Event()
+        cluster, stop = ApiServer(clock=time.time, rng=random.random), asyncio.Event()
         async with serving_cluster(cluster) as served:
             ready.put((Scene(tmp_path, cluster, served.kubeconfig(tmp_path / "kubeconfig"), asyncio.get_running_loop()), stop))
             await stop.wait()

@@ -91,7 +91,7 @@ def test_the_flag_is_switched_on_and_off_again(ground: Ground) -> None:
 
     with driver:
         ground.node("n1", driver)
-        with ground.judge(driver, *SOON, *PUBLISH, pace=1.0) as sidecar:
+        with ground.judge(driver, *SOON, *PUBLISH, speed=1.0) as sidecar:
             sidecar.until_ready()
             for name in ("kept", "gone"):
                 ground.create(CLAIMS, claim(name, now(driver)))

@@ -10,6 +10,7 @@ import yaml
 
 from hack.lib.control_plane import until
 from sidecar.kube.api import CLAIMS as CLAIM
+from sidecar.kube.api import NAMESPACES
 from sidecar.model import names
 from sidecar.rights.rights import Right
 from tests.harness.cluster import BUDGETS, after_looks
@@ -87,11 +88,11 @@ def test_killed_in_a_step_it_goes_on_rightly(db: Replicas, ground: Ground, step:
     assert len(db.told(names.CLAIM_REPROVISIONED)) <= 1
 
 
-def test_without_the_right_to_delete_claims_no_pod_is_evicted_for_it(db: Replicas, ground: Ground) -> None:
-    """The API server says so in a dry run, before the pod is away for nothing."""
+@pytest.mark.parametrize("right", [Right("patch", CLAIM), Right("delete", CLAIM), Right("get", NAMESPACES)], ids=str)
+def test_without_a_right_no_pod_is_evicted_for_it(db: Replicas, ground: Ground, right: Right) -> None:
+    """Of the last step too the API server says so in a dry run, before the pod is away for nothing."""
     before, pod, (_, sidecar) = db.claims(), db.on("n1"), db.of("n1")
-    right = Right("delete", CLAIM)
-    manifest = component("reprovision", "node-loss")
+    manifest = component("drain", "reprovision", "node-loss")
     lacking = list(yaml.safe_load_all(manifest))
     for item in lacking:
         if item["kind"] == "ClusterRole":

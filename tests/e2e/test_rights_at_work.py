@@ -42,13 +42,13 @@ def secure(plane: ControlPlane) -> Iterator[Secured]:
 @pytest.fixture
 def denials(secure: Secured) -> Iterator[None]:
     """None in the whole test, by the API server's own count."""
-    before = _denied(secure.plane)
+    before = denied(secure.plane)
     assert before, "it counts none, not even those by which the fixture saw that the policies are in force"
     yield
-    assert _denied(secure.plane) == before
+    assert denied(secure.plane) == before
 
 
-def _denied(plane: ControlPlane) -> dict[str, float]:
+def denied(plane: ControlPlane) -> dict[str, float]:
     text = plane.metrics()
     found = re.findall(r"^apiserver_validating_admission_policy_check_total\{(.*)\} (\S+)$", text, re.MULTILINE)
     return {labels: float(count) for labels, count in found if 'enforcement_action="deny"' in labels and "csi-node-sidecar" in labels}

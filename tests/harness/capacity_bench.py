@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.driver.local_driver import POOL_PARAMETER, LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.stand_ins import Binder, StandInBase
@@ -45,7 +45,7 @@ class Write:
 class Kube(InProcessApi):
     """The program's own way to the server: a few milliseconds long, and what it asks of capacity objects is written down."""
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
+    def __init__(self, cluster: ApiServer, clock: Callable[[], float]) -> None:
         super().__init__(cluster, before=self._travel)
         self._clock = clock
         self.writes: list[Write] = []
@@ -130,7 +130,7 @@ class Bench:
     def __init__(self, *args: str, segment: Mapping[str, str] | None = None, pools: Mapping[str, int] | None = None) -> None:
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         self.args = ["--capacity-ownerref-level=-1", *args]
-        self.cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random("server").random)
+        self.cluster = ApiServer(clock=lambda: EPOCH + self.clock(), rng=random.Random("server").random)
         self.api = InProcessApi(self.cluster)
         self.kube = Kube(self.cluster, self.clock)
         self.segment = dict(segment or {KEY: NODE})

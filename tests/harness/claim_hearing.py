@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.cluster.claim_policy import BINDINGS, POLICIES, written
 from hack.sim.cluster.inprocess import Call
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, KubeApi
@@ -32,7 +32,7 @@ class Scene:
 
     def __init__(self, *, node: str = NODE) -> None:
         clock = asyncio.get_running_loop().time
-        self.cluster = Cluster(clock=lambda: EPOCH + clock(), rng=random.Random(3).random)
+        self.cluster = ApiServer(clock=lambda: EPOCH + clock(), rng=random.Random(3).random)
         self.people = InProcessApi(self.cluster)
         self.failing: ApiError | None = None
         self.events: list[tuple[str, str]] = []

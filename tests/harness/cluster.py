@@ -132,7 +132,7 @@ class Cluster:
         return OurDriver(folder, node=node, name=full, pools=pools, args=args)
 
     def sidecar(
-        self, driver: OurDriver, *args: str, kubeconfig: Path | None = None, environ: Mapping[str, str] | None = None, pace: float = 1.0
+        self, driver: OurDriver, *args: str, kubeconfig: Path | None = None, environ: Mapping[str, str] | None = None, speed: float = 1.0
     ) -> Sidecar:
         return Sidecar(
             driver.log.parent,
@@ -140,8 +140,8 @@ class Cluster:
             address=driver.socket,
             kubeconfig=kubeconfig or self.role,
             args=args,
-            environ={"NAMESPACE": self.namespace, **(environ or {})},
-            pace=pace,
+            environ={"NAMESPACE": self.namespace, "POD_NAME": f"sidecar-{driver.node}", **(environ or {})},
+            speed=speed,
         )
 
     def classes(self, driver: OurDriver, *, capacity: bool = False, **parameters: str) -> None:
@@ -243,14 +243,16 @@ def selected(name: str, class_: str, node: str = "n1", **more: Any) -> Json:
 def after_looks(*sidecars: Sidecar, looks: int = 2, at: str) -> None:
     """Returns when each has looked so often since: what has not happened by then, it has decided against.
 
-    `at`: what the label `name` of that metric says, which is a queue or `gone nodes`.
+    `at`: what the label `name` of that metric says, which is a queue or `gone nodes`; `curl …/metrics | grep looks_total` lists them.
     """
+    assert at in LOOKED_AT, f"nothing looks at {at!r}"
     count = {sidecar: sidecar.metric(LOOKS, name=at) for sidecar in sidecars}
     for sidecar, before in count.items():
         until(lambda sidecar=sidecar, before=before: sidecar.metric(LOOKS, name=at) >= before + looks, f"{sidecar.name} looks at {at}")  # type: ignore[misc]
 
 
 LOOKS = "csi_node_sidecar_looks_total"
+LOOKED_AT = ("claims", "volumes", "csistoragecapacity", "drain", "gone nodes")
 
 
 @contextmanager

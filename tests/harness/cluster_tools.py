@@ -5,15 +5,15 @@ from collections.abc import Callable
 
 import pytest
 
-from hack.sim.cluster import Cluster, Refused
+from hack.sim.cluster import ApiServer, Refused
 from sidecar.model.objects import Json
 from tests.harness.clock import Clock
 
 T0 = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
-def new_cluster(*, clock: Callable[[], float] | None = None) -> Cluster:
-    return Cluster(clock=clock or Clock(T0), rng=random.Random(1).random)
+def new_cluster(*, clock: Callable[[], float] | None = None) -> ApiServer:
+    return ApiServer(clock=clock or Clock(T0), rng=random.Random(1).random)
 
 
 def refusal(act: Callable[[], object]) -> tuple[int, str, str]:

@@ -38,13 +38,13 @@ STRATEGIC = "application/strategic-merge-patch+json"
 JUDGING = ("--drain-report", "--node-drain-policy=NoSchedule")
 GATE = ("--drain-gate-image=pause",)
 EVACUATE = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
-SWIFT = 0.2
-"""The pace of a program whose minutes need not be waited for."""
+SWIFT = 5.0
+"""How many times faster a program runs whose minutes need not be waited for."""
 
 
 def component(*parts: str) -> str:
-    """What these components grant for the whole cluster, and their type, for the account of drains."""
-    files = [COMPONENTS / part / "rbac.yaml" for part in parts] + [COMPONENTS / "drain" / "crd.yaml"] * ("drain" in parts)
+    """What these components grant for the whole cluster, and their types, for the account of drains."""
+    files = [COMPONENTS / part / name for part in parts for name in ("rbac.yaml", "crd.yaml") if (COMPONENTS / part / name).exists()]
     objects = [item for file in files for item in yaml.safe_load_all(file.read_text()) if item["kind"] not in ("Role", "RoleBinding")]
     for item in objects:
         for subject in item.get("subjects", ()):
@@ -89,8 +89,9 @@ def ground_on(plane: ControlPlane, drainer: Path, folder: Path) -> Iterator[Grou
 class Ground(Cluster):
     """Where sidecars have the rights of the components, and judge."""
 
-    def judge(self, driver: OurDriver, *args: str, kubeconfig: Path | None = None, pace: float = SWIFT) -> Sidecar:
-        return self.sidecar(driver, *JUDGING, *args, kubeconfig=kubeconfig, pace=pace)
+    def judge(self, driver: OurDriver, *args: str, kubeconfig: Path | None = None, speed: float = SWIFT) -> Sidecar:
+        """A sidecar that judges drains, at five times the speed."""
+        return self.sidecar(driver, *JUDGING, *args, kubeconfig=kubeconfig, speed=speed)
 
     def labels(self, node: str) -> dict[str, str]:
         return dict(self.get(NODES, node)["metadata"].get("labels") or {})

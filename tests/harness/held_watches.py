@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.cluster.inprocess import Call
 from sidecar.kube.api import Page, Resource, WatchEvent
 from sidecar.kube.errors import ApiError, Unavailable
@@ -17,14 +17,14 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def a_cluster() -> Cluster:
-    return Cluster(clock=now, rng=random.Random(7).random)
+def a_cluster() -> ApiServer:
+    return ApiServer(clock=now, rng=random.Random(7).random)
 
 
 class Api(InProcessApi):
     """The client of the reflector. Its watches can be held, ended and refused one by one, and its questions fail on demand."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ApiServer) -> None:
         super().__init__(cluster, before=self._note)
         self.asked: list[tuple[float, str]] = []
         self.watches: list[tuple[float, str, str]] = []

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from hack.sim.clock import EPOCH, run_virtual
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.cluster.inprocess import Call
 from hack.sim.driver.calls import Reception
 from hack.sim.world.network import Latency, Network, Weather
 from hack.sim.world.node import DRIVER, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.plan import Plan
-from hack.sim.world.requests import RequestLog
-from hack.sim.world.transcript import Transcript
+from hack.sim.world.records import RequestLog, Transcript
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NAMESPACES, NODES, VOLUMES, KubeApi
 from sidecar.kube.transport import Limiter
@@ -88,7 +87,7 @@ class Stage:
         self._crowd = crowd
         self._loud = [LOUD, *(f"{LOUD}-{number}" for number in range(1, crowd.namespaces))]
         self.clock = asyncio.get_running_loop().time
-        cluster = Cluster(clock=lambda: EPOCH + self.clock(), rng=random.Random(1).random)
+        cluster = ApiServer(clock=lambda: EPOCH + self.clock(), rng=random.Random(1).random)
         self.api: KubeApi = InProcessApi(cluster)
         limiter = Limiter(
             TokenBucket(crowd.qps, crowd.burst),

@@ -22,7 +22,7 @@ from tests.harness.cluster import Cluster
 from tests.harness.lacking import naming, without
 
 A_SECOND = 4
-"""Requests and lines of the log that are calm."""
+"""Requests and lines of the log that are calm, by the clock of the program."""
 
 
 @dataclass(frozen=True)
@@ -73,17 +73,18 @@ class Played(Generic[S]):
         requests = self.sidecar.metric("csi_node_sidecar_api_requests_total")
         return requests, len(self.sidecar.records()), self.sidecar.cost().cpu
 
-    def check(self, cluster: Cluster, every: Iterable[str], *about: str) -> None:
+    def wrong(self, cluster: Cluster, every: Iterable[str], about: Iterable[str]) -> list[str]:
+        """What is not as the row says."""
         told, want = self.told(cluster, *about), self.row
         if want.ends:
-            assert (self.sidecar.wait(), len(told)) == (1, 1), (want.right, told)
-            return
-        assert self.lives and self.sidecar.page("/healthz")[0] == 200, f"{want.right}: {self.sidecar.output()[-2000:]}"
+            return [] if (self.sidecar.wait(), len(told)) == (1, 1) else [f"without {want.right} it does not end, and say so once: {told}"]
+        if not self.lives or self.sidecar.page("/healthz")[0] != 200:
+            return [f"without {want.right} it is not well: {self.sidecar.output()[-2000:]}"]
         off = frozenset(every) - self.seen - want.late
-        assert off == want.off, f"without {want.right} is off: {sorted(off)}, and should be: {sorted(want.off)}; told: {told}"
-        assert want.told is None or bool(told) == want.told, f"without {want.right} is told: {told}"
+        found = [f"without {want.right} is off: {sorted(off)}, and should be: {sorted(want.off)}; told: {told}"] if off != want.off else []
+        found += [f"without {want.right} is told: {told}"] if want.told is not None and bool(told) != want.told else []
         self.sidecar.signal(signal.SIGTERM)
-        assert self.sidecar.wait() == 0
+        return found if self.sidecar.wait() == 0 else [*found, f"without {want.right} it ends badly: {self.sidecar.output()[-2000:]}"]
 
 
 @contextmanager
@@ -115,11 +116,18 @@ def watch(these: Sequence[Played[S]], stored: Callable[[], S], words: Iterable[s
         time.sleep(0.7)
 
 
-def stay_calm(these: Sequence[Played[S]]) -> None:
+def stay_calm(these: Sequence[Played[S]], *, pace: float = 1.0) -> None:
     """While nothing happens: neither a loop nor a flood of requests or lines."""
     living = [one for one in these if one.lives]
     before, began = [one.spent() for one in living], time.monotonic()
     time.sleep(5.0)
     for one, (requests, lines, cpu) in zip(living, before, strict=True):
         now, passed = one.spent(), time.monotonic() - began
-        assert max(now[0] - requests, now[1] - lines) <= A_SECOND * passed and now[2] - cpu < passed / 5, (one.row.right, now, passed)
+        spent, told = max(now[0] - requests, now[1] - lines), (one.row.right, now, passed)
+        assert spent <= A_SECOND * passed / pace and now[2] - cpu < passed / 5, told
+
+
+def check(these: Sequence[Played[S]], cluster: Cluster, every: Iterable[str], *about: str) -> None:
+    """All rows, and not only the first that is wrong. `about`: prefixes of names of objects whose events tell of a lack too."""
+    wrong = [each for one in these for each in one.wrong(cluster, every, [f"{prefix}{one.name}" for prefix in about or ("",)])]
+    assert not wrong, "\n".join(wrong)

@@ -1,11 +1,29 @@
-"""What is off without each right of the sample roles. A right that no row has is used by no story.
+"""What is off without each right of the sample roles: what each row claims is played on a real authorizer (`lacking`).
 
-The first row says: without `list persistentvolumes` no claim is bound and no capacity published, and the program tells what it lacks.
+One row, worked through: `row(Right("get", SNAPSHOTS), RESTORED, PROTECTED)`. A program runs under an account that has its role but for `get
+volumesnapshots`, beside others that lack another right each. A word is true of a program if the API server has stored something by it:
+RESTORED, if its claim of a snapshot is bound. The row claims that all words of the story come true of this program but RESTORED and
+PROTECTED, that it stays calm, and that its log, /readyz or an event names the right. A row without words claims that nothing is off, and
+the lack is told all the same. Beside that:
+
+    late        these words may come true or not: nobody knows when a refused watch lists anew
+    told=False  the story does not need the right, and nothing names it; None: it may be named or not, as with `late`
+    also        rights that are taken away together with it
+    ends        the program does not start, and says why
 """
 
 from __future__ import annotations
 
-from sidecar.kube.api import ATTACHMENTS, CSI_NODES, DRAIN_REPORTS, EVENTS, NAMESPACES, REPLICA_SETS, SNAPSHOT_CONTENTS, SNAPSHOTS
+from sidecar.kube.api import (
+    ATTACHMENTS,
+    CSI_NODES,
+    DRAIN_REPORTS,
+    EVENTS,
+    NAMESPACES,
+    REPLICA_SETS,
+    SNAPSHOT_CONTENTS,
+    SNAPSHOTS,
+)
 from sidecar.kube.api import BUDGETS as BUDGET
 from sidecar.kube.api import CAPACITIES as CAPACITY
 from sidecar.kube.api import CLAIMS as CLAIM
@@ -14,6 +32,7 @@ from sidecar.kube.api import DEPLOYMENTS as DEPLOYMENT
 from sidecar.kube.api import LEASES as LEASE
 from sidecar.kube.api import NODES as NODE
 from sidecar.kube.api import PODS as POD
+from sidecar.kube.api import STATEFUL_SETS as SET
 from sidecar.kube.api import VOLUMES as VOLUME
 from sidecar.rights.rights import Right
 from tests.night.lacking import Row, row
@@ -75,15 +94,16 @@ BESIDE = (
 
 # --- drain decisions ---------------------------------------------------------------------------------------------------
 
-REPORT, CONDITIONS, MARKS, BLOCKED, GATE, LEASE_OF_GATE = "report", "conditions", "marks", "blocked", "gate", "lease of the gate"
-EVACUATION, GIVEN_BACK, FREE, OPENED = "evacuation", "turn given back", "free", "gate opened"
-STAGES = ((REPORT, CONDITIONS, MARKS, BLOCKED, GATE, LEASE_OF_GATE), (EVACUATION,), (GIVEN_BACK,), (FREE, OPENED))
-"""What is seen with all rights: in peace, with the taint, without it, and when the volume is gone."""
-NOTHING_IS_JUDGED = (REPORT, CONDITIONS, MARKS, BLOCKED, GATE, LEASE_OF_GATE, EVACUATION, FREE)
+REPORT, CONDITIONS, KEPT, BLOCKED, GATE = "report", "conditions", "kept by autoscalers", "blocked", "gate"
+VOID, RECORD, EVACUATION = "acknowledgement taken off", "record", "evacuation"
+GIVEN_BACK, FREE, OPENED = "slot given back", "free", "gate opened"
+STAGES = ((REPORT, CONDITIONS, KEPT, BLOCKED, GATE, VOID), (RECORD, EVACUATION), (GIVEN_BACK,), (FREE, OPENED))
+"""What is seen with all rights: in peace, with the taint, without it, and when the volumes are gone."""
+NOTHING_IS_JUDGED = (REPORT, CONDITIONS, KEPT, BLOCKED, GATE, VOID, RECORD, EVACUATION, FREE)
 
 
 def late_watch(right: Right) -> Row:
-    return row(right, late=frozenset({BLOCKED, EVACUATION, GIVEN_BACK, FREE, OPENED}))
+    return row(right, late=frozenset({KEPT, BLOCKED, VOID, RECORD, EVACUATION, GIVEN_BACK, FREE, OPENED}))
 
 
 def unused(right: Right) -> Row:
@@ -92,51 +112,63 @@ def unused(right: Right) -> Row:
 
 
 DRAINS = (
-    row(Right("get", NODE), CONDITIONS, MARKS, EVACUATION),
+    row(Right("get", NODE), CONDITIONS, KEPT),
     row(Right("list", NODE), *NOTHING_IS_JUDGED),
     late_watch(Right("watch", NODE)),
-    row(Right("patch", NODE), MARKS, EVACUATION),
+    row(Right("patch", NODE), KEPT, RECORD, EVACUATION),
     row(Right("patch", NODE, "status"), CONDITIONS),
-    unused(Right("get", POD)),
-    row(Right("list", POD), FREE, OPENED),
+    row(Right("list", POD), VOID, FREE, OPENED),
     late_watch(Right("watch", POD)),
-    row(Right("get", BUDGET), GATE, LEASE_OF_GATE),
-    row(Right("list", BUDGET), FREE, OPENED),
-    late_watch(Right("watch", BUDGET)),
-    row(Right("get", NAMESPACES), BLOCKED),
-    unused(Right("get", SNAPSHOT_CONTENTS)),
+    unused(Right("get", NAMESPACES)),
+    row(Right("list", NAMESPACES), BLOCKED, KEPT),
+    row(Right("patch", VOLUME), VOID),
     row(Right("list", SNAPSHOT_CONTENTS), FREE, OPENED),
     late_watch(Right("watch", SNAPSHOT_CONTENTS)),
     row(Right("get", DRAIN_REPORTS), REPORT),
-    unused(Right("list", DRAIN_REPORTS)),
-    unused(Right("watch", DRAIN_REPORTS)),
     row(Right("create", DRAIN_REPORTS), REPORT),
     row(Right("patch", DRAIN_REPORTS), REPORT),
     row(Right("patch", DRAIN_REPORTS, "status"), REPORT),
+    row(own("get", BUDGET), GATE),
     row(own("create", BUDGET), GATE),
     row(own("delete", BUDGET), OPENED),
-    row(own("get", DEPLOYMENT), GATE, LEASE_OF_GATE),
+    row(own("get", DEPLOYMENT), GATE),
     row(own("create", DEPLOYMENT), GATE),
     row(own("delete", DEPLOYMENT), OPENED),
-    row(own("get", LEASE), LEASE_OF_GATE),
-    row(own("list", LEASE), EVACUATION),
-    unused(own("watch", LEASE)),
-    row(own("create", LEASE), LEASE_OF_GATE, EVACUATION),
-    row(own("update", LEASE), LEASE_OF_GATE),
-    row(own("delete", LEASE), GIVEN_BACK),
 )
+"""Of the components `drain` and `gate`, beside our provisioning."""
 REPORT_ONLY = (
     row(Right("list", VOLUME), *NOTHING_IS_JUDGED),
     late_watch(Right("watch", VOLUME)),
     row(Right("get", VOLUME), told=None),
     row(Right("list", CLAIM), *NOTHING_IS_JUDGED),
     late_watch(Right("watch", CLAIM)),
-    row(Right("get", CLAIM), BLOCKED),
+    row(Right("get", CLAIM), BLOCKED, KEPT),
     row(Right("list", CLASS), *NOTHING_IS_JUDGED),
     late_watch(Right("watch", CLASS)),
-    row(Right("get", CLASS)),
+    row(Right("get", CLASS), BLOCKED, KEPT),
     row(Right("create", EVENTS)),
     unused(Right("patch", EVENTS)),
     row(own("list", CAPACITY)),
+    row(own("get", LEASE), EVACUATION),
+    row(own("list", LEASE), EVACUATION),
+    row(own("create", LEASE), EVACUATION),
+    row(own("update", LEASE), EVACUATION),
+    row(own("delete", LEASE), GIVEN_BACK),
 )
-"""Beside a central provisioner. Of emptying and making anew: `tests/e2e/test_emptying.py` and `tests/e2e/test_reprovision.py`."""
+"""Of the component `report-only`, beside a central provisioner. Of those that empty a node: `tests/e2e/test_emptying.py`,
+`tests/e2e/test_reprovision.py`."""
+
+# --- nodes that are gone ------------------------------------------------------------------------------------------------
+
+LOST = TOLD, MARKED, CLEARED, DELETED, ENDED = "told", "claim marked", "claim deleted", "volume deleted", "report deleted"
+LOSS = (
+    row(Right("list", DRAIN_REPORTS), *LOST),
+    row(Right("delete", DRAIN_REPORTS), ENDED),
+    row(Right("get", CSI_NODES), *LOST),
+    row(Right("list", CSI_NODES), *LOST),
+    unused(Right("list", ATTACHMENTS)),  # by a driver that does not attach
+    row(Right("patch", CLAIM), MARKED, CLEARED, DELETED, ENDED),
+    row(Right("delete", CLAIM), CLEARED, DELETED, ENDED),
+    row(Right("list", SET), *LOST),
+)
+"""Of the component `node-loss`."""

@@ -1,12 +1,12 @@
-"""As `test_rights_of_provisioning`, for drain decisions with gate and turns, beside our provisioning and beside a central provisioner.
+"""As `test_rights_of_provisioning`, for drain decisions with gate and slots, beside our provisioning and beside a central provisioner.
 
-Each node has one volume, made long ago. Its claim is bound by its owner's wish, so no watch keeps it and it has to be asked for. The node
-is tainted to be emptied, and let be again; then the volume goes.
+Each node has two volumes, made long ago. Their claims are bound by their owner's wish, so no watch keeps them and they have to be asked
+for. One is idle, and blocks. The other may be lost, but a pod uses it, so its acknowledgement is void; a budget keeps the pod from being
+evicted, so the node keeps its slot. The node is tainted to be emptied, and let be again; then pod and volumes go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,21 +14,21 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import LATE, Json, storage_class
+from hack.lib.programs import LATE, Json, pod, storage_class
 from hack.parities import crds
 from sidecar.kube.api import DRAIN_REPORTS
 from sidecar.kube.api import LEASES as LEASE
 from sidecar.model import names
-from sidecar.rights.rights import Right
 from tests.harness.accounts import Rules, upstream_rules
-from tests.harness.cluster import BUDGETS, CLAIMS, CLASSES, DEPLOYMENTS, LEASES, NODES, REPORTS, VOLUMES
-from tests.harness.drains import COMPONENTS, EVACUATE, GATE, Ground
+from tests.harness.cluster import BUDGETS, CLAIMS, CLASSES, DEPLOYMENTS, LEASES, NODES, PODS, REPORTS, STATEFUL_SETS, VOLUMES
+from tests.harness.drains import COMPONENTS, EVACUATE, GATE, SWIFT, Ground, budget, stateful_set
 from tests.night import rights_table as table
-from tests.night.lacking import Played, Row, played, stay_calm, watch
+from tests.night.lacking import Played, Row, check, played, stay_calm, watch
 from tests.smoke.test_report_only import stored_volume
 
-CONTENTS = f"/apis/{names.SNAPSHOT_GROUP}/v1/volumesnapshotcontents"
-ARGS = ("--retry-interval-start=500ms", "--drain-report", "--node-drain-policy=Evacuate", *GATE, "--drain-autoscaler-annotations")
+CONTENTS, MAPS = f"/apis/{names.SNAPSHOT_GROUP}/v1/volumesnapshotcontents", "/api/v1/namespaces/{namespace}/configmaps"
+JUDGING = ("--retry-interval-start=500ms", "--drain-report", "--node-drain-policy=Evacuate", "--drain-autoscaler-annotations")
+ARGS = (*JUDGING, *GATE, "--evacuation-evict")
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,6 @@ class Story:
     rows: tuple[Row, ...]
     roles: tuple[str, ...]
     args: tuple[str, ...]
-    notes: Mapping[str, str]
-    """Of each claim."""
     central: bool
 
     def rules(self) -> Rules:
@@ -45,22 +43,20 @@ class Story:
         return [*(() if self.central else upstream_rules()), *(rule for item in items for rule in item.get("rules", ()))]
 
 
-BESIDE = Story(table.DRAINS, ("drain", "gate"), ARGS, {}, central=False)
-CENTRAL = Story(
-    table.REPORT_ONLY,
-    ("report-only", "drain", "gate"),
-    (*ARGS, "--provisioning=false"),
-    {names.DRAIN_POLICY: "Migrate"},  # which has it looked for other places
-    central=True,
-)
+BESIDE = Story(table.DRAINS, ("drain", "gate", "emptying"), ARGS, central=False)
+# A replica that could be made anew would need a place, which the central provisioner publishes.
+ANEW = ("--provisioning=false", "--allow-reprovision")
+LOSS = Story(table.LOSS, ("drain", "node-loss"), ("--node-delete-policy=Cleanup", "--node-gone-after=0s"), central=False)
+CENTRAL = Story(table.REPORT_ONLY, ("report-only", "drain", "gate", "emptying", "reprovision"), (*ARGS, *ANEW), central=True)
 
 
 class Stored:
     """What the API server has, at one moment."""
 
     def __init__(self, ground: Ground) -> None:
-        self.nodes, self.reports, self.budgets, self.deployments, self.leases = (
-            {item["metadata"]["name"]: item for item in ground.items(path)} for path in (NODES, REPORTS, BUDGETS, DEPLOYMENTS, LEASES)
+        kinds = (NODES, REPORTS, BUDGETS, DEPLOYMENTS, LEASES, VOLUMES, CLAIMS)
+        self.nodes, self.reports, self.budgets, self.deployments, self.leases, self.volumes, self.claims = (
+            {item["metadata"]["name"]: item for item in ground.items(path)} for path in kinds
         )
 
 
@@ -71,48 +67,60 @@ def _snapshots(plane: ControlPlane) -> None:
     until(lambda: plane.serves(CONTENTS), "snapshots are served")
 
 
-@pytest.mark.parametrize(("story", "part"), [(BESIDE, 0), (BESIDE, 1), (CENTRAL, 0)], ids=["beside-1", "beside-2", "central"])
-def test_without_each_right(ground: Ground, story: Story, part: int) -> None:
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize("story", [BESIDE, CENTRAL], ids=["beside", "central"])
+def test_without_each_right(ground: Ground, story: Story, half: int) -> None:
     """With half of the many rows at a time: each has two processes."""
-    rows = story.rows[part * 16 : part * 16 + 16]
+    rows = story.rows[half::2]
+    owner = ground.create(MAPS, {"metadata": {"name": "owner"}})
+    ground.create(BUDGETS, budget("stay", {"app": "stays"}, minAvailable=100))
 
     def make(row: Row, name: str, kubeconfig: Path) -> Played[Stored]:
         driver = ground.driver(name, name=name)
         # Of another provisioner, as of a volume that people made: no watch keeps the class, and it is asked for.
         ground.create(CLASSES, storage_class(f"late-{driver.driver}", f"by-hand.{ground.driver_name}", LATE))
         ground.node(name, driver, classes=False)
-        volume, wish = stored_volume(ground, f"pv-{ground.namespace}-{name}", driver, claim=name, policy="Delete")
-        wish["metadata"]["annotations"] = dict(story.notes)
-        ground.create(VOLUMES, volume)
-        ground.create(CLAIMS, wish)
+        used = f"{name}-used"
+        for claim in (name, used):
+            volume, wish = stored_volume(ground, f"pv-{ground.namespace}-{claim}", driver, claim=claim, policy="Delete")
+            if claim == used:
+                volume["metadata"]["annotations"] = {names.ACKNOWLEDGED: "somebody, long ago"}
+                wish["metadata"]["annotations"] = {names.DRAIN_POLICY: "Ignore"}
+            ground.create(VOLUMES, volume)
+            ground.create(CLAIMS, wish)
+        user = pod(name, used, nodeName=name)
+        controller = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"], "controller": True}
+        user["metadata"] |= {"labels": {"app": "stays"}, "ownerReferences": [controller]}
+        ground.create(PODS, user)
         uid = ground.get(NODES, name)["metadata"]["uid"]
         guard, report = names.guard(name, uid, driver.driver), names.drain_report(name, driver.driver)
         # What is written on only where it is stored already:
-        if row.right == Right("patch", DRAIN_REPORTS):
+        if row.right.resource == DRAIN_REPORTS and row.right.verb in ("get", "patch"):
             body: Json = {"metadata": {"name": report}, "spec": {"nodeName": name, "driver": driver.driver}}
             ground.create(REPORTS, {"apiVersion": DRAIN_REPORTS.api_version, "kind": DRAIN_REPORTS.kind, **body})
         if row.right.verb == "update" and row.right.resource == LEASE:
-            ground.create(LEASES, {"metadata": {"name": guard}, "spec": {"holderIdentity": "a-neighbour"}})
+            ground.create(LEASES, {"metadata": {"name": names.evacuation_slot(0, driver.driver)}, "spec": {}})
 
         def shown(stored: Stored) -> set[str]:
-            node = stored.nodes[name]
+            node, notes = stored.nodes[name], stored.nodes[name]["metadata"].get("annotations", {})
             kind = names.condition(driver.driver, names.RETIRE_READY)
             conditions = [item["status"] for item in node["status"].get("conditions", ()) if item["type"] == kind]
             told = stored.reports.get(report, {}).get("status", {})
             verdicts = {*conditions, told.get("verdicts", {}).get("retire", {}).get("status", "")}
-            turns = [item for item in stored.leases.values() if item["metadata"].get("labels", {}).get(names.SLOT_FOR) == driver.driver]
+            slots = [item for item in stored.leases.values() if item["metadata"].get("labels", {}).get(names.SLOT_FOR) == driver.driver]
             parts = (guard in stored.budgets, guard in stored.deployments)
-            holder = stored.leases.get(guard, {}).get("spec", {}).get("holderIdentity") or ""
+            of_used = stored.volumes.get(f"pv-{ground.namespace}-{used}", {}).get("metadata", {}).get("annotations", {})
             state = node["metadata"]["labels"].get(names.of_driver(driver.driver, names.EVACUATION_STATE))
             words = {
                 table.REPORT: bool(told),
                 table.CONDITIONS: bool(conditions),
-                table.MARKS: names.of_driver(driver.driver, names.DRAIN_RECORD) in node["metadata"].get("annotations", {}),
+                table.KEPT: names.SCALE_DOWN_DISABLED in notes,
+                table.RECORD: names.of_driver(driver.driver, names.DRAIN_RECORD) in notes,
                 table.BLOCKED: "False" in verdicts,
                 table.GATE: all(parts),
-                table.LEASE_OF_GATE: holder.endswith(f"/{driver.driver}"),
-                table.EVACUATION: state == "InProgress" and bool(turns),
-                table.GIVEN_BACK: not state and not turns,
+                table.VOID: names.ACKNOWLEDGED not in of_used,
+                table.EVACUATION: state == "InProgress" and bool(slots),
+                table.GIVEN_BACK: not state and not slots,
                 table.FREE: "True" in verdicts,
                 table.OPENED: not any(parts),
             }
@@ -126,13 +134,52 @@ def test_without_each_right(ground: Ground, story: Story, part: int) -> None:
             for one in these:
                 ground.patch(NODES, one.name, {"spec": {"taints": taints}})
             watch(these, lambda: Stored(ground), stage)
-        for one in these:
-            ground.delete(CLAIMS, one.name)
-            if story.central:  # whoever provisions centrally deletes it
-                volume = f"pv-{ground.namespace}-{one.name}"
+        ground.request("DELETE", PODS)
+        ground.request("DELETE", CLAIMS)
+        if story.central:  # whoever provisions centrally deletes them
+            for volume in ground.names(VOLUMES):
                 until(lambda volume=volume: ground.phase(VOLUMES, volume) != "Bound", "it is released")  # type: ignore[misc]
                 ground.delete(VOLUMES, volume)
         watch(these, lambda: Stored(ground), table.STAGES[3])
         stay_calm(these)
-        for one in these:
-            one.check(ground, [word for stage in table.STAGES for word in stage], one.name)
+        check(these, ground, [word for stage in table.STAGES for word in stage])
+
+
+def test_after_a_node_that_is_gone_without_each_right(ground: Ground) -> None:
+    """It was announced to go, and had the volume of a replica that its StatefulSet makes again: claim and volume are cleared away."""
+
+    def make(row: Row, name: str, kubeconfig: Path) -> Played[Stored]:
+        driver, lost, volume_name = ground.driver(name, name=name), f"{name}-lost", f"pv-{ground.namespace}-{name}"
+        ground.node(name, driver, classes=False)
+        volume, wish = stored_volume(ground, volume_name, driver, claim=f"data-db-{name}-0", policy="Delete")
+        volume["metadata"] |= {"annotations": {names.LIES_ON: f"{lost}/uid"}, "finalizers": [names.VOLUME_FINALIZER]}
+        volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]["values"] = [lost]
+        wish["metadata"]["annotations"] = {names.SELECTED_NODE: lost, names.STORAGE_PROVISIONER: driver.driver}
+        leaving = {"nodeUID": "uid", "volumes": [ground.create(VOLUMES, volume)["metadata"]["uid"]]}
+        claim_uid = ground.create(CLAIMS, wish)["metadata"]["uid"]
+        report = names.drain_report(lost, driver.driver)
+        head: Json = {"apiVersion": DRAIN_REPORTS.api_version, "kind": DRAIN_REPORTS.kind}
+        spec, meta = {"nodeName": lost, "driver": driver.driver}, {"name": report, "labels": {names.NODE_LOSS_FOR: driver.driver}}
+        ground.create(REPORTS, {**head, "metadata": meta, "spec": spec})
+        ground.patch(REPORTS, f"{report}/status", {"status": {"nodeUID": "uid", "leaving": leaving}})
+        until(lambda: ground.phase(CLAIMS, wish["metadata"]["name"]) == "Bound", "its claim is bound")
+        ground.create(STATEFUL_SETS, stateful_set(f"db-{name}", driver, 1))
+
+        def shown(stored: Stored) -> set[str]:
+            claims = {item["metadata"]["uid"]: item["metadata"].get("annotations", {}) for item in stored.claims.values()}
+            cleared, ended = claim_uid not in claims, report not in stored.reports
+            words = {
+                table.TOLD: ended or "gone" in stored.reports[report].get("status", {}),
+                table.MARKED: cleared or names.LOST_WITH in claims[claim_uid],
+                table.CLEARED: cleared,
+                table.DELETED: volume_name not in stored.volumes,
+                table.ENDED: ended,
+            }
+            return {word for word, is_so in words.items() if is_so}
+
+        return Played(row, name, driver, ground.judge(driver, *LOSS.args, kubeconfig=kubeconfig), shown)
+
+    with played(ground, LOSS.rows, LOSS.rules(), make, prefix="g") as these:
+        watch(these, lambda: Stored(ground), table.LOST)
+        stay_calm(these, pace=SWIFT)
+        check(these, ground, table.LOST)

@@ -22,7 +22,7 @@ from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, DEPLOYMENTS, EVEN
 from tests.harness.drains import COMPONENTS, command
 from tests.harness.lacking import naming, without
 from tests.night import rights_table as table
-from tests.night.lacking import Played, Row, played, stay_calm, watch
+from tests.night.lacking import Played, Row, check, played, stay_calm, watch
 
 PUBLISH = ("--retry-interval-start=500ms", "--enable-capacity", "--capacity-poll-interval=2s")
 SNAPSHOTS = f"/apis/{names.SNAPSHOT_GROUP}/v1/namespaces/{{namespace}}/volumesnapshots"
@@ -67,8 +67,7 @@ def test_volumes_from_nothing(cluster: Cluster, half: int) -> None:
         cluster.request("DELETE", CLAIMS)
         watch(these, lambda: Stored(cluster), (table.EMPTIED,))
         stay_calm(these)
-        for one in these:
-            one.check(cluster, (table.BOUND, table.PUBLISHED, table.EMPTIED), one.name)
+        check(these, cluster, (table.BOUND, table.PUBLISHED, table.EMPTIED))
 
 
 # --- snapshots, drivers that attach, owners above the pod, large claims -------------------------------------------------
@@ -161,10 +160,9 @@ def test_beside_volumes_from_nothing(plane: ControlPlane, cluster: Cluster) -> N
             cluster.delete(CLASSES, late(one.driver))
         watch(these, lambda: Stored(cluster), end)
         stay_calm(these)
-        for one in these:
-            one.check(cluster, (*begin, *end), *(f"{claim_}-{one.name}" for claim_ in ("copy", "lost", "large")))
-            if one.row.also:
-                assert "forbidden" not in one.sidecar.output(), one.sidecar.output()
+        check(these, cluster, (*begin, *end), "copy-", "lost-", "large-")
+        (unused,) = (one for one in these if one.row.also)
+        assert "forbidden" not in unused.sidecar.output(), unused.sidecar.output()
     for name in cluster.names(SNAPSHOTS):
         cluster.patch(SNAPSHOTS, name, {"metadata": {"finalizers": None}})
 

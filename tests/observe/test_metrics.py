@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sidecar.drain.maintenance.objects import Stage
 from sidecar.drain.watch.loss import Evidence
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.health import OK, Degraded, Health
@@ -260,6 +261,24 @@ def test_what_drain_decisions_come_to_is_read_at_the_scrape():
     assert value(metrics, "csi_node_sidecar_evacuation_seconds") is None
     numbers[0] = replace(numbers[0], evacuation_seconds=12.5)
     assert value(metrics, "csi_node_sidecar_evacuation_seconds") == 12.5
+
+
+def test_maintenances_are_counted_by_stage_with_the_pods_that_are_left_and_whether_one_is_late():
+    metrics, told = Metrics("1.2.3"), []
+    numbers = DrainNumbers(
+        ready={}, blockers={}, bytes_remaining=0, stranded_pods=0, evacuation_seconds=None, gate="off", maintenances=told
+    )
+    metrics.watch_drain(lambda: numbers)
+
+    def seen():
+        stages = [value(metrics, "csi_node_sidecar_maintenances", stage=stage) for stage in Stage if stage is not Stage.COMPLETE]
+        return stages, value(metrics, "csi_node_sidecar_maintenance_pods_left"), value(metrics, "csi_node_sidecar_maintenance_late")
+
+    assert seen() == ([0, 0, 0], 0, 0)
+    told += [{"stage": "Idle"}, {"stage": "Drain", "left": 3, "late": True, "drained": True}, {"stage": "Drain", "left": 5}]
+    assert seen() == ([1, 0, 2], 5, 0)
+    told[1]["drained"] = False
+    assert seen() == ([1, 0, 2], 5, 1)
 
 
 def test_who_looks_after_gone_nodes_tells_how_many_volumes_they_had_by_evidence():

@@ -9,7 +9,7 @@ from contextlib import aclosing
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.cluster.deletion import Options
 from hack.sim.cluster.reading import Query
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CONFIG_MAPS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
@@ -20,11 +20,11 @@ from tests.harness.clock import Clock
 from tests.harness.cluster_tools import T0, new_cluster, owned, refusal
 
 
-def make(cluster: Cluster, resource: Resource, body: Json, namespace: str = "default") -> Json:
+def make(cluster: ApiServer, resource: Resource, body: Json, namespace: str = "default") -> Json:
     return cluster.create(resource, body, namespace=namespace).obj
 
 
-def is_there(cluster: Cluster, resource: Resource, name: str) -> bool:
+def is_there(cluster: ApiServer, resource: Resource, name: str) -> bool:
     return cluster.store.find(resource, name, "default") is not None
 
 

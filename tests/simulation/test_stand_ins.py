@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.stand_ins import Binder, Disruptions, Kubelet, Scheduler, StandInBase, StatefulSets
 from sidecar.kube.api import CLAIMS, PODS, VOLUMES
 from sidecar.kube.errors import Unavailable
@@ -34,7 +34,7 @@ def tell(story: Story, *, before: Callable[[Call], Awaitable[None]] = nothing, a
 
     async def whole() -> None:
         loop = asyncio.get_running_loop()
-        cluster = Cluster(clock=loop.time, rng=random.Random(1).random)
+        cluster = ApiServer(clock=loop.time, rng=random.Random(1).random)
         theirs = InProcessApi(cluster, before=before, after=after)
         base = StandInBase(theirs, clock=loop.time, rng=random.Random(2))
         for stand_in in (Binder, Scheduler, StatefulSets, Disruptions, Kubelet):

@@ -23,7 +23,7 @@ def test_an_api_server_that_is_killed_and_comes_back_costs_no_event(bin_dir: Pat
 def story(plane: ControlPlane, cluster: Cluster) -> None:
     driver = cluster.driver()
     cluster.classes(driver)
-    with driver, cluster.sidecar(driver, pace=0.2) as sidecar:
+    with driver, cluster.sidecar(driver, speed=5) as sidecar:
         sidecar.until_ready()
         make(cluster, driver, "old")
         until(lambda: stored(cluster, "old"), "it works")

@@ -18,7 +18,7 @@ import grpc
 import pytest
 
 from hack.lib.programs import claim, storage_class
-from hack.sim.cluster import Cluster
+from hack.sim.cluster import ApiServer
 from hack.sim.cluster.serve import serving_cluster
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, open_doors
@@ -52,9 +52,9 @@ def collector() -> Iterator[Collector]:
 
 
 @asynccontextmanager
-async def program(folder: Path, collector: Collector, driver: FakeDriver, **environ: str) -> AsyncIterator[tuple[Cluster, Sidecar]]:
+async def program(folder: Path, collector: Collector, driver: FakeDriver, **environ: str) -> AsyncIterator[tuple[ApiServer, Sidecar]]:
     """It ends as the process does: what is left is sent then."""
-    cluster = Cluster(clock=time.time, rng=random.random)
+    cluster = ApiServer(clock=time.time, rng=random.random)
     given = {"NODE_NAME": "node-1", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.endpoint, "OTEL_BSP_SCHEDULE_DELAY": "100", **environ}
     await driver.start()
     async with serving_cluster(cluster) as served:
@@ -82,7 +82,7 @@ async def program(folder: Path, collector: Collector, driver: FakeDriver, **envi
             await driver.stop()
 
 
-def made(cluster: Cluster, name: str = "data", **annotations: str) -> str:
+def made(cluster: ApiServer, name: str = "data", **annotations: str) -> str:
     """The UID of a claim that the scheduler has given to this node."""
     obj = claim(name, "late", size="100", annotations={**OF_OURS, **annotations})
     return str(cluster.create(CLAIMS, obj, namespace="default").obj["metadata"]["uid"])

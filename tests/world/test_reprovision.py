@@ -202,9 +202,9 @@ def at_the_moment(tool: Change, moment: Callable[[list[str]], bool]) -> tuple[Ca
 
 
 def looked(requests: list[str]) -> bool:
-    """All locks were looked at after the eviction, and the next question is whether snapshots are kept."""
+    """All locks were looked at after the eviction, and the last question is which pods of this node end."""
     since = requests[requests.index(EVICTION) :] if EVICTION in requests else [""]
-    return any(one.startswith("list storageclasses") for one in since) and since[-1].startswith("list volumesnapshotcontents")
+    return any(one.startswith("list storageclasses") for one in since) and all(one.startswith("list pods") for one in since[-2:])
 
 
 @pytest.mark.parametrize("tool", [sends_another_replica_away, scales_to_nothing, replaces_the_set])

@@ -5,20 +5,20 @@ One call does all that the garbage collector would do. Not here: orphaning, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster.checks import inside
 from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.refusals import Refused, conflict, internal, namespace_ends, too_many_requests
+from hack.sim.cluster.refusals import Refused, conflict, internal, namespace_ends
 from hack.sim.cluster.selectors import labels_of, selector_test
 from hack.sim.cluster.store import Stored
 from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
 from sidecar.model.objects import Json
 
 if TYPE_CHECKING:
-    from hack.sim.cluster.cluster import Cluster
+    from hack.sim.cluster.api_server import ApiServer
 
 _COUNTING_PAUSE: Final = 10
 
@@ -42,14 +42,10 @@ def options_of(body: Mapping[str, Any]) -> Options:
     )
 
 
-# ---- deletions ----
-
-
-def delete(cluster: Cluster, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
-    """As `Cluster.delete`."""
+def delete(cluster: ApiServer, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
+    """As `ApiServer.delete`."""
     _check_preconditions(kind, old.obj["metadata"], options)
-    grace = _grace(kind, old.obj, options)
-    marked = _marked(cluster, kind, old.obj, grace=grace)
+    marked = _marked(cluster, kind, old.obj, grace=_grace(kind, old.obj, options))
     gone = is_over(marked)
     return (Stored(marked) if options.dry_run else cluster.rewrite(kind, old, marked)), gone
 
@@ -67,11 +63,9 @@ def _check_preconditions(kind: Kind, meta: Json, options: Options) -> None:
     if options.uid and options.uid != meta["uid"]:
         why = f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']})"
         raise conflict(*what, f"{why}. The object might have been deleted and then recreated")
-    version = meta["resourceVersion"]
-    if options.resource_version and options.resource_version != version:
-        why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record ({version})"
-        )
+    wanted, version = options.resource_version, meta["resourceVersion"]
+    if wanted and wanted != version:
+        why = f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version})"
         raise conflict(*what, f"{why}. The object might have been modified")
 
 
@@ -83,27 +77,24 @@ def _grace(kind: Kind, obj: Json, options: Options) -> int:
     return int(asked) if asked >= 0 else 1
 
 
-def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int) -> Json:
+def _marked(cluster: ApiServer, kind: Kind, obj: Json, *, grace: int) -> Json:
     """The object marked as deleted. A second deletion can only shorten its grace period."""
     meta = dict(obj["metadata"])
     if not meta.get("deletionTimestamp"):
-        meta["deletionTimestamp"] = cluster.time(grace)
+        meta["deletionTimestamp"] = cluster.now(grace)
         if kind.resource != NAMESPACES:
             meta["deletionGracePeriodSeconds"] = grace
         if kind.counted:
             meta["generation"] = meta.get("generation", 0) + 1
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
-        meta |= {"deletionTimestamp": cluster.time(grace), "deletionGracePeriodSeconds": grace}
+        meta |= {"deletionTimestamp": cluster.now(grace), "deletionGracePeriodSeconds": grace}
     result = obj | {"metadata": meta}
     if kind.resource == NAMESPACES:
         result["status"] = obj.get("status", {}) | {"phase": "Terminating"}
     return result
 
 
-# ---- evictions, and bindings to nodes ----
-
-
-def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
+def post(cluster: ApiServer, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
     within = cluster.store.find(NAMESPACES, namespace)
     if within is not None and within["metadata"].get("deletionTimestamp"):
         raise namespace_ends(kind.resource, name, namespace)
@@ -115,7 +106,7 @@ def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mappin
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _bind(cluster: Cluster, kind: Kind, pod: Stored, node: str) -> None:
+def _bind(cluster: ApiServer, kind: Kind, pod: Stored, node: str) -> None:
     name, before = pod.obj["metadata"]["name"], pod.obj["spec"].get("nodeName")
     if before:
         raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{before}"')
@@ -125,20 +116,16 @@ def _bind(cluster: Cluster, kind: Kind, pod: Stored, node: str) -> None:
     cluster.rewrite(kind, pod, pod.obj | {"spec": pod.obj["spec"] | {"nodeName": node}, "status": status})
 
 
-def _evict(cluster: Cluster, kind: Kind, pod: Stored, options: Options) -> None:
-    if not _may_always_go(pod.obj):
+def _evict(cluster: ApiServer, kind: Kind, pod: Stored, options: Options) -> None:
+    """A pod that does not run, or is being deleted already, disrupts nothing."""
+    if inside(pod.obj, "status.phase") == "Running" and "deletionTimestamp" not in pod.obj["metadata"]:
         budget = _budget_of(cluster, pod.obj)
         if budget is not None and not _sick_and_free(pod.obj, budget.obj):
             _spend(cluster, budget, pod.obj["metadata"]["name"], dry_run=options.dry_run)
     delete(cluster, kind, pod, options)
 
 
-def _may_always_go(pod: Json) -> bool:
-    """A pod that does not run, or is being deleted already, disrupts nothing."""
-    return inside(pod, "status.phase") in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
-
-
-def _budget_of(cluster: Cluster, pod: Json) -> Stored | None:
+def _budget_of(cluster: ApiServer, pod: Json) -> Stored | None:
     kind = cluster.kind(BUDGETS)
     found = [
         budget
@@ -161,7 +148,7 @@ def _sick_and_free(pod: Json, budget: Json) -> bool:
     return bool(0 < desired <= healthy)
 
 
-def _spend(cluster: Cluster, budget: Stored, pod: str, *, dry_run: bool) -> None:
+def _spend(cluster: ApiServer, budget: Stored, pod: str, *, dry_run: bool) -> None:
     obj, name = budget.obj, budget.obj["metadata"]["name"]
     status = obj["status"]
     if status.get("observedGeneration", 0) < obj["metadata"]["generation"]:
@@ -178,29 +165,21 @@ def _spend(cluster: Cluster, budget: Stored, pod: str, *, dry_run: bool) -> None
 
 def _over_budget(why: str, *, retry_after: int | None) -> Refused:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    return too_many_requests(message, retry_after=retry_after, causes=[{"reason": "DisruptionBudget", "message": why}])
+    details: Json = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+    return Refused(429, "TooManyRequests", message, details=details | ({} if retry_after is None else {"retryAfterSeconds": retry_after}))
 
 
-# ---- garbage ----
-
-
-def collect(cluster: Cluster) -> int:
+def collect(cluster: ApiServer) -> int:
     """Deletes dependents whose owners are all gone, until a round changes nothing."""
     went, before = 0, -1
     while before != cluster.revision:
         before = cluster.revision
-        for kind, stored in list(_everything(cluster)):
-            went += _attend(cluster, kind, stored)
+        everything = [(kind, stored) for kind in cluster.store.kinds.values() for stored in cluster.store.history(kind).all()]
+        went += sum(_attend(cluster, kind, stored) for kind, stored in everything)
     return went
 
 
-def _everything(cluster: Cluster) -> Iterator[tuple[Kind, Stored]]:
-    for kind in cluster.store.kinds.values():
-        for stored in cluster.store.history(kind).all():
-            yield kind, stored
-
-
-def _attend(cluster: Cluster, kind: Kind, stored: Stored) -> int:
+def _attend(cluster: ApiServer, kind: Kind, stored: Stored) -> int:
     if "ownerReferences" not in stored.obj["metadata"]:
         return 0  # most objects: what is given one of these meanwhile is met in the next round
     current = cluster.store.stored(kind, stored.obj["metadata"]["name"], stored.obj["metadata"].get("namespace", ""))
@@ -217,7 +196,7 @@ def _attend(cluster: Cluster, kind: Kind, stored: Stored) -> int:
     return int(delete(cluster, kind, current, Options(uid=meta["uid"]))[1])
 
 
-def _is_alive(cluster: Cluster, dependent: Json, owner: Json) -> bool:
+def _is_alive(cluster: ApiServer, dependent: Json, owner: Json) -> bool:
     """Of a kind that is not served nobody can say that the owner is gone."""
     for kind in cluster.store.kinds.values():
         if (kind.resource.api_version, kind.resource.kind) == (owner["apiVersion"], owner["kind"]):

@@ -1,4 +1,4 @@
-"""`InProcessApi`: the `KubeApi` that rooms hold, answered by a `Cluster` in the same process. Works in virtual time."""
+"""`InProcessApi`: the `KubeApi` that rooms hold, answered by a `ApiServer` in the same process. Works in virtual time."""
 
 import copy
 import json
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from hack.sim.cluster.cluster import VERSION, Cluster
+from hack.sim.cluster.api_server import VERSION, ApiServer
 from hack.sim.cluster.deletion import Options
 from hack.sim.cluster.reading import Query, Stream
 from hack.sim.cluster.refusals import Refused
@@ -49,7 +49,7 @@ class InProcessApi:
     """
 
     def __init__(
-        self, cluster: Cluster, *, before: Hook = nothing, after: Hook = nothing, watch_for: Callable[[], float] = lambda: 300.0
+        self, cluster: ApiServer, *, before: Hook = nothing, after: Hook = nothing, watch_for: Callable[[], float] = lambda: 300.0
     ) -> None:
         self.cluster = cluster
         self.before = before

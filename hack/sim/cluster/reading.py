@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.refusals import RESOURCE_EXPIRED, Refused, bad_request, expired, internal
+from hack.sim.cluster.refusals import Refused, bad_request, expired, internal
 from hack.sim.cluster.selectors import Test, everything, field_test, label_test
 from hack.sim.cluster.store import Key, Record, Store, Stored
 from sidecar.kube.api import Resource
@@ -66,7 +66,7 @@ class Selection:
     def __init__(self, kind: Kind, query: Query) -> None:
         self.prefix = f"{query.namespace}/" if query.namespace and kind.resource.namespaced else ""
         self.labels: Test = label_test(query.labels)
-        self.fields: Test = field_test(query.fields, selectable=kind.all_selectable)
+        self.fields: Test = field_test(query.fields, selectable={"metadata.name": "", "metadata.namespace": "", **kind.selectable})
         self.narrow = self.labels is not everything or self.fields is not everything
 
     def holds(self, key: Key, stored: Stored | None) -> bool:
@@ -75,10 +75,13 @@ class Selection:
 
 def list_page(store: Store, kind: Kind, query: Query) -> Listed:
     selection = Selection(kind, query)
-    revision, start = _from_token(query.token) if query.token else (_revision_of_list(store, query), "")
+    if query.version and not query.version.isdigit():
+        raise bad_request(f"invalid resource version: {_no_number(query.version)}")
+    # The revision of now is not older than the one that is asked for.
+    revision, start = _from_token(query.token) if query.token else (store.revision, "")
     history = store.history(kind)
-    if revision < history.forgotten:
-        raise expired(RESOURCE_EXPIRED)
+    if revision < history.forgotten:  # with the first sentence of the real one: nobody goes on with what it offers then
+        raise expired("The provided continue parameter is too old to display a consistent list result.")
     keys, objects = history.at(revision)
     limit = 0 if query.version == "0" else query.limit  # such a list comes from a cache, which knows no pages
     items: list[Stored] = []
@@ -87,20 +90,10 @@ def list_page(store: Store, kind: Kind, query: Query) -> Listed:
     for key in keys[begin:end]:
         if not selection.narrow or selection.holds(key, objects[key]):
             if limit > 0 and len(items) == limit:
-                return Listed(kind.resource, items, revision, _token(revision, key))
+                token = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key}).encode()
+                return Listed(kind.resource, items, revision, base64.urlsafe_b64encode(token).decode().rstrip("="))
             items.append(objects[key])
     return Listed(kind.resource, items, revision, "")
-
-
-def _revision_of_list(store: Store, query: Query) -> int:
-    """That of now, which is not older than the one that is asked for."""
-    if query.version and not query.version.isdigit():
-        raise bad_request(f"invalid resource version: {_no_number(query.version)}")
-    return store.revision
-
-
-def _token(revision: int, start: Key) -> str:
-    return base64.urlsafe_b64encode(json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start}).encode()).decode().rstrip("=")
 
 
 def _from_token(token: str) -> tuple[int, Key]:
@@ -125,7 +118,7 @@ class Watch:
         # A version in the future is waited for: changes before it are not sent.
         self._begin = self._start(query)
         self._position = self._history.since(self._begin)
-        store.subscribe(kind, wake)
+        store.wakes[kind.resource][wake] = None
 
     @property
     def waiting(self) -> bool:
@@ -147,7 +140,7 @@ class Watch:
         return Told("BOOKMARK", Stored({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": meta}))
 
     def close(self) -> None:
-        self._store.unsubscribe(self._kind, self._wake)
+        self._store.wakes[self._kind.resource].pop(self._wake, None)
 
     def _start(self, query: Query) -> int:
         if not query.version.isdigit():

@@ -101,7 +101,8 @@ async def place_by_capacity(stage: Stage) -> None:
     for name in ("batch-1", "batch-2"):
         await stage.until_settled()
         room = stage.free(SMALL)
-        stage.say(f"pod {name}: created with a claim of 9Gi; published are {_published(stage)}")
+        published = ", ".join(f"{node} {stage.free(node)}" for node in stage.drivers)
+        stage.say(f"pod {name}: created with a claim of 9Gi; published are {published}")
         await stage.claim(name, LATE, "9Gi")
         await stage.pod(name)
         await stage.until(lambda name=name: stage.runs(name), f"pod {name} runs")  # type: ignore[misc]
@@ -133,7 +134,8 @@ async def kill_in_mid_creation(stage: Stage) -> None:
     heading("kill -9 in mid-creation:")
     stage.misbehave(_SLOW)
     await stage.claim("crash", IMMEDIATE, "1Gi")
-    victim = await stage.until(lambda: _creating(stage, "crash"), "a driver is creating the volume of crash")
+    creating = lambda: [name for name, code in stage.calls_to_create("crash") if code is None]  # noqa: E731
+    (victim,) = await stage.until(creating, "a driver is creating the volume of crash")
     stage.sidecars[victim].kill()
     stage.misbehave()
     stage.say(f"{victim}: its driver is creating the volume; its sidecar is killed with -9")
@@ -171,15 +173,6 @@ async def _claim_now(stage: Stage, names: list[str]) -> None:
     await asyncio.gather(*(stage.claim(name, IMMEDIATE, "1Gi") for name in names))
     stage.say(f"{names[0]} … {names[-1]}: created")
     await stage.until(lambda: stage.is_bound(*names), f"{', '.join(names)} are bound")
-
-
-def _creating(stage: Stage, claim: str) -> str:
-    """The node whose driver is creating the volume of this claim now."""
-    return next((name for name, code in stage.calls_to_create(claim) if code is None), "")
-
-
-def _published(stage: Stage) -> str:
-    return ", ".join(f"{name} {stage.free(name)}" for name in stage.drivers)
 
 
 def _note(stage: Stage, names: Iterable[str], what: str) -> None:

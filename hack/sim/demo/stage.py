@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from hack.lib import programs
 from hack.lib.programs import OurDriver, Sidecar, all_of
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.cluster.serve import serving_cluster
 from hack.sim.driver.calls import read_calls
 from hack.sim.driver.state import State, read_state
@@ -79,8 +79,6 @@ class Stage:
         self._told: set[str] = set()
         self._now: dict[Resource, dict[str, Json]] = {}
 
-    # --- telling ------------------------------------------------------------------------------------------------------
-
     def say(self, text: str) -> None:
         """One line for each thing that happens, with the seconds since the beginning."""
         print(f"{self.seconds():5.1f} s  {text}", flush=True)
@@ -102,8 +100,6 @@ class Stage:
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-
-    # --- looking ------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], T], what: str) -> T:
         """Waits for the first true answer. Failed if there is none in time, or if a program ends that should not."""
@@ -194,8 +190,6 @@ class Stage:
         sidecars = [self.sidecars[name] for name in nodes or self.sidecars]
         return int(sum([await asyncio.to_thread(one.metric, "csi_node_sidecar_ownership_bids_total") for one in sidecars]))
 
-    # --- actions ------------------------------------------------------------------------------------------------------
-
     async def claim(self, name: str, binding: str, size: str) -> None:
         self.claims[name] = Seen(size=size, created=time.monotonic())
         body = programs.claim(name, CLASS_OF[binding], size=size)
@@ -275,7 +269,7 @@ async def staged(
 async def _control_plane(kubeconfig: Path) -> AsyncIterator[Path]:
     """The simulated API server in this process, and with it those who bind, schedule and run pods."""
     print("starting the embedded API server, with stand-ins for volume controller, scheduler and kubelets", flush=True)
-    cluster = Cluster(clock=time.time, rng=random.random)
+    cluster = ApiServer(clock=time.time, rng=random.random)
     base = StandInBase(InProcessApi(cluster), clock=time.monotonic, rng=random.Random())
     for stand_in in (Binder, Scheduler, Kubelet):
         stand_in(base)

@@ -124,8 +124,11 @@ class Reception:
     async def _walk(self, method: str, name: str, *, act: Callable[[], T]) -> T:
         with ExitStack() as hold:
             if method in CHANGING and name:
-                self._occupy(name, hold)
-            fault = self.faults.take(method, name)
+                if name in self._busy:
+                    raise DriverError(Code.ABORTED, f"an operation on volume {name} is under way")
+                self._busy.add(name)
+                hold.callback(self._busy.discard, name)
+            fault = self.faults.take(method)
             await _wait(fault.hang)
             if fault.fail is not None:
                 raise DriverError(fault.fail, fault.message)
@@ -152,12 +155,6 @@ class Reception:
         self._delayed.discard(task)
         if not task.cancelled():
             task.exception()  # fetched, or asyncio would warn: the caller is gone
-
-    def _occupy(self, name: str, hold: ExitStack) -> None:
-        if name in self._busy:
-            raise DriverError(Code.ABORTED, f"an operation on volume {name} is under way")
-        self._busy.add(name)
-        hold.callback(self._busy.discard, name)
 
 
 async def _wait(seconds: float) -> None:

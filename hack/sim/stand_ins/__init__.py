@@ -6,9 +6,8 @@ left out. Garbage collection is not here: the simulated API server does it when 
 """
 
 from hack.sim.stand_ins.binder import Binder, EphemeralClaims
-from hack.sim.stand_ins.disruptions import Disruptions
+from hack.sim.stand_ins.disruptions import Disruptions, PodGarbageCollector
 from hack.sim.stand_ins.kubelet import Kubelet
-from hack.sim.stand_ins.pod_gc import PodGarbageCollector
 from hack.sim.stand_ins.scheduler import Scheduler
 from hack.sim.stand_ins.stand_in_base import StandInBase, claims_of
 from hack.sim.stand_ins.stateful_sets import StatefulSets

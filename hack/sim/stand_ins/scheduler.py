@@ -41,13 +41,10 @@ class Scheduler:
         base.wake(self.pods, PODS, lambda change: [change.key])
         base.wake(self.pods, CLAIMS, self._users)
         for resource in (CAPACITIES, NODES, VOLUMES, CLASSES, CSI_DRIVERS):
-            base.wake(self.pods, resource, lambda _: self._waiting())
+            base.wake(self.pods, resource, lambda _: [by_name(pod) for pod in self._pods.values() if not pod["spec"].get("nodeName")])
 
     def _users(self, change: Change[Json]) -> list[str]:
         return [by_name(pod) for claim in sides(change)[:1] for pod in self._pods.by_index("claim", by_name(claim))]
-
-    def _waiting(self) -> list[str]:
-        return [by_name(pod) for pod in self._pods.values() if not pod["spec"].get("nodeName")]
 
     async def _sync(self, key: str) -> float | None:
         pod = self._pods.get(key)
@@ -103,8 +100,6 @@ class Scheduler:
                 return "pod has unbound immediate PersistentVolumeClaims"
         return ""
 
-    # --- which node ---------------------------------------------------------------------------------------------------
-
     async def _choose(self, pod: Json, claims: list[Json]) -> str:
         """Draws one of the nodes that fit. If none does, the answer is empty and the pod's status says why."""
         judged = {node["metadata"]["name"]: self._obstacle(node, pod, claims) for node in self._nodes.values()}
@@ -151,8 +146,6 @@ class Scheduler:
             and parse_bytes(item.get("maximumVolumeSize") or item.get("capacity") or -1) >= needed
             for item in self._capacities.values()
         )
-
-    # --- writes -------------------------------------------------------------------------------------------------------
 
     async def _select(self, claim: Json, node: str) -> None:
         if selected(claim) != node:

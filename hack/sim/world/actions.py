@@ -184,7 +184,7 @@ async def operate(world: "World") -> None:
         claim = world.cluster.store.find(CLAIMS, f"{_DATA}-{pod['metadata']['name']}", NAMESPACE)
         if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != POLICIES[GIVEN_UP]:
             continue
-        node = world.place_of(claim["spec"].get("volumeName", ""))
+        node = world.effects.machine_of(world.effects.volume_of(claim))
         if world.evacuated.get(node):
             world.transcript.tell("operator", f"deletes {claim['metadata']['name']}, whose data is on {node}")
             with suppress(ApiError):  # gone meanwhile
@@ -247,24 +247,17 @@ async def _acknowledge_loss(world: "World", name: str) -> None:
         await asyncio.sleep(30.0)
 
 
-def _compact(world: "World", item: PlannedEvent) -> None:
-    world.cluster.compact()
+def _everywhere(world: "World", item: PlannedEvent) -> None:
+    if item.what == "compact":
+        world.cluster.compact()
+    does = {"outage": world.network.take_down, "recovery": world.bring_up, "compact": world.network.break_connections}[item.what]
     for name in world.nodes:
-        world.network.break_connections(name)
+        does(name)
 
 
 def _placement(world: "World", item: PlannedEvent) -> None:
-    world.node(item.whom).flags = placement(item.detail)
+    world.node(item.whom).flags = (f"--node-deployment-placement={item.detail}",)
     world.node(item.whom).stop()
-
-
-def placement(name: str) -> tuple[str, ...]:
-    return (f"--node-deployment-placement={name}",)
-
-
-def _for_all(do: Callable[[str], None], world: "World") -> None:
-    for name in world.nodes:
-        do(name)
 
 
 def _set_field(obj: object, field: str, value: object) -> None:
@@ -304,15 +297,16 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "driver back": lambda world, item: world.node(item.whom).driver_back(),
     "disk full": lambda world, item: _set_field(world.node(item.whom).folder, "full", True),
     "disk free": lambda world, item: _set_field(world.node(item.whom).folder, "full", False),
-    "outage": lambda world, item: _for_all(world.network.take_down, world),
-    "recovery": lambda world, item: _for_all(world.bring_up, world),
+    "outage": _everywhere,
+    "recovery": _everywhere,
     "partition": lambda world, item: world.network.take_down(item.whom),
     "healed": lambda world, item: world.bring_up(item.whom),
-    "compact": _compact,
+    "compact": _everywhere,
     "cut": lambda world, item: world.network.break_connections(item.whom),
     "lag": lambda world, item: world.network.local_delay(item.whom, item.number),
     "lag over": lambda world, item: world.network.local_delay(item.whom, 0.0),
     "errors": lambda world, item: _set_field(world, "errors", item.number),
+    "no errors": lambda world, item: _set_field(world, "errors", 0.0),
     "kubelet hangs": lambda world, item: world.silent.add(item.whom),
     "kubelet works": _kubelet_works,
     LOST: lambda world, item: world.lose(_holder(world) if item.whom == HOLDER else item.whom, item.number, first=item.detail),

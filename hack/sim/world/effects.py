@@ -6,11 +6,12 @@ only if the request is carried out. What was the case until a moment ago excuses
 
 import contextvars
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster.deletion import Options
 from hack.sim.stand_ins import claims_of
-from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world.node import DRIVER
 from hack.sim.world.themes import ALLOW, CLEANUP, PAUSE
 from hack.sim.world.truth import RETIRE, full_name, note, said
@@ -94,10 +95,8 @@ class Effects:
 
     # --- requests -------------------------------------------------------------------------------------------------------
 
-    def _on_post(self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Json:
-        def doing() -> Json:
-            return self._post(resource, name, subresource, body, namespace=namespace)  # type: ignore[no-any-return]
-
+    def _on_post(self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = "") -> Any:
+        doing = partial(self._post, resource, name, subresource, body, namespace=namespace)
         pod = self._store.find(PODS, name, namespace)
         if subresource != "eviction" or not SENDER.get():
             return doing()
@@ -110,7 +109,7 @@ class Effects:
         else:
             wrong = [(WRONG_EVICTION, text) for text in self._wrong_eviction(options, pod)]
             wrong += self._world.replicas.faults(pod) if pod["spec"].get("nodeName") else ()  # who has none is away already
-        answer: Json = self._dying(doing)
+        answer = self._dying(doing)
         self._tell(pod, wrong)
         self._world.transcript.tell(SENDER.get(), f"evicted {name}")
         self._world.replicas.evicted(pod)
@@ -118,9 +117,7 @@ class Effects:
         return answer
 
     def _on_delete(self, resource: Resource, name: str, *, namespace: str = "", options: Options | None = None) -> Any:
-        def doing() -> Any:
-            return self._delete(resource, name, namespace=namespace, options=options)
-
+        doing = partial(self._delete, resource, name, namespace=namespace, options=options)
         found, sender, given = self._store.find(resource, name, namespace), SENDER.get(), options or Options()
         if found is None or not sender or given.dry_run:
             return doing()
@@ -143,9 +140,7 @@ class Effects:
         return doing()
 
     def _on_patch(self, resource: Resource, name: str, patch: Any, *, namespace: str = "", **rest: Any) -> Any:
-        def doing() -> Any:
-            return self._patch(resource, name, patch, namespace=namespace, **rest)
-
+        doing = partial(self._patch, resource, name, patch, namespace=namespace, **rest)
         found, sender = self._store.find(resource, name, namespace), SENDER.get()
         meta = patch.get("metadata") or {} if isinstance(patch, dict) else {}
         if found is not None and sender:
@@ -244,7 +239,7 @@ class Effects:
             lately = self._world.wanted.get(workload["metadata"]["name"], ())
             most = max([0, *(count for until, count in lately if self._world.clock() - until <= self._world.late)])
             for ordinal in {*objects.ordinals(workload), *range(most)}:
-                if any(made["metadata"]["name"] == meta["name"] for made in objects.claims_of(workload, ordinal).values()):
+                if any(made["metadata"]["name"] == meta["name"] for made in objects.claims_for(workload, ordinal).values()):
                     return workload, ordinal
         return None, -1
 

@@ -41,7 +41,7 @@ class Drain:
 
 async def drain(world: "World", order: Drain) -> None:
     """Until the node is empty; then what the drainer came for."""
-    await _announce(world, order)
+    await _announce(world, order, "reboot" if order.reboots else "retire")
     await change(world, order.node, {"spec": {"unschedulable": True}})
     order.left = [_key(pod) for pod in await _pods(world, order.node)]
     world.transcript.tell("drainer", f"drains {order.node}, {'to reboot' if order.reboots else 'for good'}: {', '.join(order.left)}")
@@ -65,12 +65,13 @@ async def change(world: "World", node: str, patch: Json) -> None:
         await world.api.patch(NODES, node, patch, content_type=MERGE_PATCH)
 
 
-async def _announce(world: "World", order: Drain) -> None:
-    says = "reboot" if order.reboots else "retire"
+async def _announce(world: "World", order: Drain, says: str | None) -> None:
+    """None: not any more."""
     if order.announces == "taint":
-        await change(world, order.node, {"spec": {"taints": [{"key": names.EVACUATE_TAINT, "value": says, "effect": "NoSchedule"}]}})
+        taints = [{"key": names.EVACUATE_TAINT, "value": says, "effect": "NoSchedule"}] if says else None
+        await change(world, order.node, {"spec": {"taints": taints}})
     elif order.announces:
-        text = world.cluster.now() if order.announces == KURED else says  # kured writes when it saw that a reboot is needed
+        text = world.cluster.now() if says and order.announces == KURED else says  # kured writes when it saw that a reboot is needed
         await change(world, order.node, {"metadata": {"annotations": {order.announces: text}}})
 
 
@@ -89,10 +90,7 @@ async def _reboot(world: "World", order: Drain) -> None:
     node.lay_down()
     await asyncio.sleep(_REBOOT)
     node.get_up()
-    if order.announces == "taint":
-        await change(world, order.node, {"spec": {"taints": None}})
-    elif order.announces:
-        await change(world, order.node, {"metadata": {"annotations": {order.announces: None}}})
+    await _announce(world, order, None)
     await asyncio.sleep(_RETRY)
     await change(world, order.node, {"spec": {"unschedulable": None}})
     world.drains.pop(order.node, None)

@@ -29,11 +29,10 @@ def touched(world: "World") -> Iterator[str]:
     for resource, body in _objects():
         name = body["metadata"]["name"]
         found = world.cluster.store.find(resource, name, NAMESPACE if resource.namespaced else "")
-        if found is None:
-            yield f"{resource} {name} is gone"
-        elif found["metadata"].get("deletionTimestamp") or names.SELECTED_NODE in (found["metadata"].get("annotations") or {}):
+        meta = found["metadata"] if found else {"deletionTimestamp": "before"}
+        if meta.get("deletionTimestamp") or names.SELECTED_NODE in (meta.get("annotations") or {}):
             yield f"{resource} {name} was touched"
-        elif resource == CAPACITIES and found["capacity"] != body["capacity"]:
+        elif resource == CAPACITIES and found and found["capacity"] != body["capacity"]:
             yield f"{resource} {name} was written"
 
 
@@ -57,13 +56,8 @@ def _objects() -> list[tuple[Resource, Json]]:
 def _capacity(name: str, driver: str, manager: str) -> Json:
     """It says 0, so that it misleads no scheduler."""
     labels = {names.CAPACITY_DRIVER_LABEL: driver, names.CAPACITY_MANAGER_LABEL: manager}
-    node = ELSEWHERE if name == NAME else "n0"
-    return {
-        "metadata": {"name": name, "labels": labels},
-        "storageClassName": "late",
-        "capacity": "0",
-        "nodeTopology": {"matchLabels": {TOPOLOGY_KEY: node}},
-    }
+    place = {"matchLabels": {TOPOLOGY_KEY: ELSEWHERE if name == NAME else "n0"}}
+    return {"metadata": {"name": name, "labels": labels}, "storageClassName": "late", "capacity": "0", "nodeTopology": place}
 
 
 def _volume(name: str, driver: str, node: str) -> Json:

@@ -6,9 +6,9 @@ no pod ever ran with there is nothing to lose.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from hack.sim.cluster import Cluster
+from hack.sim.cluster import ApiServer
 from hack.sim.stand_ins import claims_of
 from sidecar.kube.api import CLAIMS, CLASSES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
@@ -44,10 +44,8 @@ class Scene:
     """`namespace/name` of claims that a pod anywhere names, or that a workload is about to make a pod for."""
 
     @classmethod
-    def of(cls, cluster: Cluster) -> "Scene":
-        def every(resource: Any) -> list[Json]:
-            return list(cluster.store.all_of(resource))
-
+    def of(cls, cluster: ApiServer) -> "Scene":
+        every = cluster.store.all_of
         scene = cls(
             pods=every(PODS),
             claims={full_name(claim): claim for claim in every(CLAIMS)},
@@ -128,8 +126,6 @@ class Truth:
         """The volumes on this node that were used."""
         here = {volume.id for volume in self._world.nodes[node].driver.volumes()} & self._used.keys()
         return [volume for volume in scene.volumes if (volume["spec"].get("csi") or {}).get("volumeHandle") in here]
-
-    # --- who gave up what ---------------------------------------------------------------------------------------------
 
     def _given_up(self, scene: Scene, volume: Json, node: str) -> bool:
         claim, spec = scene.claim_of(volume), volume["spec"]

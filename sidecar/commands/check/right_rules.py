@@ -1,6 +1,6 @@
 """Checks the rights of the sidecar's account: each that is missing, with what it switches off. Which ones matter, the flags say."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from sidecar import settings
@@ -38,6 +38,14 @@ _NEEDED_ALWAYS: Final = frozenset(
         *(Right(verb, CLASSES) for verb in ("list", "watch", "get")),
     }
 )
+_MORE: Final[Mapping[Sample, Callable[[Config], bool]]] = {
+    Sample.GATE: lambda config: config.drain_gate_image != "",
+    Sample.EMPTYING: lambda config: config.evacuation_evict,
+    Sample.MAINTENANCE: lambda config: config.maintenance,
+    Sample.NODE_LOSS: lambda config: config.node_delete_policy != "",
+    Sample.REPROVISION: lambda config: config.allow_reprovision,
+}
+"""What asks for the components beyond drain decisions."""
 _OF_NODES_THAT_ARE_GONE: Final = frozenset({Right("get", NODES), Right("list", NODES)})
 
 
@@ -76,13 +84,8 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     """Whether these flags, this driver and these classes use it. What is not known is taken to be off, but for what the base role has."""
     right = row.right
     match right.resource:
-        case _ if Sample.GATE in row.samples:
-            return config is not None and config.drain_gate_image != ""
-        case _ if Sample.EMPTYING in row.samples:
-            return config is not None and config.evacuation_evict
-        case _ if Sample.BASE not in row.samples and not row.samples.isdisjoint({Sample.NODE_LOSS, Sample.REPROVISION}):
-            looks, makes_anew = Sample.NODE_LOSS in row.samples, Sample.REPROVISION in row.samples
-            return config is not None and ((looks and bool(config.node_delete_policy)) or (makes_anew and config.allow_reprovision))
+        case _ if _is_of_more(row):
+            return config is not None and any(asked_for(config) for sample, asked_for in _MORE.items() if sample in row.samples)
         case _ if row.samples == {Sample.DRAIN}:
             return config is not None and settings.drains(config)
         case _ if right.resource == CAPACITIES:
@@ -122,6 +125,8 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
         return any(one.binding_mode == IMMEDIATE for one in classes_of(found))
     asked_for = row.right.resource in (CAPACITIES, PODS, REPLICA_SETS, LEASES, SECRETS, REFERENCE_GRANTS, ATTACHMENTS, ATTRIBUTES_CLASSES)
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
-    more = {Sample.GATE, Sample.EMPTYING, Sample.NODE_LOSS, Sample.REPROVISION}
-    of_more = Sample.BASE not in row.samples and not row.samples.isdisjoint(more)
-    return asked_for or of_more or of_drains
+    return asked_for or _is_of_more(row) or of_drains
+
+
+def _is_of_more(row: Row) -> bool:
+    return Sample.BASE not in row.samples and not row.samples.isdisjoint(_MORE)

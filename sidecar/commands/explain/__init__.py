@@ -45,5 +45,6 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _hint(error: SidecarError, kind: str) -> str:
     if isinstance(error, NotFound):
-        return "; check the name" if kind in (NODE, MAINTENANCE) else "; check the namespace and the name"
+        what = {NODE: "name; what a node that is gone has left: explain volumes", MAINTENANCE: "name"}
+        return f"; check the {what.get(kind, 'namespace and the name')}"
     return "; check --kubeconfig and your rights" if isinstance(error, ApiError) else ""

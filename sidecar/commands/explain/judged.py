@@ -18,7 +18,7 @@ from sidecar.drain.listing_io import Cluster
 from sidecar.drain.marks import Marks, NodePolicy
 from sidecar.drain.snapshot import LONGEST_WAIT, Own, Snapshot
 from sidecar.drain.text import age
-from sidecar.drain.watch.silent_io import SILENT_AFTER
+from sidecar.drain.watch.turn_io import SILENT_AFTER
 from sidecar.drain.words import Intent, Policy, Reason, Status, first_few
 from sidecar.errors import Fatal
 from sidecar.kube.api import KubeApi

@@ -9,7 +9,7 @@ from sidecar.drain.gate import regardless
 from sidecar.drain.report import bytes_in_the_way
 from sidecar.drain.text import age, size
 from sidecar.drain.words import Intent
-from sidecar.model import timestamps
+from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 
 NARROW = ("NODE", "DRIVER", "DRAIN", "RETIRE", "BLOCKERS", "REASON", "BYTES", "EVACUATION", "ITS SIDECAR SAYS")
@@ -48,7 +48,9 @@ def about_own_word(judged: Judged, intent: Intent | None) -> list[str]:
     said += judged.word.lines if judged.word else ()
     beside = [judged.unannounced] if judged.unannounced and not (judged.word and judged.word.held) else []
     if judged.word and judged.word.is_stale:
-        beside.append(f"a gate that stands there opens on a person's word alone; {regardless(judged.assessment.node)}")
+        forced = judged.marks.forced if judged.marks else ""
+        said_so = f"{names.FORCE_DRAIN} says {forced!r}: it opens once the sidecar of another node has seen that" if forced else ""
+        beside.append(f"a gate that stands there opens on a person's word alone; {said_so or regardless(judged.assessment.node)}")
     return [*(f"its own sidecar says: {line}" for line in said), *beside, *_ends(judged)]
 
 

@@ -15,7 +15,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of
-from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, late, record_of
+from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, is_of_maintenance, late, record_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
@@ -54,8 +54,6 @@ _OVERDUE: Final = 300.0
 """Seconds after its grace period, on a node that is not ready: nobody would report that such a pod has ended."""
 _COMES_BACK: Final = 3
 _MANY: Final = 1000
-_REASON: Final = names.MAINTENANCE_KIND
-"""Of the Node's conditions that are ours to take off."""
 
 
 class Judged(Protocol):
@@ -286,7 +284,7 @@ class Executor:
             if text is None:
                 self._undone = 0
                 self._event(names.NORMAL, names.MAINTENANCE_OVER, "No maintenance wants this node any more; it is as it was before")
-        change = _conditions_patch(stored, decision.conditions, now=view.now)
+        change = conditions_patch(stored, decision.conditions, now=view.now)
         if change:
             patch = {"metadata": {"uid": node.uid}, "status": {"conditions": change}}
             await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
@@ -419,10 +417,10 @@ def _peer(node: Node, one: Maintenance, status: Mapping[str, Any] | None) -> Pee
 
 def _ours(stored: Json) -> list[Json]:
     conditions = (stored.get("status") or {}).get("conditions") or ()
-    return [item for item in conditions if item.get("type") in names.LIFECYCLE_CONDITIONS and item.get("reason") == _REASON]
+    return [item for item in conditions if is_of_maintenance(item)]
 
 
-def _conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> list[Json]:
+def conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> list[Json]:
     """Those that say something else, and those of ours that are over. Whoever else writes one of these types keeps it."""
     there = {item.get("type"): item for item in (stored.get("status") or {}).get("conditions") or ()}
     ours, at = {item["type"]: item for item in _ours(stored)}, timestamps.to_text(now)
@@ -433,6 +431,13 @@ def _conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) ->
             continue
         since = before["lastTransitionTime"] if before is not None and before["status"] == TRUE else at
         found.append(
-            {"type": kind, "status": TRUE, "reason": _REASON, "message": message, "lastTransitionTime": since, "lastHeartbeatTime": at}
+            {
+                "type": kind,
+                "status": TRUE,
+                "reason": names.MAINTENANCE_KIND,
+                "message": message,
+                "lastTransitionTime": since,
+                "lastHeartbeatTime": at,
+            }
         )
     return found

@@ -81,6 +81,11 @@ def record_of(node: Node, driver: str) -> Record:
         return Record()
 
 
+def is_of_maintenance(condition: Mapping[str, object]) -> bool:
+    """Whether this condition of a Node is ours to take off: whoever else writes one of these types keeps it."""
+    return condition.get("type") in names.LIFECYCLE_CONDITIONS and condition.get("reason") == names.MAINTENANCE_KIND
+
+
 # --- the rule ---------------------------------------------------------------------------------------------------------
 
 
@@ -216,6 +221,7 @@ def _status(view: View, one: Maintenance, progress: Progress | None, chosen: lis
         said["limitedBy"] = limits.maintenance.name
     if waits := mine.waits_for():
         said["waitingFor"] = [{"node": peer.node, "seen": peer.seen or "never"} for peer in waits[:10]]
+    said["left"] = sum(each.is_waited_for for each in mine.treatments)
     left = [each for each in chosen if any(each.runner.pod.uid == own.runner.pod.uid for own in mine.treatments)]
     said["undrainable"] = [each.full_name for each in mine.treatments if each.why.startswith("Undrainable")][:20]
     said["pods"] = [{"pod": each.full_name, "why": why_here(each, view)} for each in left[:20]]

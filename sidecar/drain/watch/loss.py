@@ -11,7 +11,7 @@ capacity objects for `capacity`.
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -36,6 +36,11 @@ class Machine:
     def __str__(self) -> str:
         return f"{self.node}/{self.uid}"
 
+    def may_be_gone(self, there: Mapping[str, str]) -> bool:
+        """`there`: by name of a node its uid; empty where its CSINode does not say."""
+        uid = there.get(self.node)
+        return bool(self.node) and (uid is None or (bool(uid) and bool(self.uid) and uid != self.uid))
+
 
 def machine_of(text: str) -> Machine | None:
     """None for what the API server could not have stored as a name and a uid: anybody may have edited it."""
@@ -46,14 +51,10 @@ def machine_of(text: str) -> Machine | None:
 class Evidence(StrEnum):
     """Who says that the disks do not come back."""
 
-    ANNOUNCED = "Announced"
-    """Its own sidecar: the node was announced to be retired, and nobody had taken that back."""
-    ACKNOWLEDGED = "Acknowledged"
-    """A person, on its report, by the machine's uid."""
-    NONE = "None"
-    """Nobody: it is gone, and may come back with its disks."""
-    UNPROVEN = "Unproven"
-    """Nothing tells which machine has the volumes."""
+    ANNOUNCED = "Announced"  # its own sidecar: the node was announced to be retired, and nobody had taken that back
+    ACKNOWLEDGED = "Acknowledged"  # a person, on its report, by the machine's uid
+    NONE = "None"  # nobody: it is gone, and may come back with its disks
+    UNPROVEN = "Unproven"  # nothing tells which machine has the volumes
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,11 @@ class Loss:
 class LeftReport:
     """The report on a node that no Node owns: its own sidecar took the owner off when it was announced to go, or a peer has made it."""
 
-    node: str
-    uid: str
-    acknowledged: str
+    machine: Machine
+    acknowledged: str  # what a person has annotated it with
     leaving: frozenset[str] | None
     """Uids of the volumes that were on it when it was last judged; None: it was not announced, or that was taken back."""
-    is_of_gone_node: bool
-    """A peer has written there what the node left."""
+    is_of_gone_node: bool  # a peer has written there what the node left
 
     @classmethod
     def of(cls, obj: Mapping[str, Any], driver: str) -> "LeftReport | None":
@@ -94,11 +93,7 @@ class LeftReport:
         volumes = said.get("volumes") if isinstance(said, Mapping) and said.get("nodeUID") == uid else None
         leaving = frozenset(str(item) for item in volumes) if isinstance(volumes, list) else None
         acknowledged = str((meta.get("annotations") or {}).get(names.ACKNOWLEDGED) or "").strip()
-        return cls(str(spec.get("nodeName") or ""), uid, acknowledged, leaving, bool(status.get("gone")))
-
-    @property
-    def machine(self) -> Machine:
-        return Machine(self.node, self.uid)
+        return cls(Machine(str(spec.get("nodeName") or ""), uid), acknowledged, leaving, bool(status.get("gone")))
 
 
 def who_had(volume: Volume, reports: Iterable[LeftReport]) -> Machine:
@@ -112,9 +107,6 @@ def who_had(volume: Volume, reports: Iterable[LeftReport]) -> Machine:
 
 # --- the judgement ----------------------------------------------------------------------------------------------------
 
-Living = Mapping[str, str]
-"""By name of a node: its uid; empty where its CSINode does not say."""
-
 
 def living(csi_node: Json) -> tuple[str, str]:
     """Name and uid of the Node that a CSINode belongs to. They are a tenth of the size of Nodes."""
@@ -123,28 +115,20 @@ def living(csi_node: Json) -> tuple[str, str]:
     return meta["name"], str(uids[0] or "") if uids else ""
 
 
-def may_be_gone(machine: Machine, there: Living) -> bool:
-    uid = there.get(machine.node)
-    return bool(machine.node) and (uid is None or (bool(uid) and bool(machine.uid) and uid != machine.uid))
-
-
 def unreached(volumes: Iterable[Volume], nodes: Iterable[Node]) -> list[Volume]:
     """Of those that do not say which machine had them: which no node reaches by its labels. A node that was renamed reaches its own."""
-    nodes = tuple(nodes)
-    return [
-        volume for volume in volumes if not any(term.matches(node.name, node.labels) for term in volume.affinity or () for node in nodes)
-    ]
+    there = [(node.name, node.labels) for node in nodes]
+    return [volume for volume in volumes if not any(term.matches(*node) for term in volume.affinity or () for node in there)]
 
 
-def judge(machine: Machine, *, node_uid: str, has_csi_node: bool, report: LeftReport | None) -> Loss | None:
-    """None: it is there. `node_uid`: of the Node of its name as the API server has it now; empty: there is none."""
-    if node_uid or has_csi_node:
+def judge(machine: Machine, *, is_there: bool, report: LeftReport | None) -> Loss | None:
+    """None: it is there. `is_there`: the API server has a Node or a CSINode of its name now."""
+    if is_there:
         return None
     nothing = f"there is neither a Node nor a CSINode {machine.node}"
     if not machine.uid:
-        return Loss(
-            machine, Evidence.UNPROVEN, f"{nothing}, and its volumes do not say on which machine they are: it may have been renamed"
-        )
+        why = f"{nothing}, and its volumes do not say on which machine they are: it may have been renamed"
+        return Loss(machine, Evidence.UNPROVEN, why)
     ours = report if report is not None and report.machine == machine else None
     if ours is not None and ours.acknowledged:
         if ours.acknowledged == machine.uid:
@@ -159,16 +143,14 @@ def judge(machine: Machine, *, node_uid: str, has_csi_node: bool, report: LeftRe
 # --- what becomes of each thing ---------------------------------------------------------------------------------------
 
 
-class Step(StrEnum):
+class Clearing(StrEnum):
     """What is done with it now. Each is one request, on condition that the object is as it was judged."""
 
     NOTHING = "Nothing"
-    MARK_CLAIM = "MarkClaim"
-    """Note on the claim with which machine its data was lost; only such a claim is deleted."""
+    MARK_CLAIM = "MarkClaim"  # note on the claim with which machine its data was lost; only such a claim is deleted
     DELETE_CLAIM = "DeleteClaim"
     DELETE_VOLUME = "DeleteVolume"
-    RELEASE_VOLUME = "ReleaseVolume"
-    """Take our finalizer off a PersistentVolume that is being deleted: its disks are not emptied."""
+    RELEASE_VOLUME = "ReleaseVolume"  # take our finalizer off a PersistentVolume that is being deleted: its disks are not emptied
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +162,7 @@ class Remain:
     name: str
     uid: str
     resource_version: str
-    step: Step
+    step: Clearing
     why: str
 
     @property
@@ -190,60 +172,63 @@ class Remain:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Of one volume: its claim, and what decides about both, as it is now."""
+    """What decides about volumes whose claims are in one namespace, as it is now."""
 
-    claim: Claim | None
-    """The one of which the volume is, if it is there."""
+    claims: Mapping[str, Claim] = field(default_factory=dict)  # by uid
     sets: tuple[StatefulSet, ...] = ()
-    """Of the claim's namespace, as the pods."""
     pods: tuple[Pod, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+
+    def claim_of(self, volume: Volume) -> Claim | None:
+        """If it is there, and bound to this volume."""
+        claim = self.claims.get(volume.claim.uid) if volume.claim else None
+        return claim if claim is not None and claim.volume_name == volume.name else None
 
 
 def remains(volume: Volume, around: Surroundings, *, loss: Loss, clears: bool) -> list[Remain]:
     """`clears`: the policy is Cleanup, and the node has been gone for as long as the flag says."""
     keeps = "" if clears else "the policy is Orphan, or the node has not been gone for long enough"
     keeps = keeps if loss.is_proven else "nobody has said that the disks do not come back"
-    found, claim = [], around.claim
-    if claim is not None and claim.volume_name == volume.name:
+    found = []
+    if (claim := around.claim_of(volume)) is not None:
         step, why = _of_claim(claim, volume, around, loss.machine, keeps)
         found.append(Remain(names.CLAIM, claim.namespace, claim.name, claim.uid, claim.resource_version, step, why))
     step, why = _of_volume(volume, around, keeps)
     return [*found, Remain(names.VOLUME, "", volume.name, volume.uid, volume.resource_version, step, why)]
 
 
-def _of_claim(claim: Claim, volume: Volume, around: Surroundings, machine: Machine, keeps: str) -> tuple[Step, str]:
+def _of_claim(claim: Claim, volume: Volume, around: Surroundings, machine: Machine, keeps: str) -> tuple[Clearing, str]:
     if claim.deleting:
-        return Step.NOTHING, "it is being deleted"
+        return Clearing.NOTHING, "it is being deleted"
     notes, of_pod = dict(claim.notes), claim.owner is not None and claim.owner.kind == names.POD
     by, nobody = who_makes_again(claim.name, claim.namespace, around.sets, of_pod=of_pod, said=notes.get(names.ALLOW_CLAIM_DELETION))
     if nobody or keeps:
-        return Step.NOTHING, nobody or keeps
+        return Clearing.NOTHING, nobody or keeps
     if (claim.selected_node, claim.provisioner) != (machine.node, volume.driver):
         # A claim that was bound by hand, or by a backup tool: a person knows more of it.
-        return Step.NOTHING, f"it does not say that {volume.driver} made its volume for node {machine.node}"
+        return Clearing.NOTHING, f"it does not say that {volume.driver} made its volume for node {machine.node}"
     if user := next((pod for pod in around.pods if pod.node and claim.full_name in pod.claim_names), None):
-        return Step.NOTHING, f"pod {user.name} with node {user.node} has it"
-    step = Step.DELETE_CLAIM if notes.get(names.LOST_WITH) == str(machine) else Step.MARK_CLAIM
+        return Clearing.NOTHING, f"pod {user.name} with node {user.node} has it"
+    step = Clearing.DELETE_CLAIM if notes.get(names.LOST_WITH) == str(machine) else Clearing.MARK_CLAIM
     return step, f"its data was lost with the node; {by} makes it again"
 
 
-def _of_volume(volume: Volume, around: Surroundings, keeps: str) -> tuple[Step, str]:
+def _of_volume(volume: Volume, around: Surroundings, keeps: str) -> tuple[Clearing, str]:
     if volume.reclaim_policy != "Delete":
-        return Step.NOTHING, f"its reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
+        return Clearing.NOTHING, f"its reclaim policy is {volume.reclaim_policy or 'not set'}, not Delete"
     if volume.phase != "Released":
-        return Step.NOTHING, f"its phase is {volume.phase or 'not set'}, not Released"
-    if around.claim is not None and around.claim.volume_name == volume.name:
+        return Clearing.NOTHING, f"its phase is {volume.phase or 'not set'}, not Released"
+    if (claim := around.claim_of(volume)) is not None:
         # The volume controller has not been at it since somebody bound it again, as after the restoration of a backup.
-        return Step.NOTHING, f"claim {around.claim.full_name} is there, and bound to it"
+        return Clearing.NOTHING, f"claim {claim.full_name} is there, and bound to it"
     if volume.affinity is None:
-        return Step.NOTHING, "it has no node affinity, so whether its data is gone is for a person to say"
+        return Clearing.NOTHING, "it has no node affinity, so whether its data is gone is for a person to say"
     if keeps:
-        return Step.NOTHING, keeps
+        return Clearing.NOTHING, keeps
     if any(item.volume == volume.name for item in around.attachments):
-        return Step.NOTHING, "a VolumeAttachment names it"
+        return Clearing.NOTHING, "a VolumeAttachment names it"
     if not volume.deleting:
-        return Step.DELETE_VOLUME, "its disks are gone with the node"
+        return Clearing.DELETE_VOLUME, "its disks are gone with the node"
     if names.VOLUME_FINALIZER in volume.finalizers:
-        return Step.RELEASE_VOLUME, "its disks are gone with the node, and nobody else would take our finalizer off"
-    return Step.NOTHING, "it is being deleted, and finalizers of others keep it" if volume.finalizers else "it is being deleted"
+        return Clearing.RELEASE_VOLUME, "its disks are gone with the node, and nobody else would take our finalizer off"
+    return Clearing.NOTHING, "it is being deleted, and finalizers of others keep it" if volume.finalizers else "it is being deleted"

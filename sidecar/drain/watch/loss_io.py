@@ -11,42 +11,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.drain.node_io import FRESH, version_of
-from sidecar.drain.report import differs, status_patch
+from sidecar.drain.node_io import FRESH, put_status, version_of
+from sidecar.drain.report import differs, head, status_of
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.watch import loss_report
-from sidecar.drain.watch.loss import (
-    LeftReport,
-    Living,
-    Loss,
-    Machine,
-    Remain,
-    Step,
-    Surroundings,
-    judge,
-    living,
-    may_be_gone,
-    remains,
-    unreached,
-    who_had,
-)
+from sidecar.drain.watch.loss import Clearing, LeftReport, Loss, Machine, Remain, Surroundings, judge, living, remains, unreached, who_had
 from sidecar.drain.watch.loss_report import Found
-from sidecar.kube.api import (
-    ATTACHMENTS,
-    CLAIMS,
-    CSI_NODES,
-    DRAIN_REPORTS,
-    JSON_PATCH,
-    MERGE_PATCH,
-    NODES,
-    PODS,
-    STATEFUL_SETS,
-    VOLUMES,
-    Resource,
-    find,
-    records,
-)
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, find, records
 from sidecar.kube.errors import ApiError, Conflict, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
@@ -56,8 +28,10 @@ from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-VOLUMES_EVERY: Final = 600.0
-"""Seconds between two looks at the volumes, and at a node that is gone and of which there is no news."""
+VOLUMES_EVERY: Final = 600.0  # seconds between two looks at the volumes, and at a node that is gone and of which there is no news
+SOON_AGAIN: Final = 60.0
+BUSY_FOR: Final = 3600.0
+"""Seconds after the last step, or after clearing up could begin, in which each minute is looked: others take what they have to take."""
 MOST_AT_ONCE: Final = 20
 """Nodes that are looked at in one look, and steps for one of them: what must not happen, that all seem to be gone, is to show before much
 is done."""
@@ -68,9 +42,9 @@ class Gone:
     """What the last look at a node that is gone has found."""
 
     due_at: float = float("-inf")
-    counts: Counter[str] = field(default_factory=Counter)
-    """Of its volumes, by evidence."""
+    counts: Counter[str] = field(default_factory=Counter)  # of its volumes, by evidence
     refused: list[str] = field(default_factory=list)
+    busy_until: float | None = None  # while something is cleared away; None: nothing may be
 
 
 class LostNodes:
@@ -80,16 +54,13 @@ class LostNodes:
         """`may_go_on`: whether this process is the looker still, by a write at that moment."""
         self._kube, self._recorder, self._clock, self._wall = tools.kube, tools.recorder, tools.clock, tools.wall
         self._settings, self._driver, self._attaches, self._may_go_on = settings, settings.driver, attaches, may_go_on
-        self._there: Living = {}
-        self._said: dict[str, LeftReport] = {}
-        """The reports of the last look, by name."""
+        self._there: Mapping[str, str] = {}  # uids by names of nodes, in the last look
+        self._said: dict[str, LeftReport] = {}  # the reports of the last look, by name
         self._due_at = float("-inf")
-        self._gone: dict[str, Gone] = {}
-        """By name of a node that is gone: what the last look at it has found."""
+        self._gone: dict[str, Gone] = {}  # by name of a node that is gone: what the last look at it has found
         self._missed: dict[Machine, float] = {}
         """Since when, by this process's own clock: what is deleted waits for this, not for a time that is stored."""
-        self._refused_before: set[str] = set()
-        """Uids of what could not be cleared away: it comes after all else."""
+        self._refused_before: set[str] = set()  # uids of what could not be cleared away: it comes after all else
 
     async def look(self) -> float:
         there = dict([pair async for pair in records(self._kube, CSI_NODES, living, cached=True)])
@@ -97,14 +68,15 @@ class LostNodes:
             return VOLUMES_EVERY  # a list without this very node is too old to say anything
         reports, before = await self._reports(), self._said
         news = {node for node in self._there if node not in there}
-        news |= {report.node for report in reports.values() if report.is_of_gone_node and report.node in there}
-        news |= {report.node for name, report in reports.items() if report != before.get(name)}
-        self._there, self._said = there, reports
+        news |= {report.machine.node for report in reports.values() if report.is_of_gone_node and report.machine.node in there}
+        news |= {report.machine.node for name, report in reports.items() if report != before.get(name)}
         now = self._clock()
         if not news and now < self._due_at:
+            self._there = there
             return self._due_at - now
         self._due_at = now  # whatever fails below is looked at anew in the next look
         found = await self._missing(there, reports.values())
+        self._there, self._said = there, reports  # not before: what could not be looked at stays news
         self._missed = {machine: at for machine, at in self._missed.items() if machine in found}
         gone = {machine.node for machine in found}
         self._gone = {node: self._gone.get(node, Gone()) for node in gone}
@@ -114,7 +86,7 @@ class LostNodes:
         for node in due[:MOST_AT_ONCE]:
             await self._look_at(node, {machine: volumes for machine, volumes in found.items() if machine.node == node})
         for name, report in reports.items():
-            if report.node not in gone:
+            if report.machine.node not in gone:
                 await self._take_away(name)
         self._due_at = min((one.due_at for one in self._gone.values()), default=now + VOLUMES_EVERY)
         return max(0.0, self._due_at - self._clock())
@@ -141,7 +113,7 @@ class LostNodes:
         found = ((obj["metadata"]["name"], LeftReport.of(obj, self._driver)) for obj in stored)
         return {name: report for name, report in found if report is not None}
 
-    async def _missing(self, there: Living, reports: Iterable[LeftReport]) -> dict[Machine, list[Volume]]:
+    async def _missing(self, there: Mapping[str, str], reports: Iterable[LeftReport]) -> dict[Machine, list[Volume]]:
         reports, found = tuple(reports), defaultdict[Machine, list[Volume]](list)
 
         def lost(obj: Json) -> tuple[Machine, Volume] | None:
@@ -149,7 +121,7 @@ class LostNodes:
                 return None
             volume = Volume.of(obj)
             machine = who_had(volume, reports)
-            return (machine, volume) if may_be_gone(machine, there) else None
+            return (machine, volume) if machine.may_be_gone(there) else None
 
         async for machine, volume in records(self._kube, VOLUMES, lost, cached=True):
             found[machine].append(volume)
@@ -162,31 +134,27 @@ class LostNodes:
         """By the API server's own word of this moment. A kubelet makes the Node before the CSINode, so the Node has the last word."""
         asked_at = self._clock()
         report = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
-        csi_node = await self._ask_for(CSI_NODES, machine.node)
-        node = await self._ask_for(NODES, machine.node)
+        is_there = False
+        for resource in (CSI_NODES, NODES):
+            try:
+                await self._kube.get(resource, machine.node)
+                is_there = True
+            except NotFound as error:
+                if error.reason != "NotFound":  # of a proxy on the way: the API server itself has not said that there is none
+                    raise ApiError(f"{resource} {machine.node}: {error}", status=error.status) from error
         if self._clock() - asked_at > FRESH:
             return None
-        said = LeftReport.of(report, self._driver) if report is not None else None
-        uid = str(node["metadata"].get("uid")) if node is not None else ""
-        return judge(machine, node_uid=uid, has_csi_node=csi_node is not None, report=said)
-
-    async def _ask_for(self, resource: Resource, name: str) -> Json | None:
-        """None where the API server itself says that there is none: a 404 of a proxy on the way says nothing."""
-        try:
-            return await self._kube.get(resource, name)
-        except NotFound as error:
-            if error.reason == "NotFound":
-                return None
-            raise ApiError(f"{resource} {name}: {error}", status=error.status) from error
+        return judge(machine, is_there=is_there, report=LeftReport.of(report, self._driver) if report is not None else None)
 
     # --- one node -------------------------------------------------------------------------------------------------------
 
     async def _look_at(self, node: str, machines: dict[Machine, list[Volume]]) -> None:
-        one = self._gone[node] = Gone(due_at=self._clock() + VOLUMES_EVERY)
+        one = self._gone[node] = Gone(self._clock() + VOLUMES_EVERY, self._gone[node].counts, busy_until=self._gone[node].busy_until)
         try:
             one.due_at = self._clock() + await self._tell_and_clear(one, machines)
         except ApiError as error:
             one.refused.append(f"node {node}: {error}")
+            one.due_at = self._clock() + SOON_AGAIN
 
     async def _tell_and_clear(self, one: Gone, machines: dict[Machine, list[Volume]]) -> float:
         """There is one report for a name: about the machine whose loss is proven, or which left most; the others are told beside it.
@@ -196,6 +164,7 @@ class LostNodes:
         losses = {machine: loss for machine in machines if (loss := await self._loss(machine)) is not None}
         for machine in machines.keys() - losses.keys():
             self._missed.pop(machine, None)  # it is there, or nobody knows: that it was missed before counts no more
+        one.counts = Counter()
         if not losses:
             return VOLUMES_EVERY
         machine = max(losses, key=lambda each: (losses[each].is_proven, bool(each.uid), len(machines[each]), each.uid))
@@ -207,7 +176,7 @@ class LostNodes:
         clears = self._settings.clears and missed_for >= self._settings.gone_after
         stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
         around = await self._surroundings(volumes)
-        left = [item for volume in volumes for item in remains(volume, around[volume.name], loss=loss, clears=clears)]
+        left = [item for volume in volumes for item in remains(volume, around[_namespace(volume)], loss=loss, clears=clears)]
         since = loss_report.since_of(stored, machine, now=self._wall())
         pods = [pod.full_name async for pod in records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={machine.node}")]
         beside = sum(len(lost) for other, lost in machines.items() if other != machine)
@@ -219,25 +188,24 @@ class LostNodes:
             found = await self._clear(one, found, done)
         finally:
             await self._write(machine, loss_report.status(found, stored, done, agent=self._settings.agent, now=self._wall()), stored)
-        if len(done) > before:
-            return 0.0
-        waits = self._settings.clears and loss.is_proven and not clears
-        return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if not clears or not loss.is_proven:
+            one.busy_until = None
+            waits = self._settings.clears and loss.is_proven
+            return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if len(done) > before or one.busy_until is None:
+            one.busy_until = self._clock() + BUSY_FOR
+        return 0.0 if len(done) > before else SOON_AGAIN if self._clock() < one.busy_until else VOLUMES_EVERY
 
     async def _surroundings(self, volumes: Iterable[Volume]) -> dict[str, Surroundings]:
-        """By volume. Lists of a namespace each, since a node's claims may be many."""
-        kube, found = self._kube, dict[str, Surroundings]()
-        by_namespace: dict[str, tuple[dict[str, Claim], tuple[StatefulSet, ...], tuple[Pod, ...]]] = {}
+        """By namespace of their claims: a list of a namespace each, since a node's claims may be many."""
+        kube = self._kube
         attachments = tuple([item async for item in records(kube, ATTACHMENTS, Attachment.of)]) if self._attaches else ()
-        for volume in volumes:
-            namespace = volume.claim.namespace if volume.claim else ""
-            if namespace and namespace not in by_namespace:
-                claims = {item.uid: item async for item in records(kube, CLAIMS, Claim.of, namespace=namespace)}
-                sets = tuple([item async for item in records(kube, STATEFUL_SETS, StatefulSet.of, namespace=namespace)])
-                by_namespace[namespace] = claims, sets, tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
-            claims, sets, pods = by_namespace.get(namespace, ({}, (), ()))
-            claim = claims.get(volume.claim.uid) if volume.claim else None
-            found[volume.name] = Surroundings(claim, sets, pods, attachments)
+        found = {"": Surroundings(attachments=attachments)}
+        for namespace in {_namespace(volume) for volume in volumes} - {""}:
+            claims = {item.uid: item async for item in records(kube, CLAIMS, Claim.of, namespace=namespace)}
+            sets = tuple([item async for item in records(kube, STATEFUL_SETS, StatefulSet.of, namespace=namespace)])
+            pods = tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
+            found[namespace] = Surroundings(claims, sets, pods, attachments)
         return found
 
     def _tell_claims(self, found: Found) -> None:
@@ -253,7 +221,7 @@ class LostNodes:
 
     async def _clear(self, one: Gone, found: Found, done: list[Json]) -> Found:
         """Appends to `done` what it has done, also where it fails then."""
-        steps = [item for item in found.remains if item.step is not Step.NOTHING]
+        steps = [item for item in found.remains if item.step is not Clearing.NOTHING]
         if not steps or not await self._may_go_on():
             return found
         refused: dict[str, str] = {}
@@ -273,26 +241,29 @@ class LostNodes:
 
     async def _take(self, item: Remain, volume: Volume, loss: Loss) -> bool:
         """Whether it was done. All is read and judged once more; the Node comes last."""
+        asked_at = self._clock()
         fresh = await self._judged_again(item, volume, loss)
         if fresh is None or fresh.step is not item.step:
             return False
         now = await self._loss(loss.machine)
         if now is None or now.evidence is not loss.evidence or not now.is_proven:
             return False
+        if (age := self._clock() - asked_at) > FRESH:
+            raise ApiError(f"the API server is slow: what decides it was asked for {age:.0f} s ago")
         guard: Json = {"uid": fresh.uid, "resourceVersion": fresh.resource_version}
         match fresh.step:
-            case Step.MARK_CLAIM:
+            case Clearing.MARK_CLAIM:
                 patch = {"metadata": {**guard, "annotations": {names.LOST_WITH: str(loss.machine)}}}
                 await self._kube.patch(CLAIMS, fresh.name, patch, content_type=MERGE_PATCH, namespace=fresh.namespace)
-            case Step.DELETE_CLAIM | Step.DELETE_VOLUME:
-                resource, version = CLAIMS if fresh.step is Step.DELETE_CLAIM else VOLUMES, fresh.resource_version
+            case Clearing.DELETE_CLAIM | Clearing.DELETE_VOLUME:
+                resource, version = CLAIMS if fresh.step is Clearing.DELETE_CLAIM else VOLUMES, fresh.resource_version
                 await self._kube.delete(resource, fresh.name, namespace=fresh.namespace, uid=fresh.uid, resource_version=version)
-            case Step.RELEASE_VOLUME:
+            case Clearing.RELEASE_VOLUME:
                 stored = await self._kube.get(VOLUMES, fresh.name)
                 left = [name for name in stored["metadata"].get("finalizers") or () if name != names.VOLUME_FINALIZER]
                 patch = {"metadata": {**guard, "finalizers": left}}
                 await self._kube.patch(VOLUMES, fresh.name, patch, content_type=MERGE_PATCH)
-            case Step.NOTHING:
+            case Clearing.NOTHING:
                 return False
         return True
 
@@ -305,13 +276,13 @@ class LostNodes:
         if now.uid != volume.uid or who_had(now, reports) != loss.machine:
             return None
         around = await self._surroundings((now,))
-        found = remains(now, around[now.name], loss=loss, clears=True)
+        found = remains(now, around[_namespace(now)], loss=loss, clears=True)
         return next((each for each in found if (each.kind, each.uid) == (item.kind, item.uid)), None)
 
     def _tell_step(self, item: Remain, loss: Loss) -> None:
         fields = {"node": loss.machine.node, "step": str(item.step), "object": item.named, "why": item.why}
         log.warning("Clearing up after a node that is gone", extra={"fields": fields})
-        if item.step is Step.RELEASE_VOLUME:
+        if item.step is Clearing.RELEASE_VOLUME:
             ref = ObjectRef("v1", names.VOLUME, "", item.name, item.uid)
             self._recorder.record(ref, names.WARNING, names.NODE_GONE, loss_report.scrub(loss))
 
@@ -320,21 +291,18 @@ class LostNodes:
     async def _write(self, machine: Machine, status: Json, stored: Json | None) -> None:
         """The report of the node's own sidecar may be there yet, and garbage collection may delete it: its owner is taken off first, and
         with it what a person has acknowledged of another machine, or before it was gone."""
-        head = loss_report.head(machine, self._driver)
-        name = head["metadata"]["name"]
+        labels = {names.NODE_LOSS_FOR: self._driver}
         if stored is None:
-            stored = await self._kube.create(DRAIN_REPORTS, head)
+            stored = await self._kube.create(DRAIN_REPORTS, head(machine.node, self._driver, labels=labels))
         else:
             meta = stored["metadata"]
-            owned, other = bool(meta.get("ownerReferences")), ((stored.get("status") or {}).get("nodeUID")) != machine.uid
-            labelled = (meta.get("labels") or {}).get(names.NODE_LOSS_FOR) == self._driver
-            if owned or other or not labelled:
-                changed = {"resourceVersion": version_of(stored), "ownerReferences": None, "labels": head["metadata"]["labels"]}
-                changed |= {"annotations": {names.ACKNOWLEDGED: None}} if owned or other else {}
-                stored = await self._kube.patch(DRAIN_REPORTS, name, {"metadata": changed}, content_type=MERGE_PATCH)
+            not_ours = bool(meta.get("ownerReferences")) or not status_of(stored, machine.uid)
+            if not_ours or (meta.get("labels") or {}).get(names.NODE_LOSS_FOR) != self._driver:
+                changed: Json = {"resourceVersion": version_of(stored), "ownerReferences": None, "labels": labels}
+                changed |= {"annotations": {names.ACKNOWLEDGED: None}} if not_ours else {}
+                stored = await self._kube.patch(DRAIN_REPORTS, meta["name"], {"metadata": changed}, content_type=MERGE_PATCH)
         if differs(stored, status):
-            patch = status_patch(status, version=version_of(stored))
-            await self._kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+            await put_status(self._kube, stored, status)
 
     async def _take_away(self, name: str) -> None:
         """Nothing is left to tell, or the name is there again. Not where the node itself is leaving: that report is its own sidecar's."""
@@ -346,3 +314,7 @@ class LostNodes:
             await self._kube.delete(DRAIN_REPORTS, name, uid=meta["uid"], resource_version=meta["resourceVersion"])
         except (Conflict, NotFound):
             pass  # somebody has changed it, or its node's own sidecar writes it by now
+
+
+def _namespace(volume: Volume) -> str:
+    return volume.claim.namespace if volume.claim else ""

@@ -1,9 +1,9 @@
 """What drain decisions come to, and what gone nodes have left, in numbers."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from sidecar.observe.exposition import Family, gauge
 from sidecar.observe.labels import OURS
@@ -22,6 +22,12 @@ class DrainNumbers:
     evacuation_seconds: float | None
     gate: str
     """`off`, `open` or `closed`."""
+    maintenances: Sequence[Mapping[str, Any]] = ()
+    """That select this node, as the report tells of them."""
+
+
+STAGES: Final = ("Idle", "Cordon", "Drain")
+"""One that is complete is not there any more."""
 
 
 class Drain:
@@ -45,6 +51,14 @@ class Drain:
         stranded = gauge(f"{OURS}stranded_pods_predicted", "Pods that could run nowhere while the node is away.")
         stranded.add((), numbers.stranded_pods)
         yield from (ready, blockers, gate, left, stranded)
+        stages = gauge(f"{OURS}maintenances", "PlannedMaintenances that select this node, by what is done for them.", "stage")
+        for stage in STAGES:
+            stages.add((stage,), sum(one.get("stage") == stage for one in numbers.maintenances))
+        pods = gauge(f"{OURS}maintenance_pods_left", "Pods that are to be drained yet, by the maintenance that has most of them.")
+        pods.add((), max((one.get("left", 0) for one in numbers.maintenances), default=0))
+        late = gauge(f"{OURS}maintenance_late", "Whether the deadline of a maintenance is over, and the node is not drained.")
+        late.add((), float(any(one.get("late") and not one.get("drained") for one in numbers.maintenances)))
+        yield from (stages, pods, late)
         if numbers.evacuation_seconds is not None:
             age = gauge(f"{OURS}evacuation_seconds", "For how long the node has been evacuated.")
             age.add((), numbers.evacuation_seconds)

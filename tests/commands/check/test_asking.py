@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hack.sim.cluster import Call, Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, Call, InProcessApi
 from sidecar.commands.check.asking_io import Place, look
 from sidecar.commands.check.findings import NotAsked
 from sidecar.commands.check.judging import judge
@@ -20,7 +20,7 @@ DRIVER = "local.example"
 Hook = Callable[[int], ApiError | None]
 
 
-def cluster() -> Cluster:
+def cluster() -> ApiServer:
     made = new_cluster()
     sidecar = {
         "name": "csi-provisioner",

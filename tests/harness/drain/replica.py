@@ -5,14 +5,16 @@ from typing import Any
 
 from sidecar.drain.anew import Facts, FoundClaim, Target
 from sidecar.drain.anew_locks import LocksView
+from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, Volume
 from tests.harness.drain import samples
-from tests.harness.drain.samples import CLASS, NAMESPACE, NODE
+from tests.harness.drain.samples import CLASS, DRIVER, NAMESPACE, NODE
 
+SETTINGS = Settings(NODE, DRIVER, "storage", "1.0.0", reprovisions=True, reprovision_pause=0.0)
 ME = f"{NODE}/uid-{NODE}"
 LABELS = {"app": "db", names.POD_REVISION: "db-1"}
 TAINTED = samples.node(taints=(samples.taint(names.EVACUATE_TAINT, "retire"),))
@@ -82,5 +84,5 @@ def judged(*others: str, gib: float = 100, **changes: Any) -> Snapshot:
 
 
 def view(of: Facts | None = None, snapshot: Snapshot | None = None, **changes: Any) -> LocksView:
-    base = LocksView(True, ME, snapshot or judged(), target(), of or facts(), now=samples.NOW, pause=0.0, needs_budget=False)
+    base = LocksView(SETTINGS, ME, snapshot or judged(), target(), of or facts(), now=samples.NOW)
     return replace(base, **changes)

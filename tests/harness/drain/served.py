@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import Queue
 from typing import Any
 
-from hack.sim.cluster import Call, Cluster, Refused
+from hack.sim.cluster import ApiServer, Call, Refused
 from hack.sim.cluster.serve import Served, serving_cluster
 from sidecar.commands.node import run
 from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, VOLUMES
@@ -76,7 +76,7 @@ class Faults:
 class Scene:
     """A served cluster: n1 has a volume of each of two drivers, n2 and n3 have nothing. Somebody is at the terminal, and agrees."""
 
-    cluster: Cluster
+    cluster: ApiServer
     kubeconfig: Path
     faults: Faults
     loop: asyncio.AbstractEventLoop
@@ -125,7 +125,7 @@ def served_scene(folder: Path) -> Iterator[Scene]:
     ready: Queue[tuple[Scene, asyncio.Event]] = Queue()
 
     async def serve() -> None:
-        cluster, faults, stop = Cluster(clock=time.time, rng=random.random), Faults(), asyncio.Event()
+        cluster, faults, stop = ApiServer(clock=time.time, rng=random.random), Faults(), asyncio.Event()
         fill(cluster)
         async with serving_cluster(cluster, before=faults.before) as served:
             served.after = faults.after
@@ -140,7 +140,7 @@ def served_scene(folder: Path) -> Iterator[Scene]:
     thread.join(120)
 
 
-def fill(cluster: Cluster) -> None:
+def fill(cluster: ApiServer) -> None:
     for name in ("n1", "n2", "n3"):
         cluster.create(NODES, bare(node(name), "v1", "Node"))
         status = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import Cluster, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.driver.calls import Reception
 from hack.sim.driver.faults import Fault
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.world.doors import Link, NodeDriver, NodeKube
-from hack.sim.world.life import Killed, Life
-from hack.sim.world.network import Latency, Network, Weather
+from hack.sim.world.network import Killed, Latency, Life, Network, Weather
 from sidecar.csi.api import Capability, CapacityQuery, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLASSES
@@ -31,7 +30,7 @@ class Scene:
 
     def __init__(self, *, forsakes: bool = True, faults: tuple[Fault, ...] = (), **weather: Any) -> None:
         self.told: list[str] = []
-        self.api = InProcessApi(Cluster(clock=asyncio.get_running_loop().time, rng=random.Random(1).random))
+        self.api = InProcessApi(ApiServer(clock=asyncio.get_running_loop().time, rng=random.Random(1).random))
         self.network = Network(random.Random(1), Weather(**weather))
         self.life = Life(1)
         self.kube = NodeKube(self.api, self.network, self.life, node="n0", tell=self.told.append)

@@ -1,0 +1,74 @@
+"""`explain maintenance` as people call it, of an object that was created and of a file, against an API server over HTTP."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sidecar.cli import main
+from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, PODS
+from tests.harness.drain.served import Scene
+
+SPEC = {"nodes": ["n1"], "stage": "Cordon", "intent": "retire", "deadline": "10m", "onDeadline": "Override", "reason": "new disks"}
+
+
+def explain(scene: Scene, *words: str) -> int:
+    before = scene.versions()
+    code = main(["explain", "maintenance", *words, f"--kubeconfig={scene.kubeconfig}", "--kube-api-qps=1000"])
+    assert scene.versions() == before, "it writes nothing"
+    return code
+
+
+@pytest.fixture
+def declared(scene: Scene) -> Scene:
+    spec = {"containers": [{"name": "m", "image": "n"}], "nodeName": "n1"}
+    meta = {"name": "agent", "labels": {"app": "agent"}}
+    rule = {"metadata": {"name": "agents"}, "spec": {"podSelector": {"matchLabels": {"app": "agent"}}, "behavior": "Skip"}}
+    scene.act(lambda: scene.cluster.create(PODS, {"metadata": meta, "spec": spec}, namespace="default"))
+    scene.act(lambda: scene.cluster.create(PODS, {"metadata": {"name": "web"}, "spec": spec}, namespace="default"))
+    scene.act(lambda: scene.cluster.create(DRAIN_RULES, rule, namespace="default"))
+    scene.act(lambda: scene.cluster.create(MAINTENANCES, {"metadata": {"name": "disks"}, "spec": SPEC}))
+    return scene
+
+
+def test_it_says_which_pods_go_in_which_order_who_says_so_and_what_comes_next(declared: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(declared, "disks") == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].startswith("PlannedMaintenance disks: retire ('new disks')") and "what blocks is overridden" in lines[0]
+    assert lines[1] == "1 nodes: n1" and lines[3] == "  1  Default pods up to priority 1000000000"
+    (agent,) = [line for line in lines if "default/agent" in line]
+    (web,) = [line for line in lines if "default/web" in line]
+    assert "stays" in agent and "DrainRule default/agents" in agent and "is evicted" in web and "the plan, entry 1" in web
+    assert any(line.startswith("blocks on n1") for line in lines)
+    assert lines[-1] == """next: kubectl patch pm disks --type=merge -p '{"spec":{"stage":"Drain"}}'"""
+    assert err == ""
+    assert explain(declared, "disks", "--exit-code", "-o", "json") == 3
+    said = json.loads(capsys.readouterr().out)
+    assert [pod["what"] for pod in said["pods"] if pod["pod"] == "default/agent"] == ["stays"] and said["nodes"] == ["n1"]
+
+
+def test_a_file_is_explained_before_it_is_created(declared: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "disks.yaml"
+    file.write_text(json.dumps({"kind": "PlannedMaintenance", "metadata": {"name": "later"}, "spec": {**SPEC, "nodes": ["n9"]}}))
+    assert explain(declared, "-f", str(file)) == 0
+    out = capsys.readouterr().out
+    assert "PlannedMaintenance later" in out and "0 nodes: none; check nodeSelector or nodes" in out and "next:" not in out
+
+
+@pytest.mark.parametrize("text", ["", "[", "kind: Pod", "kind: PlannedMaintenance\nspec: {stage: Later}"])
+def test_a_file_that_declares_nothing_is_named(declared: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    file = tmp_path / "disks.yaml"
+    file.write_text(text)
+    assert explain(declared, "-f", str(file)) == 1
+    assert str(file) in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("disks", "-f", "x"), (), ("a/b",), ("disks", "more")])
+def test_a_line_that_makes_no_sense_is_refused(declared: Scene, words: tuple[str, ...]) -> None:
+    assert explain(declared, *words) == 2
+
+
+def test_one_that_is_not_there_is_named(declared: Scene, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain(declared, "nobody") == 1
+    assert "check the name" in capsys.readouterr().err
