@@ -105,38 +105,22 @@ def _hands(dice: random.Random, node: str) -> Events:
         at += dice.choice((0.2, dice.uniform(1.0, 15.0), dice.uniform(15.0, 120.0)))
 
 
-def _ignored(dice: random.Random, node: str) -> Events:
-    at = dice.uniform(90.0, 500.0)
-    yield at, "ignored", node
-    if dice.random() < 0.5:
-        yield at + dice.uniform(5.0, 200.0), "counts again", node
+def _for(begins: str, ends: str, *lengths: float, numbers: tuple[float, ...] = (0.0,)) -> Callable[[random.Random, str], Events]:
+    def draw(dice: random.Random, node: str) -> Events:
+        at = dice.uniform(70.0, 450.0)
+        yield at, begins, node, dice.choice(numbers)
+        yield at + dice.uniform(5.0, dice.choice(lengths)), ends, node
 
-
-def _hung(dice: random.Random, node: str) -> Events:
-    at = dice.uniform(90.0, 400.0)
-    yield at, "kubelet hangs", node
-    yield at + dice.uniform(10.0, 300.0), "kubelet works", node
-
-
-def _silent(dice: random.Random, node: str) -> Events:
-    at = dice.uniform(70.0, 500.0)
-    yield at, "sidecar dies", node
-    yield at + dice.choice((10.0, 120.0, 700.0)), "sidecar lives", node
-
-
-def _errors(dice: random.Random, _: str) -> Events:
-    at = dice.uniform(90.0, 400.0)
-    yield at, "errors", "", dice.choice((0.05, 0.2, 0.5))
-    yield at + dice.uniform(60.0, 400.0), "errors"
+    return draw
 
 
 _TROUBLES: Final[Mapping[str, Trouble]] = {
     **{kind: stretched(kind) for kind in SHARED},
     "hands": of_nodes(_hands, 1, 4),
-    "ignored nodes": of_nodes(_ignored, 1, 2),
-    "hung kubelets": of_nodes(_hung, 1, 2),
-    "silent sidecars": of_nodes(_silent, 1, 2),
-    "server errors": of_nodes(_errors),
+    "ignored nodes": of_nodes(_for("ignored", "counts again", 200.0, 2000.0), 1, 2),
+    "hung kubelets": of_nodes(_for("kubelet hangs", "kubelet works", 300.0), 1, 2),
+    "silent sidecars": of_nodes(_for("sidecar dies", "sidecar lives", 10.0, 120.0, 700.0), 1, 2),
+    "server errors": of_nodes(_for("errors", "errors", 400.0, numbers=(0.05, 0.2, 0.5))),
     "deaths at evictions": of_nodes(
         lambda dice, _: [(dice.uniform(90.0, 400.0), "dies at an effect", "", 0.0, dice.choice(("before", "after")))], 1, 5
     ),
