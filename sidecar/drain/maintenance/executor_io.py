@@ -229,13 +229,14 @@ class Executor:
             is_heard = marks is not None and marks.maintenance is record.intent
             blocking = self._room.blocking([each.pod for each in runners]) if is_heard else None
             held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
+        kured = names.KURED_REBOOTS in node.annotations and marks is not None and not marks.left_behind
         return View(
             node=node,
             now=self._wall(),
             record=record,
             active=active,
             drains=drains,
-            wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring),
+            wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring or kured),
             retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
             held=held,
             heard=frozenset(self._waits_for_vm),

@@ -31,7 +31,7 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names, timestamps
 from tests.harness.drain import samples
-from tests.harness.drain.simulated import JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
+from tests.harness.drain.simulated import EVACUATE, JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
 
 RECORD: Final = names.of_driver(DRIVER, names.MAINTENANCE_RECORD)
 UNREADY: Final = [{"type": "Ready", "status": "Unknown"}]
@@ -192,6 +192,31 @@ def test_drain_B10_who_uncordons_by_hand_and_then_completes_it_finds_the_record_
         await change(bench, "n0", {"unschedulable": True})
         await wait(bench, 200)
         assert await cordoned(bench), "a cordon of somebody's own is left alone"
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    ("meta", "spec"),
+    [
+        ({"annotations": {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}}, None),
+        ({"annotations": {names.DRAIN_INTENT: "retire"}}, None),
+        ({}, {"taints": [EVACUATE]}),
+    ],
+)
+def test_drain_C12_whoever_else_empties_the_node_keeps_it_cordoned_until_he_has_done(meta: Json, spec: Any) -> None:
+    async def story(bench: Story) -> None:
+        await declare(bench, stage="Cordon")
+        await wait(bench, 70)
+        await change(bench, "n0", spec, **meta)
+        await wait(bench, 10)
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 120)
+        assert await cordoned(bench)
+        await change(bench, "n0", {"taints": None} if spec else None, **{key: dict.fromkeys(each) for key, each in meta.items()})
+        await wait(bench, 120)
+        assert not await cordoned(bench)
+        await at_rest(bench)
 
     told(story)
 
