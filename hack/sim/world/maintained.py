@@ -34,6 +34,8 @@ _END: Final = (2**31, 0)
 _NOTHING: Final = (-(2**31), 0)
 _PASS: Final = 3.5
 """Seconds for which a pass goes by what it has read: at most two until it asks again, and its requests."""
+_READS: Final = 6
+"""Requests between the first of them and the first write."""
 _BOUNCES: Final = 3
 _Key = tuple[int, int]
 """Of an entry: its priority, and 1 if it selects no pods."""
@@ -51,7 +53,7 @@ class _Spell:
 class Maintained:
     def __init__(self, world: "World") -> None:
         self._world, self._store = world, world.cluster.store
-        self._late = world.late + _PASS
+        self._late = world.late + _PASS + _READS * world.plan.weather.read.p99
         self._spells: list[_Spell] = []
         """Of maintenances and rules."""
         self._nodes: dict[str, Json] = {}

@@ -7,8 +7,10 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from hack.sim.world.network import Latency
 from hack.sim.world.node import NAMESPACE
 from hack.sim.world.people import change
 from hack.sim.world.plan import LATE, SHARED, Events, Plan, PlannedEvent, Theme, Trouble, of_nodes, stretched
@@ -114,8 +116,13 @@ def _for(begins: str, ends: str, *lengths: float, numbers: tuple[float, ...] = (
     return draw
 
 
+def _slow_server(dice: random.Random, plan: Plan) -> None:
+    plan.weather = replace(plan.weather, read=Latency(0.1, 1.0), write=Latency(0.2, dice.choice((1.0, 3.0))))
+
+
 _TROUBLES: Final[Mapping[str, Trouble]] = {
     **{kind: stretched(kind) for kind in SHARED},
+    "slow server": _slow_server,
     "hands": of_nodes(_hands, 1, 4),
     "ignored nodes": of_nodes(_for("ignored", "counts again", 200.0, 2000.0), 1, 2),
     "hung kubelets": of_nodes(_for("kubelet hangs", "kubelet works", 300.0), 1, 2),
