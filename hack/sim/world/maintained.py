@@ -34,26 +34,33 @@ _END: Final = (2**31, 0)
 _NOTHING: Final = (-(2**31), 0)
 _PASS: Final = 3.5
 """Seconds for which a pass goes by what it has read: at most two until it asks again, and its requests."""
+_READS: Final = 6
+"""Requests between the first of them and the first write."""
 _BOUNCES: Final = 3
 _Key = tuple[int, int]
 """Of an entry: its priority, and 1 if it selects no pods."""
 
 
-@dataclass(slots=True)
-class _Spell:
-    """An object as it was for a while."""
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """What stands from a moment on."""
 
-    obj: Json
-    since: float
-    until: float = float("inf")
+    at: float
+    maintenances: list[Json]
+    rules: list[Json]
+
+    def drains(self, node: str) -> list[Json]:
+        return [one for one in self.maintenances if one["spec"]["stage"] == "Drain" and _selects(one["spec"], node)]
+
+    def cordons(self, node: str) -> bool:
+        return any(one["spec"]["stage"] in ("Cordon", "Drain") and _selects(one["spec"], node) for one in self.maintenances)
 
 
 class Maintained:
     def __init__(self, world: "World") -> None:
         self._world, self._store = world, world.cluster.store
-        self._late = world.late + _PASS
-        self._spells: list[_Spell] = []
-        """Of maintenances and rules."""
+        self._late = world.late + _PASS + _READS * world.plan.weather.read.p99
+        self._declared = [_Declared(0.0, [], [])]
         self._nodes: dict[str, Json] = {}
         """As they were seen last."""
         self._before: dict[str, bool] = {}
@@ -64,25 +71,18 @@ class Maintained:
         """By node: the furthest entry that it was ever allowed to work on, of all plans."""
         self._over: dict[str, tuple[float, _Key]] = {}
         """By node: when its last drain ended, and how far it was allowed to go."""
-        self._evicted: dict[tuple[str, str], int] = {}
-        """By node and owner of pods: how many were sent away."""
+        self._rounds: dict[tuple[str, str], list[tuple[float, int]]] = {}
+        """By node and owner of pods: when one was sent away, and how often some had been before that one was put there."""
         self.evictions = 0
 
     # --- what is declared -------------------------------------------------------------------------------------------------
 
     def look(self, sender: str) -> None:
         """To be called after every change of one of these objects, before anybody acts on it."""
-        now, open_ = self._world.clock(), {}
-        for spell in self._spells:
-            if spell.until > now:
-                open_[spell.obj["metadata"]["uid"]] = spell
-        there = {obj["metadata"]["uid"]: obj for resource in (MAINTENANCES, DRAIN_RULES) for obj in self._store.all_of(resource)}
-        for uid, spell in open_.items():
-            if uid not in there or there[uid]["spec"] != spell.obj["spec"]:
-                spell.until = now
-        for uid, obj in there.items():
-            if uid not in open_ or open_[uid].until == now:
-                self._spells.append(_Spell(obj, now))
+        now, last = self._world.clock(), self._declared[-1]
+        maintenances, rules = (list(self._store.all_of(resource)) for resource in (MAINTENANCES, DRAIN_RULES))
+        if (maintenances, rules) != (last.maintenances, last.rules):
+            self._declared.append(_Declared(now, maintenances, rules))
         for name in self._world.nodes:
             if (node := self._store.find(NODES, name)) is not None:
                 before, self._nodes[name] = self._nodes.get(name, node), node
@@ -90,25 +90,10 @@ class Maintained:
                     self._world.found(kind, f"{name}: {what}")
                 self._allowed[name] = max(self._allowed.get(name, _NOTHING), self._target(name))
 
-    def _moments(self) -> list[float]:
-        """Those at which whoever acts now may have looked."""
-        now = self._world.clock()
-        return [now, *{edge for spell in self._spells for edge in (spell.until, spell.since) if now - self._late <= edge <= now}]
-
-    def _at(self, kind: str, moment: float, *, ending: bool = False) -> list[Json]:
-        """Objects that there were. `ending`: right before that moment rather than right after it."""
-        return [
-            each.obj
-            for each in self._spells
-            if each.obj["kind"] == kind and (each.since < moment <= each.until if ending else each.since <= moment < each.until)
-        ]
-
-    def _versions(self, kind: str) -> list[list[Json]]:
-        return [self._at(kind, moment, ending=ending) for moment in self._moments() for ending in (True, False)]
-
-    def _maintenances(self, node: str, *stages: str, among: list[Json] | None = None) -> list[Json]:
-        found = self._at("PlannedMaintenance", self._world.clock()) if among is None else among
-        return [one for one in found if one["spec"]["stage"] in stages and _selects(one["spec"], node)]
+    def _lately(self) -> list[_Declared]:
+        """All that whoever acts now may have read."""
+        first = max(each.at for each in self._declared if each.at <= max(0.0, self._world.clock() - self._late))
+        return [each for each in self._declared if each.at >= first]
 
     # --- what a sidecar writes on its node ----------------------------------------------------------------------------------
 
@@ -123,9 +108,8 @@ class Maintained:
             return
         if sender != name:
             yield WRONG_CORDON, f"{sender} has changed it"
-        versions = self._versions("PlannedMaintenance")
-        ever = any(self._maintenances(name, "Cordon", "Drain", among=each) for each in versions)
-        always = all(self._maintenances(name, "Cordon", "Drain", among=each) for each in versions)
+        wanted = [each.cordons(name) for each in self._lately()]
+        ever, always = any(wanted), all(wanted)
         if is_ and not was and not ever:
             yield WRONG_CORDON, "nobody wants it cordoned"
         if "prior" in new and "prior" not in old:
@@ -164,15 +148,15 @@ class Maintained:
 
     def _left(self, name: str, uid: str, count: int) -> Iterator[tuple[str, str]]:
         """Pods of entries that are said to be done."""
-        one = next((each for each in self._at("PlannedMaintenance", self._world.clock()) if each["metadata"]["uid"] == uid), None)
+        one = next((each for each in self._declared[-1].maintenances if each["metadata"]["uid"] == uid), None)
         for pod in self._store.all_of(PODS) if one is not None else ():
             meta = pod["metadata"]
             if pod["spec"].get("nodeName") != name or pod["status"]["phase"] in ("Succeeded", "Failed"):
                 continue
             entry = _entry(one["spec"], pod)
             is_new = self._world.clock() - self._world.made_at(PODS, meta["name"]) <= self._late
-            bounces = self._evicted.get((name, _owner(pod)), 0) >= _BOUNCES
-            skipped = any(_behavior(pod, rules) == "Skip" for rules in self._versions("DrainRule"))
+            bounces = self._round(name, pod) >= _BOUNCES
+            skipped = any(_behavior(pod, each.rules) == "Skip" for each in self._lately())
             if entry is not None and entry < count and not is_new and not bounces and not skipped:
                 yield NOT_DONE, f"{count} entries of {one['metadata']['name']}, and {meta['name']} is there"
 
@@ -180,7 +164,7 @@ class Maintained:
 
     def _target(self, node: str) -> _Key:
         keys = []
-        for one in self._maintenances(node, "Drain"):
+        for one in self._declared[-1].drains(node):
             others = [name for name in self._world.nodes if name != node and _selects(one["spec"], name)]
             done = [_record(self._nodes[node]).get("of", {}).get(one["metadata"]["uid"], {}).get("finished", 0)]
             done += [self._published(name, one["metadata"]["uid"]) for name in others if not self._ignored(name)]
@@ -207,24 +191,28 @@ class Maintained:
             yield "it names no uid"
         if node != sender:
             yield f"it is on {node}"
-        versions = self._versions("PlannedMaintenance")
         ended, former = self._over.get(sender, (0.0, _NOTHING))
         former = former if self._world.clock() - ended <= self._late else _NOTHING
-        drains = [self._maintenances(sender, "Drain", among=each) for each in versions]
-        keys = [key for among in drains for one in among if (key := _key(one["spec"], pod)) is not None]
+        drains = [each.drains(sender) for each in self._lately()]
+        keys = [_plan(one["spec"])[entry][0] for each in drains for one in each if (entry := _entry(one["spec"], pod)) is not None]
         if not any(drains):
             yield "nobody wants its node drained"
         elif not keys:
             yield "no plan names it"
         elif min(keys) > (most := max(self._allowed.get(sender, _NOTHING), former)):
             yield f"it is of entry {min(keys)}, and its node may work on {most} at most"
-        if all(_behavior(pod, rules) != "Drain" for rules in self._versions("DrainRule")):
+        if all(_behavior(pod, each.rules) != "Drain" for each in self._lately()):
             yield "a rule or its label says that it is not evicted"
         if "prior" not in _record(self._nodes[sender]) and former is _NOTHING:
             yield "nothing is noted on its node"
         if any(drains) and all(any(one["spec"]["intent"] == "retire" for one in among) for among in drains) and not self._is_over(sender):
             yield from (f"its claim {name} has a volume that blocks" for name in claims_of(pod) if self._has_volume(name))
-        self._evicted[sender, _owner(pod)] = self._evicted.get((sender, _owner(pod)), 0) + 1
+        self._rounds.setdefault((sender, _owner(pod)), []).append((self._world.clock(), self._round(sender, pod)))
+
+    def _round(self, node: str, pod: Json) -> int:
+        """How often pods of its owner had been sent away, and others put there again, when this one was put there."""
+        made = self._world.made_at(PODS, pod["metadata"]["name"])
+        return max((count + 1 for at, count in self._rounds.get((node, _owner(pod)), ()) if at < made), default=0)
 
     def _has_volume(self, claim: str) -> bool:
         found = self._store.find(CLAIMS, claim.rpartition("/")[2], claim.partition("/")[0])
@@ -233,20 +221,21 @@ class Maintained:
     def _is_over(self, node: str) -> bool:
         """What blocks is overridden there, or was until a moment ago."""
         noted, now = _record(self._nodes[node]).get("of", {}), self._world.wall()
-        overriding = {one["metadata"]["uid"] for each in self._versions("PlannedMaintenance") for one in each if _overrides(one["spec"])}
-        return any((timestamps.to_seconds(noted[uid].get("deadlineAt", "")) or now + 1.0) <= now for uid in overriding & noted.keys())
+        overriding = [one for each in self._lately() for one in each.drains(node) if one["spec"].get("onDeadline") == "Override"]
+        ends = [timestamps.to_seconds(noted.get(one["metadata"]["uid"], {}).get("deadlineAt", "")) for one in overriding]
+        return any(end is not None and end <= now for end in ends)
 
     # --- at rest --------------------------------------------------------------------------------------------------------------
 
     def not_drained(self) -> Iterator[tuple[str, str]]:
         """All is well and nothing keeps anybody: only a retire, which holds pods with volumes, may be waited for."""
-        there = self._at("PlannedMaintenance", self._world.clock())
-        if any(one["spec"]["intent"] == "retire" and one["spec"]["stage"] == "Drain" for one in there):
+        now = self._declared[-1]
+        if any(one["spec"]["intent"] == "retire" and one["spec"]["stage"] == "Drain" for one in now.maintenances):
             return
         for pod in self._store.all_of(PODS):
             node, meta = pod["spec"].get("nodeName", ""), pod["metadata"]
-            bounces = self._evicted.get((node, _owner(pod)), 0) >= _BOUNCES
-            if self._maintenances(node, "Drain") and _behavior(pod, []) == "Drain" and not bounces:
+            bounces = self._round(node, pod) >= _BOUNCES
+            if now.drains(node) and _behavior(pod, []) == "Drain" and not bounces:
                 yield NOT_DRAINED, f"{meta['name']} is still on {node}, and nothing keeps it there"
 
     def left(self) -> Iterator[tuple[str, str]]:
@@ -277,10 +266,6 @@ def _selects(spec: Json, node: str) -> bool:
     return node in spec.get("nodes", ()) or any(node in term["values"] for term in terms)
 
 
-def _overrides(spec: Json) -> bool:
-    return bool(spec.get("onDeadline") == "Override" and spec["stage"] == "Drain")
-
-
 def _plan(spec: Json) -> list[tuple[_Key, Any]]:
     """Entries with whom they select, in their order. Here all are for pods of neither DaemonSets nor files."""
     entries: dict[_Key, Any] = {(priority, 1): None for priority in _STANDARD}
@@ -290,18 +275,10 @@ def _plan(spec: Json) -> list[tuple[_Key, Any]]:
 
 
 def _entry(spec: Json, pod: Json) -> int | None:
+    """The first that selects it."""
     labels, priority = pod["metadata"].get("labels") or {}, pod["spec"].get("priority") or 0
-    fits = (
-        index
-        for index, ((most, _), chosen) in enumerate(_plan(spec))
-        if priority <= most and (chosen is None or selector_test(chosen)(labels))
-    )
-    return next(fits, None)
-
-
-def _key(spec: Json, pod: Json) -> _Key | None:
-    entry = _entry(spec, pod)
-    return None if entry is None else _plan(spec)[entry][0]
+    fits = (priority <= most and (chosen is None or selector_test(chosen)(labels)) for (most, _), chosen in _plan(spec))
+    return next((index for index, is_in in enumerate(fits) if is_in), None)
 
 
 def _behavior(pod: Json, rules: list[Json]) -> str:

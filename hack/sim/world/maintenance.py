@@ -7,8 +7,10 @@ import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from hack.sim.world.network import Latency
 from hack.sim.world.node import NAMESPACE
 from hack.sim.world.people import change
 from hack.sim.world.plan import LATE, SHARED, Events, Plan, PlannedEvent, Theme, Trouble, of_nodes, stretched
@@ -22,10 +24,13 @@ if TYPE_CHECKING:
 CAPI_LABEL: Final = "cluster.x-k8s.io/drain"
 STAGES: Final = ("Idle", "Cordon", "Drain", "Complete")
 _TEAM: Final = "team"
-_BEGIN: Final = (90.0, 250.0)
-_LAST: Final = 700.0
-_DRAINED: Final = 1200.0
-"""Within so many seconds after everything is well again the nodes must be drained, and be as before once nobody wants that any more."""
+_BEGIN: Final = (70.0, 200.0)
+_LAST: Final = 550.0
+_DRAINED: Final = 600.0
+"""Within so many seconds after everything is well again the nodes must be drained: they go through their entries together, and ask for one
+another's reports every ten."""
+PUT_BACK: Final = 200.0
+"""Within so many seconds after the last maintenance nodes are as before."""
 _PLANS: Final[tuple[list[dict[str, object]], ...]] = (
     [],
     [{"maxPriority": 5000}],
@@ -102,38 +107,27 @@ def _hands(dice: random.Random, node: str) -> Events:
         at += dice.choice((0.2, dice.uniform(1.0, 15.0), dice.uniform(15.0, 120.0)))
 
 
-def _ignored(dice: random.Random, node: str) -> Events:
-    at = dice.uniform(90.0, 500.0)
-    yield at, "ignored", node
-    if dice.random() < 0.5:
-        yield at + dice.uniform(5.0, 200.0), "counts again", node
+def _for(begins: str, ends: str, *lengths: float, numbers: tuple[float, ...] = (0.0,)) -> Callable[[random.Random, str], Events]:
+    def draw(dice: random.Random, node: str) -> Events:
+        at = dice.uniform(70.0, 450.0)
+        yield at, begins, node, dice.choice(numbers)
+        yield at + dice.uniform(5.0, dice.choice(lengths)), ends, node
+
+    return draw
 
 
-def _hung(dice: random.Random, node: str) -> Events:
-    at = dice.uniform(90.0, 400.0)
-    yield at, "kubelet hangs", node
-    yield at + dice.uniform(10.0, 300.0), "kubelet works", node
-
-
-def _silent(dice: random.Random, node: str) -> Events:
-    at = dice.uniform(70.0, 500.0)
-    yield at, "sidecar dies", node
-    yield at + dice.choice((10.0, 120.0, 700.0)), "sidecar lives", node
-
-
-def _errors(dice: random.Random, _: str) -> Events:
-    at = dice.uniform(90.0, 400.0)
-    yield at, "errors", "", dice.choice((0.05, 0.2, 0.5))
-    yield at + dice.uniform(60.0, 400.0), "errors"
+def _slow_server(dice: random.Random, plan: Plan) -> None:
+    plan.weather = replace(plan.weather, read=Latency(0.1, 1.0), write=Latency(0.2, dice.choice((1.0, 3.0))))
 
 
 _TROUBLES: Final[Mapping[str, Trouble]] = {
     **{kind: stretched(kind) for kind in SHARED},
+    "slow server": _slow_server,
     "hands": of_nodes(_hands, 1, 4),
-    "ignored nodes": of_nodes(_ignored, 1, 2),
-    "hung kubelets": of_nodes(_hung, 1, 2),
-    "silent sidecars": of_nodes(_silent, 1, 2),
-    "server errors": of_nodes(_errors),
+    "ignored nodes": of_nodes(_for("ignored", "counts again", 200.0, 2000.0), 1, 2),
+    "hung kubelets": of_nodes(_for("kubelet hangs", "kubelet works", 300.0), 1, 2),
+    "silent sidecars": of_nodes(_for("sidecar dies", "sidecar lives", 10.0, 120.0, 700.0), 1, 2),
+    "server errors": of_nodes(_for("errors", "errors", 400.0, numbers=(0.05, 0.2, 0.5))),
     "deaths at evictions": of_nodes(
         lambda dice, _: [(dice.uniform(90.0, 400.0), "dies at an effect", "", 0.0, dice.choice(("before", "after")))], 1, 5
     ),

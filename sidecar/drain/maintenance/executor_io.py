@@ -83,8 +83,8 @@ class Executor:
         self.status: tuple[Json, ...] = ()
         """For the report: one of each maintenance that selects this node."""
         self._again: dict[str, float] = {}  # by uid: until when a pod is not asked to leave again
-        self._came_back: dict[str, int] = defaultdict(int)  # by workload: how many pods were put here after one had been evicted
-        self._evicted: dict[str, set[str]] = {}  # by workload: uids of its pods here when one was evicted
+        self._round: dict[str, int] = {}  # by workload: how often its pods were evicted, and others put here after that
+        self._rounds: dict[str, int] = {}  # by uid of a pod of such a workload: the round in which it was put here
         self._waits_for_vm: set[str] = set()  # uids of pods whose eviction somebody else carries out
         self._peers: dict[str, tuple[Peer, ...]] = {}  # by uid of the maintenance, as they were read last: they only ever go forward
         self._peers_at = float("-inf")
@@ -206,8 +206,8 @@ class Executor:
         held: frozenset[str] = frozenset()
         if not draining:
             # Of another drain nobody has come back yet.
-            self._came_back.clear()
-            self._evicted.clear()
+            self._round.clear()
+            self._rounds.clear()
         else:
             runners = await self._runners(node)
             self._count_those_that_came_back(runners)
@@ -225,15 +225,18 @@ class Executor:
                 )
                 for one in draining
             )
-            blocking = self._room.blocking([each.pod for each in runners])
+            # Until the room has heard what is noted it judges for something else.
+            is_heard = marks is not None and marks.maintenance is record.intent
+            blocking = self._room.blocking([each.pod for each in runners]) if is_heard else None
             held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
+        kured = names.KURED_REBOOTS in node.annotations and marks is not None and not marks.left_behind
         return View(
             node=node,
             now=self._wall(),
             record=record,
             active=active,
             drains=drains,
-            wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring),
+            wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring or kured),
             retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
             held=held,
             heard=frozenset(self._waits_for_vm),
@@ -329,22 +332,23 @@ class Executor:
             # Nobody's budget: whoever moves virtual machines has heard it, and would be asked in vain again and again.
             self._waits_for_vm.add(pod.uid)
         if answer.is_over:
-            self._evicted[_workload_of(each.runner)] = here.get(_workload_of(each.runner), set()) | {pod.uid}
+            workload = _workload_of(each.runner)
+            for uid in here.get(workload, ()):
+                self._rounds.setdefault(uid, 0)
+            self._round[workload] = max(self._round.get(workload, 0), self._rounds.get(pod.uid, 0) + 1)
 
     # --- pods that come back --------------------------------------------------------------------------------------------
 
     def _count_those_that_came_back(self, runners: Iterable[Runner]) -> None:
-        if len(self._evicted) > _MANY:
-            self._evicted.clear()
-            self._came_back.clear()
+        if len(self._rounds) > _MANY:
+            self._round.clear()
+            self._rounds.clear()
         for each in runners:
-            workload = _workload_of(each)
-            if workload in self._evicted and each.pod.uid not in self._evicted[workload]:
-                self._evicted[workload].add(each.pod.uid)
-                self._came_back[workload] += 1
+            if (now := self._round.get(_workload_of(each))) is not None:
+                self._rounds.setdefault(each.pod.uid, now)
 
     def _why_undrainable(self, runner: Runner, node: Node) -> str:
-        if self._came_back.get(_workload_of(runner), 0) < _COMES_BACK:
+        if self._rounds.get(runner.pod.uid, 0) < _COMES_BACK:
             return ""
         tolerated = ", ".join(str(taint) for taint in node.taints if runner.pod.tolerates((taint,)))
         return f"its owner puts it back on this node; it tolerates {tolerated or 'nothing that keeps pods off'}"

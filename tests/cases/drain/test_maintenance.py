@@ -31,7 +31,7 @@ from sidecar.kube.api import (
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names, timestamps
 from tests.harness.drain import samples
-from tests.harness.drain.simulated import JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
+from tests.harness.drain.simulated import EVACUATE, JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
 
 RECORD: Final = names.of_driver(DRIVER, names.MAINTENANCE_RECORD)
 UNREADY: Final = [{"type": "Ready", "status": "Unknown"}]
@@ -196,6 +196,31 @@ def test_drain_B10_who_uncordons_by_hand_and_then_completes_it_finds_the_record_
     told(story)
 
 
+@pytest.mark.parametrize(
+    ("meta", "spec"),
+    [
+        ({"annotations": {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}}, None),
+        ({"annotations": {names.DRAIN_INTENT: "retire"}}, None),
+        ({}, {"taints": [EVACUATE]}),
+    ],
+)
+def test_drain_C12_whoever_else_empties_the_node_keeps_it_cordoned_until_he_has_done(meta: Json, spec: Any) -> None:
+    async def story(bench: Story) -> None:
+        await declare(bench, stage="Cordon")
+        await wait(bench, 70)
+        await change(bench, "n0", spec, **meta)
+        await wait(bench, 10)
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 120)
+        assert await cordoned(bench)
+        await change(bench, "n0", {"taints": None} if spec else None, **{key: dict.fromkeys(each) for key, each in meta.items()})
+        await wait(bench, 120)
+        assert not await cordoned(bench)
+        await at_rest(bench)
+
+    told(story)
+
+
 def test_drain_C11_somebody_uncordons_three_times_it_is_cordoned_each_time_and_told_once() -> None:
     async def story(bench: Story) -> None:
         await declare(bench, stage="Cordon")
@@ -350,6 +375,21 @@ def test_drain_C15_a_pod_that_comes_back_three_times_is_named_and_left() -> None
         await declare(bench, "m2")
         await wait(bench, 100)
         assert len(made) > 4, "it is tried again in another drain"
+
+    told(story)
+
+
+def test_drain_C15_many_pods_of_one_owner_that_come_back_once_are_sent_away_again() -> None:
+    async def story(bench: Story) -> None:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "uid-web", "controller": True}
+        for made in range(2):
+            for number in range(5):
+                await put(bench, f"web-{made}-{number}", meta={"ownerReferences": [owner]})
+            if not made:
+                await declare(bench)
+            await wait(bench, 90)
+            assert await pods(bench) == []
+        assert await events(bench, names.POD_UNDRAINABLE) == 0
 
     told(story)
 
@@ -609,6 +649,24 @@ def test_for_a_reboot_pods_with_volumes_leave_and_come_back_to_their_data() -> N
         await wait(bench, 70)
         assert await pods(bench) == ["db"]
         assert (await bench.you.get(CLAIMS, "db", namespace="default"))["spec"]["volumeName"] == volume
+
+    told(story)
+
+
+def test_a_retire_that_joins_a_reboot_holds_volumes_before_the_watch_has_told_what_is_noted() -> None:
+    async def story(bench: Story) -> None:
+        await running(bench, "db", priority=9000)
+        await put(bench, "first", meta={"finalizers": HELD})
+        await declare(bench, drainPlan=entries(5000))
+        await wait(bench, 70)
+        assert await pods(bench) == ["db"], "the first entry is not done yet"
+        bench.network.local_delay("n0", 30.0)
+        await declare(bench, "m2", intent="retire", drainPlan=entries(5000))
+        while (await record(bench))["intent"] != "retire":
+            await wait(bench, 1)
+        await let_go(bench, "first")
+        await wait(bench, 300)
+        assert await pods(bench) == ["db"]
 
     told(story)
 
