@@ -18,6 +18,7 @@ from typing import Any, Self
 from hack.lib.patience import LIMIT, until
 from hack.lib.processes import Process, free_ports
 from hack.lib.processes import all_of as all_of
+from hack.sim.driver.faults import fault_of
 
 Json = dict[str, Any]
 OURS, PEER = "csi-node-sidecar", "csi-provisioner"
@@ -162,6 +163,8 @@ class OurDriver(Driver):
 
     def misbehave(self, *faults: Json) -> None:
         """Sets the driver's faults from now on, written as in `hack.sim.driver.faults`; without any, nothing goes wrong."""
+        for fault in faults:
+            fault_of(fault)  # the driver would only complain in its log
         draft = self.faults.with_suffix(".draft")
         draft.write_text(json.dumps(faults))
         draft.replace(self.faults)

@@ -12,8 +12,8 @@ import pytest
 from hack.lib.control_plane import until
 from hack.lib.programs import OurDriver, Sidecar
 from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, EVENTS, RBAC, SECRETS, VOLUMES, Cluster, late, selected
+from tests.harness.kill_loop import JOURNALS, NOTHING_WRONG, OFTEN, kill_loop, volume_names
 from tests.harness.provisioning.secret_keys import KINDS, PREFIX
-from tests.harness.weather import JOURNALS, NOTHING_WRONG, OFTEN, volume_names, weather
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def driver(cluster: Cluster) -> Iterator[OurDriver]:
 @pytest.mark.parametrize("way", ["rolled-out", "surged"])
 def test_no_volume_leaks_and_none_is_made_twice(way: str, cluster: Cluster, driver: OurDriver) -> None:
     """As under kill -9: `tests/smoke/test_killed.py`."""
-    assert weather(cluster, driver, way, times=8, claims=32, seed=37) == NOTHING_WRONG
+    assert kill_loop(cluster, driver, way, times=8, claims=32, seed=37) == NOTHING_WRONG
     assert len(volume_names(driver)) == 8
     assert list(driver.socket.parent.glob(JOURNALS)) == []
 

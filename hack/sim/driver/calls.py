@@ -128,7 +128,7 @@ class Reception:
                     raise DriverError(Code.ABORTED, f"an operation on volume {name} is under way")
                 self._busy.add(name)
                 hold.callback(self._busy.discard, name)
-            fault = self.faults.take(method)
+            fault = self.faults.take(method, name)
             await _wait(fault.hang)
             if fault.fail is not None:
                 raise DriverError(fault.fail, fault.message)

@@ -8,14 +8,16 @@ What happens to a call of that method, in this order, where "inf" seconds are fo
     delay     waits, then does it even if the caller has given up; until then the volume is busy (ABORTED for others)
     linger    waits after doing it, before the answer
     lose      did it, but answers this status: the answer is lost after the effect
-and `message` goes with `fail` and `lose`; `times` is how many of the next such calls it happens to, without it all. A file of faults is
-read anew when it has changed, and then replaces what it said before; the counts of its faults start again.
+and `message` goes with `fail` and `lose`; `times` is how many of the next such calls it happens to, without it all; `names` is a pattern
+of volume names (CreateVolume) or ids. A file of faults is read anew when it has changed, and then replaces what it said before; the counts
+of its faults start again.
 """
 
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ class Fault:
     """One line of the script."""
 
     method: str
+    names: str = "*"
     times: int | None = None
     hang: float = 0.0
     fail: Code | None = None
@@ -56,12 +59,12 @@ class Faults:
         """Replaces the script, as editing the file does; for tests in the same process."""
         self._faults = [[fault, fault.times or math.inf] for fault in faults]
 
-    def take(self, method: str) -> Fault:
+    def take(self, method: str, name: str) -> Fault:
         """The fault for this call, counted as used; NO_FAULT if there is none."""
         self._read_if_changed()
         for entry in self._faults:
             fault, left = entry
-            if left and fault.method == method:
+            if left and fault.method == method and fnmatchcase(name, fault.names):
                 entry[1] = left - 1
                 return fault  # type: ignore[no-any-return]
         return NO_FAULT

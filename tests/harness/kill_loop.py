@@ -206,7 +206,7 @@ def balance_at_rest(cluster: Cluster, driver: OurDriver, remaining: dict[str, st
 NOTHING_WRONG = Balance(set(), set(), set(), set(), set())
 
 
-def weather(cluster: Cluster, driver: OurDriver, way: str, *, times: int, claims: int, seed: int) -> Balance:
+def kill_loop(cluster: Cluster, driver: OurDriver, way: str, *, times: int, claims: int, seed: int) -> Balance:
     """All of it: so many processes that end in that way, while so many claims come and half of them go, and a last one that tidies up."""
     dice = random.Random(seed)
     driver.misbehave(*SLOW_ANSWERS)
