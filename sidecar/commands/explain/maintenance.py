@@ -14,7 +14,7 @@ from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.listing_io import Cluster
-from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage
+from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Treatment, treatments
 from sidecar.drain.words import Status
 from sidecar.errors import Fatal
@@ -57,11 +57,7 @@ async def _pods(kube: KubeApi, one: Maintenance, nodes: set[str]) -> list[Treatm
         rules = [rule async for rule in records(kube, DRAIN_RULES, Rule.of)]
     except NotFound:
         rules = []
-
-    def labels(obj: Json) -> tuple[str, Mapping[str, str]]:
-        return obj["metadata"]["name"], obj["metadata"].get("labels") or {}
-
-    return treatments(one, runners, rules, {name: of async for name, of in records(kube, NAMESPACES, labels)})
+    return treatments(one, runners, rules, {name: of async for name, of in records(kube, NAMESPACES, labels_of)})
 
 
 def _told(

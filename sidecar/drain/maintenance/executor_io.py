@@ -6,32 +6,21 @@ matters: what a process forgets makes it evict a pod again that comes back, or t
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from sidecar.drain.assess import Assessment
-from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage
+from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
-from sidecar.drain.maintenance.status_io import reports_of
+from sidecar.drain.maintenance.status_io import reports_of, said_of
 from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, is_of_maintenance, late, record_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May, Result, is_ours
-from sidecar.kube.api import (
-    DRAIN_RULES,
-    MAINTENANCES,
-    MERGE_PATCH,
-    NAMESPACES,
-    NODES,
-    PODS,
-    STRATEGIC_MERGE_PATCH,
-    find,
-    records,
-)
+from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, MERGE_PATCH, NAMESPACES, NODES, PODS, STRATEGIC_MERGE_PATCH, find, records
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
@@ -41,17 +30,12 @@ from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-AT_REST: Final = 60.0
-"""Seconds between two lists while no maintenance selects this node. While one does they are watched."""
+AT_REST: Final = 60.0  # seconds between two lists while no maintenance selects this node; while one does they are watched
 DRAINING: Final = 10.0
-SOON: Final = 1.0
-"""Seconds between two passes while pods leave."""
-_PEERS: Final = 0.1
-"""Seconds for each node of a maintenance between two lists of all their reports, of which all of them ask."""
-_CHECKED_FOR: Final = 2.0
-"""Seconds for which it counts that the maintenances still want what they wanted."""
-_OVERDUE: Final = 300.0
-"""Seconds after its grace period, on a node that is not ready: nobody would report that such a pod has ended."""
+SOON: Final = 1.0  # seconds between two passes while pods leave
+_PEERS: Final = 0.1  # seconds for each node of a maintenance between two lists of all their reports, of which all of them ask
+_CHECKED_FOR: Final = 2.0  # seconds for which it counts that the maintenances still want what they wanted
+_OVERDUE: Final = 300.0  # seconds after its grace period, on a node that is not ready: nobody would report that such a pod has ended
 _COMES_BACK: Final = 3
 _MANY: Final = 1000
 
@@ -78,10 +62,8 @@ class Executor:
         # As kubectl drain, which asks for all at once; the client's own limit is the user's.
         self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng, qps=20.0, burst=40)
         self._changed = asyncio.Event()
-        self._view: View | None = None
-        """What the last pass has looked at: the clock alone may decide something by it."""
-        self.status: tuple[Json, ...] = ()
-        """For the report: one of each maintenance that selects this node."""
+        self._view: View | None = None  # what the last pass has looked at: the clock alone may decide something by it
+        self.status: tuple[Json, ...] = ()  # for the report: one of each maintenance that selects this node
         self._again: dict[str, float] = {}  # by uid: until when a pod is not asked to leave again
         self._round: dict[str, int] = {}  # by workload: how often its pods were evicted, and others put here after that
         self._rounds: dict[str, int] = {}  # by uid of a pod of such a workload: the round in which it was put here
@@ -111,7 +93,7 @@ class Executor:
                 log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
                 again = DRAINING
             await asyncio.sleep(SOON)
-            news = [self._changed.wait(), *([self._declared()] if self._view is not None else [])]
+            news = (self._changed.wait(), *((self._declared(),) if self._view is not None else ()))
             tasks = [asyncio.ensure_future(each) for each in news]
             try:
                 await asyncio.wait(tasks, timeout=max(0.0, again - SOON), return_when=asyncio.FIRST_COMPLETED)
@@ -213,7 +195,7 @@ class Executor:
             self._count_those_that_came_back(runners)
             rules = [rule async for rule in records(self._kube, DRAIN_RULES, Rule.of)]
             by_labels = any(entry.namespaces is not None for one in draining for entry in one.plan)
-            spaces = {name: labels async for name, labels in records(self._kube, NAMESPACES, _labels)} if by_labels else {}
+            spaces = {name: labels async for name, labels in records(self._kube, NAMESPACES, labels_of)} if by_labels else {}
             peers = await self._others(node, draining, record)
             undrainable = {each.pod.full_name: why for each in runners if (why := self._why_undrainable(each, node))}
             drains = tuple(
@@ -243,15 +225,9 @@ class Executor:
         )
 
     async def _runners(self, node: Node) -> list[Runner]:
-        where = f"spec.nodeName={node.name}"
-        found = [each async for each in records(self._kube, PODS, Runner.of, field_selector=where)]
-        now = self._wall()
-
-        def is_lost(each: Runner) -> bool:
-            due = timestamps.to_seconds(each.pod.deleting_since)
-            return node.ready != TRUE and due is not None and now - due > _OVERDUE
-
-        return [each for each in found if not is_lost(each)]
+        found = [each async for each in records(self._kube, PODS, Runner.of, field_selector=f"spec.nodeName={node.name}")]
+        since = self._wall() - _OVERDUE if node.ready != TRUE else 0.0
+        return [each for each in found if (timestamps.to_seconds(each.pod.deleting_since) or float("inf")) >= since]
 
     async def _others(self, node: Node, draining: Sequence[Maintenance], record: Record) -> dict[str, tuple[Peer, ...]]:
         """By uid of the maintenance: its other nodes. One that does not exist is drained. Asked again only while this node waits."""
@@ -266,7 +242,7 @@ class Executor:
         said = await reports_of(self._kube, self._settings.driver)
         self._peers_at = self._clock()
         self._peers = {
-            one.uid: tuple(_peer(each, one, said.get(each.name)) for each in nodes if one.selects(each.name, each.labels))
+            one.uid: tuple(_peer(each, one, said.get(each.name, {})) for each in nodes if one.selects(each.name, each.labels))
             for one in draining
         }
         return self._peers
@@ -297,11 +273,7 @@ class Executor:
         await self._kube.patch(NODES, node.name, {"metadata": meta, **(spec or {})}, content_type=MERGE_PATCH)
 
     async def _evict(self, view: View, decision: Decision) -> None:
-        began = checked = self._clock()
-        slowest = 0.0
-        here: dict[str, set[str]] = defaultdict(set)
-        for each in view.drains[0].treatments if view.drains else ():
-            here[_workload_of(each.runner)].add(each.runner.pod.uid)
+        began, checked, slowest = self._clock(), self._clock(), 0.0
         for each in decision.evict:
             pod = each.runner.pod
             if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
@@ -314,14 +286,14 @@ class Executor:
                     return
                 checked = self._clock()
             asked = self._clock()
-            await self._evict_one(each, here)
+            await self._evict_one(each, view.drains[0].treatments)
             slowest = max(slowest, self._clock() - asked)
 
     async def _still_wanted(self, view: View) -> bool:
         active = await self._active(view.node)
         return {(one.uid, one.stage) for one in active} == {(one.uid, one.stage) for one in view.active}
 
-    async def _evict_one(self, each: Treatment, here: Mapping[str, set[str]]) -> None:
+    async def _evict_one(self, each: Treatment, here: Iterable[Treatment]) -> None:
         pod = each.runner.pod
         answer = await self._evictor.evict(May(pod.namespace, pod.name, pod.uid), why=f"{each.why}, of a maintenance")
         self._metrics.evicted(str(answer.result))
@@ -333,8 +305,9 @@ class Executor:
             self._waits_for_vm.add(pod.uid)
         if answer.is_over:
             workload = _workload_of(each.runner)
-            for uid in here.get(workload, ()):
-                self._rounds.setdefault(uid, 0)
+            for one in here:
+                if _workload_of(one.runner) == workload:
+                    self._rounds.setdefault(one.runner.pod.uid, 0)
             self._round[workload] = max(self._round.get(workload, 0), self._rounds.get(pod.uid, 0) + 1)
 
     # --- pods that come back --------------------------------------------------------------------------------------------
@@ -357,37 +330,31 @@ class Executor:
 
     def _tell_deadlines(self) -> None:
         """Before any request: no error puts a deadline off."""
-        view = self._view
-        if view is None:
-            return
-        now = self._wall()
-        for uid, one in late(view.record, view.active, now).of.items():
-            if one.deadline_at is not None and now >= one.deadline_at and (uid, "late") not in self._told:
-                self._told.add((uid, "late"))
-                self._event(names.WARNING, names.MAINTENANCE_LATE, f"The deadline of {one.name} is over, and this node is not drained")
+        view, now = self._view, self._wall()
+        for uid, one in late(view.record, view.active, now).of.items() if view is not None else ():
+            if one.deadline_at is not None and now >= one.deadline_at:
+                message = f"The deadline of {one.name} is over, and this node is not drained"
+                self._event(names.WARNING, names.MAINTENANCE_LATE, message, once=(uid, "late"))
 
     def _tell(self, view: View, decision: Decision) -> None:
         for reason, message in decision.events:
             self._event(names.NORMAL, reason, message)
         for said in decision.status:
-            uid, name = str(said["uid"]), str(said["name"])
-            for key, reason in (("finished", names.MAINTENANCE_DRAINING), ("drained", names.MAINTENANCE_DRAINED)):
-                if key in said and (key == "finished" or said[key]) and (uid, key) not in self._told:
-                    self._told.add((uid, key))
-                    self._event(
-                        names.NORMAL,
-                        reason,
-                        f"PlannedMaintenance {name}: this node {'is drained' if key == 'drained' else 'begins to be drained'}",
-                    )
+            uid, of = str(said["uid"]), f"PlannedMaintenance {said['name']}: this node"
+            if "finished" in said:
+                self._event(names.NORMAL, names.MAINTENANCE_DRAINING, f"{of} begins to be drained", once=(uid, "drain"))
+            if said.get("drained"):
+                self._event(names.NORMAL, names.MAINTENANCE_DRAINED, f"{of} is drained", once=(uid, "drained"))
             for pod in said.get("undrainable") or ():
-                if (uid, pod) not in self._told:
-                    self._told.add((uid, pod))
-                    self._event(names.WARNING, names.POD_UNDRAINABLE, f"{pod} comes back to this node again and again, and is left here")
+                message = f"{pod} comes back to this node again and again, and is left here"
+                self._event(names.WARNING, names.POD_UNDRAINABLE, message, once=(uid, pod))
 
-    def _event(self, type_: str, reason: str, message: str) -> None:
-        if self._view is not None and not self._settings.dry_run:
-            node = self._view.node
-            self._recorder.record(ObjectRef("v1", names.NODE, "", node.name, node.uid), type_, reason, message)
+    def _event(self, type_: str, reason: str, message: str, *, once: tuple[str, str] | None = None) -> None:
+        if self._view is None or self._settings.dry_run or once in self._told:
+            return
+        self._told |= {once} if once else set()
+        node = self._view.node
+        self._recorder.record(ObjectRef("v1", names.NODE, "", node.name, node.uid), type_, reason, message)
 
 
 def _finished(record: Record, one: Maintenance) -> int:
@@ -398,22 +365,14 @@ def _declaration(meta: Json) -> tuple[object, bool]:
     return meta.get("generation"), "deletionTimestamp" in meta
 
 
-def _labels(obj: Json) -> tuple[str, Mapping[str, str]]:
-    return obj["metadata"]["name"], obj["metadata"].get("labels") or {}
-
-
 def _workload_of(each: Runner) -> str:
     return f"{each.pod.namespace}/{each.pod.owner.uid}" if each.pod.owner else each.pod.uid
 
 
-def _peer(node: Node, one: Maintenance, status: Mapping[str, Any] | None) -> Peer:
-    found: int | None = None
-    if status is not None and status.get("nodeUID") == node.uid:
-        for said in status.get("maintenance") or ():
-            if isinstance(said, Mapping) and said.get("uid") == one.uid and isinstance(said.get("finished"), int):
-                found = said["finished"]
+def _peer(node: Node, one: Maintenance, status: Mapping[str, Any]) -> Peer:
+    found = (said_of(one, node, status) or {}).get("finished")
     ignored = bool(node.annotations.get(names.IGNORED_BY_MAINTENANCE, "").strip())
-    return Peer(node.name, found, str((status or {}).get("observedAt") or ""), ignored)
+    return Peer(node.name, found if isinstance(found, int) else None, str(status.get("observedAt") or ""), ignored)
 
 
 def _ours(stored: Json) -> list[Json]:
@@ -431,14 +390,6 @@ def conditions_patch(stored: Json, wanted: Mapping[str, str], *, now: float) -> 
         if (kind in there) if before is None else (before["status"], before["message"]) == (TRUE, message):
             continue
         since = before["lastTransitionTime"] if before is not None and before["status"] == TRUE else at
-        found.append(
-            {
-                "type": kind,
-                "status": TRUE,
-                "reason": names.MAINTENANCE_KIND,
-                "message": message,
-                "lastTransitionTime": since,
-                "lastHeartbeatTime": at,
-            }
-        )
+        said = {"type": kind, "status": TRUE, "reason": names.MAINTENANCE_KIND, "message": message}
+        found.append({**said, "lastTransitionTime": since, "lastHeartbeatTime": at})
     return found

@@ -31,8 +31,7 @@ from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-MAY_TAKE: Final = 600.0
-"""Seconds for one guest. Nothing in a guest may keep the node under it from being drained for ever."""
+MAY_TAKE: Final = 600.0  # seconds for one guest: nothing in it may keep the node under it from being drained for ever
 PASS: Final = 20.0
 _NODE: Final = "kubevirt.io/nodeName"
 _KEYS: Final = ("value", "kubeconfig")
@@ -45,8 +44,7 @@ class Guest(KubeApi, Protocol):
     async def aclose(self) -> None: ...
 
 
-OpenGuest = Callable[[bytes], Awaitable[Guest]]
-"""Of the content of a kubeconfig, which a tenant has written. Raises Fatal for one that cannot be used, or must not be."""
+OpenGuest = Callable[[bytes], Awaitable[Guest]]  # by a kubeconfig that a tenant has written; raises Fatal for one that must not be used
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 from sidecar.model.topology import Requirement
 
-CAPI_LABEL: Final = "cluster.x-k8s.io/drain"
-"""Cluster API's label on a pod, which beats rules."""
+CAPI_LABEL: Final = "cluster.x-k8s.io/drain"  # Cluster API's label on a pod, which beats rules
 MOST_PRIORITY: Final = 2**31 - 1
 _MOST_ENTRIES: Final = 50
 _DURATION: Final = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,7})m)?(?:(\d{1,9})s)?")
@@ -66,8 +65,7 @@ class Selector:
         return cls((*equal, *terms))
 
 
-Key = tuple[int, int, int]
-"""Where an entry stands among those of all plans: its type, its priority, and 1 if it selects no pods by their labels."""
+Key = tuple[int, int, int]  # of an entry among those of all plans: its type, its priority, and 1 if it selects no pods by their labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,3 +213,7 @@ class Runner:
         is_vm = owner is not None and owner.kind == "VirtualMachineInstance" and owner.api_version.startswith("kubevirt.io/")
         priority = (obj.get("spec") or {}).get("priority")
         return cls(pod, priority if isinstance(priority, int) else 0, f"{pod.namespace}/{owner.name}" if owner and is_vm else "")
+
+
+def labels_of(namespace: Json) -> tuple[str, Mapping[str, str]]:
+    return namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}

@@ -12,8 +12,7 @@ from typing import Final
 from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Key, Maintenance, PodType, Rule, Runner
 from sidecar.eviction.rules import is_ours
 
-END: Final[Key] = (len(PodType), 0, 0)
-"""After all entries of any plan."""
+END: Final[Key] = (len(PodType), 0, 0)  # after all entries of any plan
 _OF_LABEL: Final = {"skip": Behavior.SKIP, "wait-completed": Behavior.WAIT_COMPLETED}
 
 

@@ -13,19 +13,17 @@ from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 from sidecar.tools import Tools
 
-SILENT_AFTER: Final = 600.0
-"""Seconds after which a node whose sidecar says nothing is named."""
+SILENT_AFTER: Final = 600.0  # seconds after which a node whose sidecar says nothing is named
 _EVERY: Final = 60.0
 _MOST: Final = 20
 
-Reports = Mapping[str, Mapping[str, Any]]
-"""Status of the report of each node, by its name."""
+Reports = Mapping[str, Mapping[str, Any]]  # status of the report of each node, by its name
 
 
 def summary(one: Maintenance, nodes: Iterable[Node], reports: Reports, *, now: float) -> Json:
     """Pure. What is asked for, how many nodes it selects and how far they are, and what each of the others waits for."""
     mine = [node for node in nodes if one.selects(node.name, node.labels)]
-    said = {node.name: _of(one, node, reports.get(node.name, {})) for node in mine}
+    said = {node.name: said_of(one, node, reports.get(node.name, {})) for node in mine}
     drained = [name for name, found in said.items() if found is not None and found.get("drained")]
     waiting = [text for node in mine if (text := _waits(one, node, said[node.name], reports.get(node.name, {}), now))]
     is_drained = bool(mine) and len(drained) == len(mine)
@@ -50,7 +48,7 @@ def summary(one: Maintenance, nodes: Iterable[Node], reports: Reports, *, now: f
     }
 
 
-def _of(one: Maintenance, node: Node, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def said_of(one: Maintenance, node: Node, status: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """What this very machine has published of it."""
     found = status.get("maintenance") if status.get("nodeUID") == node.uid else None
     return next((item for item in found or () if isinstance(item, Mapping) and item.get("uid") == one.uid), None)

@@ -16,8 +16,7 @@ from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 
-MOST: Final = 20
-"""Maintenances of one node that are carried out at a time, the oldest ones first."""
+MOST: Final = 20  # maintenances of one node that are carried out at a time, the oldest ones first
 _LONGEST: Final = 16 * 2**10
 
 
@@ -155,22 +154,14 @@ def decide(view: View) -> Decision:
         cordon, prior = (False if view.node.unschedulable and not prior else None), None
     record = Record(prior, until if view.drains else None, of, intent, record.forced if draining else "")
     chosen = due(view.drains, until) if ready and draining else []
-    evict = [each for each in chosen if _may_go(each, view, record)]
-    waits = [each for each in chosen if each not in evict]
-    return Decision(
-        record,
-        cordon,
-        tuple(evict),
-        tuple(waits),
-        tuple(_events(view, until)),
-        _conditions(view, of),
-        tuple(_status(view, one, of.get(one.uid), chosen) for one in view.active),
-    )
+    evict = tuple(each for each in chosen if _may_go(each, view, record))
+    waits = tuple(each for each in chosen if each not in evict)
+    status = tuple(_status(view, one, of.get(one.uid), chosen) for one in view.active)
+    return Decision(record, cordon, evict, waits, tuple(_events(view)), _conditions(view, of), status)
 
 
 def _may_go(each: Treatment, view: View, record: Record) -> bool:
-    held = each.full_name in view.held and not record.forced
-    pod = each.runner.pod
+    held, pod = each.full_name in view.held and not record.forced, each.runner.pod
     return each.behavior is Behavior.DRAIN and not pod.deleting_since and pod.uid not in view.heard and not held
 
 
@@ -182,14 +173,10 @@ def is_drained(view: View, one: Maintenance, progress: Progress | None) -> bool:
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
-def _events(view: View, until: Key) -> list[tuple[str, str]]:
-    found = []
-    for each in view.drains:
-        one = each.maintenance
-        reached = view.record.reached
-        if one.uid not in view.record.of and reached is not None and one.plan[0].key < reached:
-            found.append((names.MAINTENANCE_FAST_FORWARDED, f"{one.name} begins where this node is already: no plan goes back"))
-    return found
+def _events(view: View) -> Iterable[tuple[str, str]]:
+    for one in (each.maintenance for each in view.drains):
+        if one.uid not in view.record.of and view.record.reached is not None and one.plan[0].key < view.record.reached:
+            yield names.MAINTENANCE_FAST_FORWARDED, f"{one.name} begins where this node is already: no plan goes back"
 
 
 def _conditions(view: View, of: Mapping[str, Progress]) -> dict[str, str]:
