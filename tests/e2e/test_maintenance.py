@@ -27,8 +27,7 @@ def types(plane: ControlPlane, drainer: Path) -> Iterator[None]:
     """With the rights of the component, which other tests' sidecars do not have."""
     manifest = component("maintenance")
     plane.apply(manifest)
-    for path in (PLANNED, RULES):
-        until(lambda path=path: plane.serves(path), f"the API server serves {path}")
+    until(lambda: all(plane.serves(path) for path in (PLANNED, RULES)), "the API server serves both types")
     yield
     roles = [item for item in yaml.safe_load_all(manifest) if item["kind"] != "CustomResourceDefinition"]
     plane.kubectl("delete", "-f", "-", input=yaml.safe_dump_all(roles))

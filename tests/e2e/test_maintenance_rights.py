@@ -25,7 +25,7 @@ from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
 from tests.e2e.test_maintenance_types import BY_NAME, PLANNED, RULES, TYPES, declared
 from tests.e2e.test_rights_at_work import denied
-from tests.harness.drains import accounts
+from tests.harness.drains import JUDGING, SWIFT, accounts
 from tests.harness.persons import ACCOUNT, Person
 from tests.harness.policies import Abuse, Request, Secured, allowed, built, create, delete, in_force, patch, secured, type_checked
 
@@ -39,8 +39,7 @@ ROLES = (DEPLOY / "components" / "maintenance" / "roles.yaml").read_text()
 def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     plane.apply(TYPES)
     plane.apply(ROLES)
-    for path in (PLANNED, RULES):
-        until(lambda path=path: plane.serves(path), f"the API server serves {path}")
+    until(lambda: all(plane.serves(path) for path in (PLANNED, RULES)), "the API server serves both types")
     with secured(plane, built(tmp_path_factory.mktemp("overlay"), "drain", "maintenance")) as made:
         made.make(PLANNED, declared(PLANNED, BY_NAME))
         in_force(patch(f"{PLANNED}/m1/status", {"status": {"nodes": 1}}), made.nobody, "bound to no pod")
@@ -139,7 +138,7 @@ def test_it_tells_how_far_a_maintenance_is_and_changes_nothing_else_of_it(cluste
     stored = cluster.plane.request("GET", f"{PLANNED}/m1")
     one = Maintenance.of(stored)
     assert one is not None
-    told = patch(f"{PLANNED}/m1/status", status_patch(summary(one, [], {}, now=1.7e9), version=one.version), content_type=JSON_PATCH)  # type: ignore[arg-type]
+    told = Request("PATCH", f"{PLANNED}/m1/status", status_patch(summary(one, [], {}, now=1.7e9), version=one.version), JSON_PATCH)
     allowed(told, cluster.n1)
     spec = patch(f"{PLANNED}/m1/status", {"spec": {"stage": "Drain"}})
     assert spec.by(cluster.n1)[0] == 200
@@ -198,17 +197,25 @@ def test_all_that_the_program_writes_passes(cluster: Secured, tmp_path: Path) ->
     plane = cluster.plane
     rules = f"/apis/{names.REPORT_VERSION}/namespaces/{NAMESPACE}/drainrules"
     cluster.make(rules, declared(RULES, {"podSelector": {}, "behavior": "Skip"}))
-    pod = {"metadata": {"name": "goes"}, "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]}}
-    plane.request("POST", PODS, {**pod, "spec": {**pod["spec"], "terminationGracePeriodSeconds": 0}})
+    spec = {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0}
+    plane.request("POST", PODS, {"metadata": {"name": "goes"}, "spec": spec})
     before = denied(plane)
     assert before, "it counts none, not even those by which the fixture saw that the policies are in force"
-    told = {"node": "n1", "kubeconfig": cluster.kubeconfig("n1", ACCOUNT), "environ": {"NAMESPACE": NAMESPACE, "POD_NAME": "none"}}
-    flags = ["--drain-report", "--node-drain-policy=NoSchedule", "--maintenance"]
+    driver = OurDriver(tmp_path, node="n1", name=DRIVER)
+    sidecar = Sidecar(
+        tmp_path,
+        node="n1",
+        address=driver.socket,
+        kubeconfig=cluster.kubeconfig("n1", ACCOUNT),
+        args=[*JUDGING, "--maintenance"],
+        environ={"NAMESPACE": NAMESPACE, "POD_NAME": "none"},
+        speed=SWIFT,
+    )
 
     def node() -> Json:
         return plane.request("GET", NODE)
 
-    with OurDriver(tmp_path, node="n1", name=DRIVER) as driver, Sidecar(tmp_path, address=driver.socket, args=flags, pace=0.2, **told):  # type: ignore[arg-type]
+    with driver, sidecar:
         plane.request("POST", PLANNED, declared(PLANNED, {"nodes": ["n1"], "intent": "reboot", "stage": "Drain"}, "m3"))
         until(lambda: node()["spec"].get("unschedulable") and KEY in node()["metadata"]["annotations"], "it is cordoned and noted")
         until(lambda: "goes" not in [item["metadata"]["name"] for item in plane.request("GET", PODS)["items"]], "the pod is evicted")

@@ -29,8 +29,7 @@ PLAN = [{"maxPriority": 5}, {"podSelector": DATABASES, "namespaceSelector": {}},
 @pytest.fixture(scope="module")
 def types(plane: ControlPlane) -> ControlPlane:
     plane.apply(TYPES)
-    for path in (PLANNED, RULES):
-        until(lambda path=path: plane.serves(path), f"the API server serves {path}")
+    until(lambda: all(plane.serves(path) for path in (PLANNED, RULES)), "the API server serves both types")
     established = [f"crd/{item['metadata']['name']}" for item in yaml.safe_load_all(TYPES)]
     for name in established:
         conditions = plane.kubectl("get", name, "-o", "jsonpath={.status.conditions[*].type}")
