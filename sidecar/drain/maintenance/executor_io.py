@@ -14,7 +14,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of, said_of
-from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, is_of_maintenance, late, record_of
+from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, is_late, is_of_maintenance, late, record_of
 from sidecar.drain.marks import Marks
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
@@ -71,6 +71,7 @@ class Executor:
         self._peers: dict[str, tuple[Peer, ...]] = {}  # by uid of the maintenance, as they were read last: they only ever go forward
         self._peers_at = float("-inf")
         self._version, self._known = "", dict[str, tuple[object, bool]]()  # of the list of maintenances, and what each declares
+        self._listed_at = float("-inf")
         self._undone = 0
         self._told: set[tuple[str, str]] = set()
 
@@ -167,6 +168,7 @@ class Executor:
 
     async def _active(self, node: Node) -> tuple[Maintenance, ...]:
         """Those that select this node and are not over, the oldest ones first. Without the type there are none."""
+        self._listed_at = self._clock()
         found, known, token = list[Maintenance | None](), dict[str, tuple[object, bool]](), ""
         try:
             while True:
@@ -273,7 +275,7 @@ class Executor:
         await self._kube.patch(NODES, node.name, {"metadata": meta, **(spec or {})}, content_type=MERGE_PATCH)
 
     async def _evict(self, view: View, decision: Decision) -> None:
-        began, checked, slowest = self._clock(), self._clock(), 0.0
+        began, slowest = self._clock(), 0.0
         for each in decision.evict:
             pod = each.runner.pod
             if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
@@ -281,10 +283,8 @@ class Executor:
             await asyncio.sleep(self._evictor.wait())
             if self._clock() - began + slowest > LONGEST_PASS:
                 return
-            if self._clock() - checked > _CHECKED_FOR:
-                if not await self._still_wanted(view):
-                    return
-                checked = self._clock()
+            if self._clock() - self._listed_at > _CHECKED_FOR and not await self._still_wanted(view):
+                return
             asked = self._clock()
             await self._evict_one(each, view.drains[0].treatments)
             slowest = max(slowest, self._clock() - asked)
@@ -330,11 +330,13 @@ class Executor:
 
     def _tell_deadlines(self) -> None:
         """Before any request: no error puts a deadline off."""
-        view, now = self._view, self._wall()
-        for uid, one in late(view.record, view.active, now).of.items() if view is not None else ():
-            if one.deadline_at is not None and now >= one.deadline_at:
+        if (view := self._view) is None:
+            return
+        of = late(view.record, view.active, self._wall()).of
+        for one in view.active:
+            if one.uid in of and is_late(view, one, of[one.uid], self._wall()):
                 message = f"The deadline of {one.name} is over, and this node is not drained"
-                self._event(names.WARNING, names.MAINTENANCE_LATE, message, once=(uid, "late"))
+                self._event(names.WARNING, names.MAINTENANCE_LATE, message, once=(one.uid, "late"))
 
     def _tell(self, view: View, decision: Decision) -> None:
         for reason, message in decision.events:

@@ -170,6 +170,10 @@ def is_drained(view: View, one: Maintenance, progress: Progress | None) -> bool:
     return done and (one.intent is Intent.REBOOT or view.retire is Status.TRUE)
 
 
+def is_late(view: View, one: Maintenance, progress: Progress, now: float) -> bool:
+    return _is_over(progress, now) and not is_drained(view, one, progress)
+
+
 # --- what is told -----------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +203,7 @@ def _status(view: View, one: Maintenance, progress: Progress | None, chosen: lis
         return said
     said |= {"finished": progress.finished, "drained": is_drained(view, one, progress)}
     if progress.deadline_at is not None:
-        said |= {"deadline": timestamps.to_text(progress.deadline_at), "late": _is_over(progress, view.now)}
+        said |= {"deadline": timestamps.to_text(progress.deadline_at), "late": is_late(view, one, progress, view.now)}
     mine = next((each for each in view.drains if each.maintenance.uid == one.uid), None)
     if mine is None:
         return said

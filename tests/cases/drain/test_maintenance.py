@@ -351,6 +351,29 @@ def test_drain_C13_C14_teams_say_how_their_pods_go_in_their_own_namespace_and_cl
     told(story)
 
 
+def test_drain_C2_one_that_is_completed_while_its_record_is_on_its_way_evicts_nobody_after_that() -> None:
+    slow: list[bool] = []
+
+    async def story(bench: Story) -> None:
+        await put(bench, priority=9000)
+        await declare(bench, stage="Cordon", drainPlan=entries(5000))
+        await wait(bench, 70)
+        slow.append(True)
+        await move(bench, "Drain")
+        await wait(bench, 40)
+        assert (await record(bench))["reached"] == [0, 5000, 1], "that the next entry is reached is on its way"
+        await move(bench, "Complete")
+        await wait(bench, 100)
+        assert await pods(bench) == ["web"] and not await cordoned(bench)
+
+    async def late(call: Call) -> None:
+        """Each write of how far it is."""
+        if call.verb == "patch" and call.resource == NODES and not call.subresource and slow:
+            await asyncio.sleep(8.0)
+
+    told(story, delay=late)
+
+
 def test_drain_C15_a_pod_that_comes_back_three_times_is_named_and_left() -> None:
     tolerates = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
     made: list[int] = []
@@ -502,6 +525,16 @@ def test_a_retire_whose_volume_blocks_is_held_beyond_a_deadline_that_is_only_rep
         said = await status(bench)
         assert await pods(bench) == ["db"] and await events(bench, names.MAINTENANCE_LATE) == 1 and said["late"]
         assert said["pods"] == [{"pod": "default/db", "why": "its volumes block retire"}]
+
+    told(story)
+
+
+def test_a_node_that_was_drained_in_time_is_not_late_afterwards() -> None:
+    async def story(bench: Story) -> None:
+        await declare(bench, deadline="5m", onDeadline="Override")
+        await wait(bench, 600)
+        said = await status(bench)
+        assert said["drained"] and not said["late"] and await events(bench, names.MAINTENANCE_LATE) == 0
 
     told(story)
 
