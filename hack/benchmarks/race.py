@@ -173,11 +173,9 @@ def _a_scene(work: Path, program: str, nodes: int) -> Iterator[Scene]:
     # The default. The tests' second would have the volume controller look at every claim each second.
     extra_args = {"apiserver": audit.flags(), "controller-manager": ["--pvclaimbinder-sync-period=15s"]}
     with a_ground(work, components=("controller-manager",), extra_args=extra_args) as ground:
-        drivers = [
-            OurDriver(work, node=f"node-{number}", name=DRIVER, pools={"main": "100Ti"}, args=(f"--fault=CreateVolume:hang={LATENCY}",))
-            for number in range(1, nodes + 1)
-        ]
+        drivers = [OurDriver(work, node=f"node-{number}", name=DRIVER, pools={"main": "100Ti"}) for number in range(1, nodes + 1)]
         for driver in drivers:
+            driver.misbehave({"method": "CreateVolume", "hang": LATENCY})
             ground.plane.add_node(driver.node, {driver.key: driver.node}, managed=False)
             ground.plane.add_csinode(driver.node, DRIVER, driver.node, [driver.key])
         ground.plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, DRIVER, IMMEDIATE, pool="main"))

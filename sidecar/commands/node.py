@@ -105,19 +105,18 @@ def _carry_out(order: Order, config: Config, ask: Callable[[str], bool | None], 
                 told.row("nodes", name=node.name, annotations=changes, result="would be changed")
         else:
             told.row("nodes", name=node.name, result="is as it should be")
-    if not changing:
-        return 0
-    if config.dry_run:
+    if config.dry_run and changing:
         told.say("\nnothing was changed, because of --dry-run")
         return 0
-    if not order.yes:
+    if changing and not order.yes:
         agreed = ask(f"\n{order.verb} {', '.join(node.name for node in changing)}? [y/N] ")
         if agreed is None:
             return complain("there is no terminal to ask on; nothing was changed: add --yes")
         if not agreed:
             return complain("nothing was changed")
-    done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb, told)))
-    steps = [step for node, its in judged if node in done for step in node_intent.next_steps(node, order.verb, its)]
+    done = asyncio.run(_at_the_door(config, lambda kube: _write_all(kube, changing, order.verb, told))) if changing else []
+    as_wanted = [(node, its) for node, its in judged if node in done or node not in changing]
+    steps = [step for node, its in as_wanted for step in node_intent.next_steps(node, order.verb, its)]
     told.say("\n".join(["", "next:", *(f"  {step}" for step in steps)] if steps else []))
     for step in steps:
         told.row("next", command=step.partition("   # ")[0])

@@ -81,32 +81,33 @@ def unheard(node: str, judged: Iterable[Judged]) -> str:
 
 def next_steps(node: Node, verb: Verb, judged: Sequence[Judged]) -> Iterable[str]:
     """What people do then: nothing here cordons, and nothing evicts."""
-    drain = f"kubectl drain {node.name} --ignore-daemonsets"
-    match verb:
-        case Verb.REBOOT:
-            yield drain
-            yield f"{program()} node release {node.name} --yes && kubectl uncordon {node.name}   # after the reboot, in this order"
-        case Verb.RETIRE:
-            waiting = [one for one in judged if one.assessment.retire.status is not Status.TRUE]
-            if waiting:
-                yield f"kubectl cordon {node.name}   # and no drain yet: it evicts at once, also what cannot run anywhere else"
-            yield from (_wait(node.name, one) for one in waiting)
-            yield drain
-            yield f"{program()} explain node {node.name} --intent retire --exit-code   # remove nothing before it is True"
-            yield f"kubectl delete node {node.name}   # and remove the machine"
-        case Verb.RELEASE:
-            yield from _left(node)
+    if verb.intent is None:
+        yield from _left(node)
+        return
+    waiting = [one for one in judged if one.assessment.verdict(verb.intent).status is not Status.TRUE]
+    if waiting:
+        yield f"kubectl cordon {node.name}   # and no drain yet: it evicts at once, also what cannot run anywhere else"
+    for one in waiting:
+        yield _wait(node.name, one, verb.intent)
+    yield f"kubectl drain {node.name} --ignore-daemonsets"
+    if verb is Verb.REBOOT:
+        yield f"{program()} node release {node.name} --yes && kubectl uncordon {node.name}   # after the reboot, in this order"
+    else:
+        yield f"{program()} explain node {node.name} --intent retire --exit-code   # remove nothing before it is True"
+        yield f"kubectl delete node {node.name}   # and remove the machine"
 
 
-def _wait(node: str, judged: Judged) -> str:
+def _wait(node: str, judged: Judged, intent: Intent) -> str:
     driver = judged.assessment.driver
     if judged.word is None:
-        return f"{program()} explain node {node} --driver {driver} --intent retire --exit-code   # until it exits with 0: What to do"
-    ready = names.condition(driver, names.RETIRE_READY)
+        return f"{program()} explain node {node} --driver {driver} --intent {intent} --exit-code   # until it exits with 0: What to do"
+    ready = names.condition(driver, names.DRAIN_READY if intent is Intent.REBOOT else names.RETIRE_READY)
     return f"kubectl wait node/{node} --for=condition={ready} --timeout=24h   # explain node says why not yet"
 
 
 def _left(node: Node) -> Iterable[str]:
+    if names.FORCE_DRAIN in node.annotations:
+        yield f"kubectl annotate node {node.name} {names.FORCE_DRAIN}-   # while it stands under a cordon, any drain is let go"
     if node.cordoned:
         yield f"kubectl uncordon {node.name}"
     if any(taint.key == names.EVACUATE_TAINT for taint in node.taints):

@@ -175,6 +175,8 @@ class Facts:
     """Of the namespace."""
     contents: tuple[SnapshotContent, ...] = ()
     """Snapshots of this driver."""
+    asked_at: float = 0.0
+    """When the pods were asked for, by the clock of this process."""
 
     def pod(self, name: str) -> Pod | None:
         return next((pod for pod in self.pods if pod.name == name), None)

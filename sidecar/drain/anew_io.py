@@ -31,7 +31,7 @@ from sidecar.drain.anew_locks import LocksView, shut
 from sidecar.drain.course import Away, Held, NotKnown, TakenBy
 from sidecar.drain.empty import Hold, users_of
 from sidecar.drain.lease_io import HeldLease, Holder, held_by
-from sidecar.drain.picture import Picture, why_undone
+from sidecar.drain.node_io import Picture, why_undone
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
 from sidecar.drain.words import Reason
@@ -226,7 +226,7 @@ class MakingAnew:
         begun = await self._write(lease, replace(record, stage=Stage.EVICTING, at=self._wall()))
         if why := await self._changed(picture, begun, EvictReplica):
             await self._write(lease, record)  # nothing was asked for, so nothing may be carried out later
-            return why, 1.0
+            return self._refuse(lease, Hold(Reason.NOT_KNOWN, pod.full_name, why))
         answer = await self._evictor.evict(may, why=f"node {picture.node.name} is being retired, and its replica is made anew")
         self._metrics.evicted(str(answer.result))
         if answer.result is Answered.EVICTED:
@@ -248,7 +248,7 @@ class MakingAnew:
             # Only who holds the Lease may write it: if this succeeds, nobody else makes a replica of this workload anew now.
             await self._write(lease, begun)
             if why := await self._changed(picture, begun, DeleteClaims):
-                return why, 1.0
+                return self._refuse(lease, Hold(Reason.NOT_KNOWN, record.target.full_name, why))
             try:
                 uid, version = claim.uid, claim.resource_version
                 await self._kube.delete(CLAIMS, claim.name, namespace=claim.namespace, uid=uid, resource_version=version)
@@ -272,7 +272,7 @@ class MakingAnew:
         step = anew.step(self._view(picture, record, facts, ""))
         if not isinstance(step, wanted):
             return f"while {record.target.full_name} was looked at: {step.why}"
-        return await why_undone(self._kube, self._settings, picture, wall=self._wall)
+        return await why_undone(self._tools, self._settings, picture, asked_at=facts.asked_at)
 
     async def _why_claims_stay(self, claims: Iterable[FoundClaim]) -> str:
         for found in claims:
@@ -330,15 +330,18 @@ class MakingAnew:
         )
 
     async def _facts(self, picture: Picture, target: Target) -> Facts:
+        """The pods last: who uses a claim, and which replicas are ready, changes within seconds."""
         namespace, kube = target.namespace, self._kube
-        pods = tuple([pod async for pod in records(kube, PODS, Pod.of, namespace=namespace)])
-        pod = next((pod for pod in pods if pod.name == target.pod), None)
-        claims = await self._claims(namespace, {name for name, _ in target.claims} | set(pod.claims if pod else ()))
+        pod = await find(kube, PODS, target.pod, namespace=namespace)
+        claims = await self._claims(namespace, {name for name, _ in target.claims} | set(Pod.of(pod).claims if pod else ()))
         stored = await find(kube, STATEFUL_SETS, target.workload, namespace=namespace)
         workload = StatefulSet.of(stored) if stored else None
         classes = [class_ async for class_ in records(kube, CLASSES, _with_default)]
         of_namespace = await find(kube, NAMESPACES, namespace)
         ends = of_namespace is None or "deletionTimestamp" in of_namespace["metadata"]
+        budgets = tuple([budget async for budget in records(kube, BUDGETS, Budget.of, namespace=namespace)])
+        contents, asked_at = await self._contents(), self._clock()
+        pods = tuple([each async for each in records(kube, PODS, Pod.of, namespace=namespace)])
         users = {pod.uid for pod, _ in users_of(picture.snapshot, picture.assessment.things)}
         here = records(kube, PODS, Pod.of, field_selector=f"spec.nodeName={picture.node.name}")
         return Facts(
@@ -351,8 +354,9 @@ class MakingAnew:
             default_class=max(((made, class_.name) for class_, made in classes if made), default=("", ""))[1],
             namespace=notes_of((of_namespace or {"metadata": {}})["metadata"].get("annotations")),
             namespace_ends=ends,
-            budgets=tuple([budget async for budget in records(kube, BUDGETS, Budget.of, namespace=namespace)]),
-            contents=await self._contents(),
+            budgets=budgets,
+            contents=contents,
+            asked_at=asked_at,
         )
 
     async def _claims(self, namespace: str, wanted: Iterable[str]) -> Mapping[str, FoundClaim]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from sidecar.drain import places
 from sidecar.drain.anew import Facts, FoundClaim, Target
-from sidecar.drain.empty import Hold, keeping_off, refused_by_budget, unsure
+from sidecar.drain.empty import SEVERAL_NODES, Hold, keeping_off, refused_by_budget, unsure
 from sidecar.drain.policy import resolve
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.statefulset import StatefulSet, shut_out
@@ -151,8 +151,11 @@ def _on_this_node_alone(view: LocksView) -> Refusal | None:
         volume = found.volume
         if node is None or volume is None or not _is_here_alone(volume, view):
             return Reason.CLAIM_KEPT, f"the PersistentVolume of claim {name} does not say that its data is on this node alone"
-        if found.claim.selected_node not in ("", node.name) or maker_of(volume) not in ("", node.name):
-            return Reason.CLAIM_KEPT, f"claim {name} says that its volume was made on another node"
+        if maker_of(volume) not in ("", node.name):
+            return Reason.CLAIM_KEPT, f"the PersistentVolume of claim {name} says that it was made on another node"
+        # Whose volume a claim has that was bound by hand no admission policy sees, so none lets a sidecar delete it.
+        if (found.claim.selected_node, found.claim.provisioner) != (node.name, view.snapshot.driver):
+            return Reason.CLAIM_KEPT, f"claim {name} does not say that its volume was made by {view.snapshot.driver} for this node"
     return None
 
 
@@ -251,7 +254,7 @@ def _budget(view: LocksView) -> Refusal | None:
     pod = view.pod
     if pod is None or not pod.node or pod.uid != view.target.pod_uid or pod.deleting_since:
         return None
-    hold = refused_by_budget(pod, view.facts.budgets, needs_one=view.needs_budget)
+    hold = refused_by_budget(pod, view.facts.budgets, needs_one=SEVERAL_NODES if view.needs_budget else "")
     return (hold.reason, hold.why) if hold else None
 
 

@@ -20,19 +20,15 @@ class Verdict:
 
     status: Status
     reason: Reason
-    message: str
-    """One line for people: the first blocker, and how many more there are."""
+    message: str  # one line for people: the first blocker, and how many more there are
 
 
 @dataclass(frozen=True, slots=True)
 class PodFate:
-    """What becomes of a pod if the node is rebooted, and if it is retired."""
-
     pod: Pod
     reboot: Fate
     retire: Fate
-    volumes: tuple[str, ...]
-    """Names of the volumes of this driver that it uses."""
+    volumes: tuple[str, ...]  # names of the volumes of this driver that it uses
     why: str
 
     def fate(self, intent: Intent) -> Fate:
@@ -51,12 +47,9 @@ class Assessment:
     retire: Verdict
     blockers: tuple[Blocker, ...]
     things: tuple[Thing, ...]
-    pods: tuple[PodFate, ...]
-    """Those that use a volume of this driver."""
-    notes: tuple[str, ...]
-    """What is worth knowing and blocks nothing."""
-    complete: bool
-    """All that should be known was read, so what is not among the blockers does not block."""
+    pods: tuple[PodFate, ...]  # those that use a volume of this driver
+    notes: tuple[str, ...]  # what is worth knowing and blocks nothing
+    complete: bool  # all that should be known was read, so what is not among the blockers does not block
 
     def verdict(self, intent: Intent) -> Verdict:
         return self.drain if intent is Intent.REBOOT else self.retire
@@ -88,9 +81,6 @@ def assess(snapshot: Snapshot) -> Assessment:
     )
 
 
-# --- the verdicts -----------------------------------------------------------------------------------------------------
-
-
 def _verdict(intent: Intent, snapshot: Snapshot, things: Sequence[Thing], against: Iterable[Blocker], unknown: Sequence[str]) -> Verdict:
     blocking = [blocker for blocker in against if intent in blocker.blocks]
     first = f"{blocking[0].object.kind} {blocking[0].named.rpartition(' ')[2]}: {blocking[0].reason}" if blocking else ""
@@ -106,9 +96,8 @@ def _verdict(intent: Intent, snapshot: Snapshot, things: Sequence[Thing], agains
         return Verdict(Status.FALSE, blocking[0].reason, message)
     if unknown:
         return Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, first_few(unknown))
-    if not things:
-        return Verdict(Status.TRUE, Reason.NOTHING_HERE, f"no volume of {snapshot.driver} is on this node")
-    return Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, f"nothing that {snapshot.driver} has on this node blocks it")
+    nothing = f"nothing that {snapshot.driver} has on this node blocks it" if things else f"no volume of {snapshot.driver} is on this node"
+    return Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, nothing)
 
 
 def _unknown_of_data(snapshot: Snapshot) -> Iterable[str]:
@@ -134,29 +123,26 @@ def _may_be_lost(each: Unplaced, snapshot: Snapshot) -> bool:
     if volume.phase in ("Released", "Failed") and volume.reclaim_policy == "Delete":
         return True
     # Words on its claim and namespace make it stricter and never laxer: whoever may write there need not own data that may be on any node.
-    _, retire = policies_of(volume, snapshot.claims.get(volume.claim_name), snapshot)
+    retire = policies_of(volume, snapshot.claims.get(volume.claim_name), snapshot)[Intent.RETIRE]
     return retire.policy is Policy.IGNORE and retire.plain and retire.source in (names.VOLUME, f"StorageClass {volume.class_name}")
 
 
-# --- the pods ---------------------------------------------------------------------------------------------------------
-
-
 def _fates(snapshot: Snapshot, things: Iterable[Thing]) -> Iterable[PodFate]:
-    held: dict[str, tuple[Pod, list[Thing]]] = {}
+    used: dict[str, tuple[Pod, list[Thing]]] = {}
     for thing in things:
         for pod in thing.use.everybody:
-            held.setdefault(pod.uid, (pod, []))[1].append(thing)
-    for pod, its in sorted(held.values(), key=lambda each: each[0].full_name):
+            used.setdefault(pod.uid, (pod, []))[1].append(thing)
+    for pod, its in sorted(used.values(), key=lambda each: each[0].full_name):
         reboot, retire, why = _fate(pod, its, snapshot)
         yield PodFate(pod, reboot, retire, tuple(thing.name for thing in its), why)
 
 
-def _fate(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> tuple[Fate, Fate, str]:
+def _fate(pod: Pod, used: Sequence[Thing], snapshot: Snapshot) -> tuple[Fate, Fate, str]:
     if pod.stays:
         return Fate.STAYS, Fate.STAYS, f"{'a static pod' if pod.static else 'of a DaemonSet'}: no drain evicts it"
     if pod.owner is None:
         return Fate.LOST, Fate.LOST, "no controller owns it, so an eviction would delete it for good"
-    keeping = [thing for thing in held if thing.in_use]
+    keeping = [thing for thing in used if thing.in_use]
     if not keeping:
         return Fate.MOVES_FREE, Fate.MOVES_FREE, "no volume keeps it on this node"
     only = f"only this node has {first_few([thing.name for thing in keeping])}"
@@ -166,9 +152,6 @@ def _fate(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> tuple[Fate, Fa
     if snapshot.own.reprovisions and all(thing.is_made_anew for thing in keeping):
         return Fate.RETURNS, Fate.REPROVISIONED, f"{waits}; retired, it is made anew on another node, empty, where nothing is in the way"
     return Fate.RETURNS, Fate.STRANDED, f"{waits}; retired, it stays Pending for as long as its claims exist"
-
-
-# --- what is worth knowing --------------------------------------------------------------------------------------------
 
 
 def _notes(snapshot: Snapshot, things: Sequence[Thing]) -> Iterable[str]:
@@ -192,13 +175,10 @@ def _notes(snapshot: Snapshot, things: Sequence[Thing]) -> Iterable[str]:
 def _about(thing: Thing) -> Iterable[str]:
     if thing.excuse:
         yield thing.excuse
-    for resolved in filter(None, (thing.reboot, thing.retire)):
-        if resolved.problem:
-            yield resolved.problem
+    yield from (resolved.problem for resolved in thing.policies.values() if resolved.problem)
     if thing.class_ is not VolumeClass.EPHEMERAL and thing.may_be_lost:
         yield "may be lost under the policy Ignore"
 
 
 def unread_claims(pod: Pod, snapshot: Snapshot) -> list[str]:
-    """Of its claims, those that could not be read."""
     return [claim for claim in pod.claim_names if unread_key(CLAIM, claim) in snapshot.unread]

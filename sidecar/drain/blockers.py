@@ -8,14 +8,13 @@ from typing import Final
 from sidecar.drain.policy import CLAIM, Resolved, unread_key
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.things import Thing
-from sidecar.drain.words import WORDS, Intent, Policy, Reason, VolumeClass
+from sidecar.drain.words import Intent, Policy, Reason, VolumeClass
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, nodes
 from sidecar.model.nodes import Pod
 from sidecar.model.timestamps import to_seconds
 
-TERMINATING_TOO_LONG: Final = 300.0
-"""Seconds after the end of its grace period: before that a pod that ends is no blocker."""
+TERMINATING_TOO_LONG: Final = 300.0  # seconds after the end of its grace period: before that a pod that ends is no blocker
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +22,19 @@ class Blocker:
     """One thing that keeps a verdict from being True."""
 
     object: ObjectRef
-    volume: str
-    """Name of the PersistentVolume, or the handle if it has none; empty for a volume that is being created."""
+    volume: str  # name of the PersistentVolume, or the handle if it has none; empty for a volume that is being created
     bytes: int
     class_: VolumeClass
     reason: Reason
     policy: Policy | None
     policy_source: str
     blocks: tuple[Intent, ...]
-    message: str
-    """What is special about this one; the reason explains the rest."""
+    message: str  # what is special about this one; the reason explains the rest
 
     @property
     def remedy(self) -> str:
-        """Where the policy stands on the PersistentVolume, a laxer word on the claim would not count, and where there is no claim it cannot
-        be said there."""
-        remedy = WORDS[self.reason].remedy
+        """Where the policy stands on the PersistentVolume, or there is no claim, a word on the claim would not count."""
+        remedy = self.reason.remedy
         if "annotate the claim" in remedy and names.VOLUME in (self.object.kind, self.policy_source):
             return f"{remedy} (on the PersistentVolume {self.volume} instead: there it counts)"
         return remedy
@@ -48,9 +44,6 @@ class Blocker:
         """The object as people call it. Most are claims, so that kind is left out."""
         full = f"{self.object.namespace}/{self.object.name}" if self.object.namespace else self.object.name
         return full if self.object.kind == names.CLAIM else f"{self.object.kind} {full}"
-
-
-# --- the table --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +83,21 @@ def is_bare(pod: Pod) -> bool:
     return pod.owner is None and not pod.stays and not pod.deleting_since
 
 
-# --- the blockers -----------------------------------------------------------------------------------------------------
-
-
 def find(snapshot: Snapshot, things: Sequence[Thing]) -> tuple[Blocker, ...]:
     """Those that block a reboot first, then the largest first."""
     found = [blocker for thing in things for blocker in _of_thing(thing)]
-    held: dict[str, list[Thing]] = defaultdict(list)
+    used: dict[str, list[Thing]] = defaultdict(list)
     for thing in things:
         for pod in thing.use.pods if thing.in_use else ():
-            held[pod.uid].append(thing)
-    found += [blocker for pod in snapshot.running if pod.uid in held for blocker in _of_pod(pod, held[pod.uid], snapshot)]
+            used[pod.uid].append(thing)
+    found += [blocker for pod in snapshot.running if pod.uid in used for blocker in _of_pod(pod, used[pod.uid], snapshot)]
     return tuple(sorted(found, key=lambda item: (Intent.REBOOT not in item.blocks, -item.bytes, item.named, item.volume, item.reason)))
 
 
 def why_blocked(thing: Thing, intent: Intent) -> Reason | None:
-    """The reason from the table; None: it does not block.
-
-    A wrong word for a policy counts as the strictest, and is the reason itself if nothing would block without it. If the policy is not
-    certain, the volume blocks only if it would under the laxest one: beyond that the verdict is Unknown, not False.
-    """
+    """The reason from the table; None: it does not block. A wrong word for a policy counts as the strictest, and is the reason itself if
+    nothing would block without it. Where the policy is not certain only what blocks under the laxest one does: beyond that the verdict is
+    Unknown."""
     if thing.excuse or (intent is Intent.REBOOT and thing.use.evicts_nobody):
         return None
     resolved = thing.policy(intent)
@@ -139,17 +127,14 @@ def _of_thing(thing: Thing) -> Iterable[Blocker]:
         yield _blocker(thing.object, (thing,), reason, tuple(blocks), resolved, "; ".join(filter(None, said)))
 
 
-def _of_pod(pod: Pod, held: Sequence[Thing], snapshot: Snapshot) -> Iterable[Blocker]:
-    """`held` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge.
-
-    An eviction would be the end of a bare one, whether the node comes back or not; that of one that has not ended in time does not finish.
-    """
+def _of_pod(pod: Pod, used: Sequence[Thing], snapshot: Snapshot) -> Iterable[Blocker]:
+    """`used` are the volumes of this driver that it uses. A pod that no volume keeps here is for others to judge."""
     # A claim that could not be read may be a generic ephemeral volume's, which goes with its pod and keeps it nowhere.
-    in_use = tuple(thing for thing in held if unread_key(CLAIM, thing.claim) not in snapshot.unread)
+    in_use = tuple(thing for thing in used if unread_key(CLAIM, thing.claim) not in snapshot.unread)
     if not in_use or pod.stays:
         return
-    said = sorted((thing.reboot for thing in in_use if thing.reboot), key=lambda item: (tuple(Policy).index(item.policy), item.source))
-    strictest, named = said[-1] if said else None, ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
+    said = sorted((thing.policies[Intent.REBOOT] for thing in in_use), key=lambda item: (tuple(Policy).index(item.policy), item.source))
+    strictest, named = said[-1], ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
     if is_bare(pod):
         yield _blocker(named, in_use, Reason.BARE_POD, _BOTH, strictest, "no controller owns it")
     due = to_seconds(pod.deleting_since)

@@ -16,9 +16,7 @@ from sidecar.drain.gate_io import Gate
 from sidecar.drain.lease_io import RENEWED_EVERY
 from sidecar.drain.look_io import Looks
 from sidecar.drain.marks import Marks
-from sidecar.drain.node_io import OwnNode, needs_protection
-from sidecar.drain.picture import Picture
-from sidecar.drain.report_io import ReportWriter
+from sidecar.drain.node_io import OwnNode, Picture, ReportWriter, needs_protection
 from sidecar.drain.settings import Settings
 from sidecar.drain.standing import StandingKeeper, closed_at
 from sidecar.drain.things import used_though_acknowledged
@@ -31,16 +29,15 @@ from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json
 from sidecar.model.standing import Standing
 from sidecar.observe.scrape.drain import DrainNumbers
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
 
-CALM: Final = 5.0
-"""Seconds between two looks as long as nobody empties the node."""
-_URGENT: Final = 10.0
-"""Seconds until what was refused is tried again at the earliest, and until a gate that should stand is."""
+CALM: Final = 5.0  # seconds between two looks as long as nobody empties the node
+_URGENT: Final = 10.0  # seconds until what was refused is tried again at the earliest, and until a gate that should stand is
 _READY: Final = {Status.TRUE: True, Status.FALSE: False, Status.UNKNOWN: None}
 
 
@@ -62,17 +59,16 @@ class DrainRoom:
         self._pods, self._looks = pods, looks
         self._standing = StandingKeeper(settings, clock=tools.clock, wall=tools.wall, on_change=on_standing)
         self._own_node = OwnNode(tools.kube, nodes, settings, clock=tools.clock, wall=tools.wall)
-        self._evacuation = Evacuation(tools, settings, self._own_node, self._standing)
+        self._evacuation: Evacuation | None = None
         self.report = ReportWriter(tools.kube, settings, clock=tools.clock)
         self._gate = Gate(tools.kube, settings, clock=tools.clock)
         self.attempts: Attempts[str] = Attempts()
         self._began_at = tools.clock()
         self._judged: Assessment | None = None
         self._told_marks: Marks | None = None
-        self._loose = ""
-        """Why the gate, which stands, holds nobody."""
-        self._opened: frozenset[Intent] = frozenset()
-        """What the last look found True for whoever empties the node."""
+        self._loose = ""  # why the gate, which stands, holds nobody
+        self._opened: frozenset[tuple[Intent, bool]] = frozenset()
+        """What the last look found True for whoever empties the node, and whether somebody did."""
         self._last_look, self._pace = float("-inf"), PACE
         self._refused_until = 0.0
         self._told_refused = ""
@@ -80,7 +76,6 @@ class DrainRoom:
     # --- what others ask --------------------------------------------------------------------------------------------
 
     def standing(self) -> Standing:
-        """Whether this node takes volumes now."""
         return self._standing.current
 
     @property
@@ -100,12 +95,12 @@ class DrainRoom:
         marks, judged, settings = self.marks, self._judged, self._settings
         if not settings.gate or marks is None or judged is None or judged.node_uid != marks.uid:
             return gate.HeldPods()
-        overridden = self._evacuation.lets_go(marks, judged)
+        overridden = self._evacuation is not None and self._evacuation.lets_go(marks, judged)
         return gate.held(judged, marks, self._pods(), assumed=settings.gate_assumes, overridden=overridden)
 
     def soonest(self) -> float:
         """When to look because something has changed."""
-        calm = self.marks is not None and not self.marks.observed
+        calm = self.marks is not None and not self.marks.drain_expected
         return max(self._clock(), self._last_look + (CALM if calm else self._pace), self._refused_until)
 
     def numbers(self) -> DrainNumbers | None:
@@ -156,7 +151,10 @@ class DrainRoom:
     async def _look(self, node: Node, marks: Marks, look: Look) -> None:
         await look.attempt("the report", self.report.recall())
         judged = self._judged if self._judged is not None and self._judged.node_uid == node.uid else None
-        node, marks = await self._evacuation.end_if_late(node, marks, judged, look)
+        if self._evacuation is None or self._evacuation.uid != node.uid:
+            self._evacuation = Evacuation(self._tools, self._settings, node, self._own_node, self._standing)
+        evacuation = self._evacuation
+        node, marks = await evacuation.end_if_late(node, marks, judged, look)
         picture = await self._picture(node, marks)
         self._judged = picture.assessment
         look.told |= self._looks.unread
@@ -167,12 +165,14 @@ class DrainRoom:
         if any(thing.use.lately for thing in picture.assessment.things):
             look.soon(CALM)  # that it counts as used ends by itself
         await self._void_acknowledgements(picture, look)
-        told = await self._evacuation.go_on(picture, look)
+        told = await evacuation.go_on(picture, look)
         marks = self.marks if self.marks is not None and self.marks.uid == node.uid else marks
-        overridden = self._evacuation.lets_go(marks, picture.assessment)
+        overridden = evacuation.lets_go(marks, picture.assessment)
         decision: gate.Decision | None = None
-        if self._is_same_drain(marks, picture.marks) or overridden:
-            decision = await look.attempt("the gate", self._gate.step(picture, self._pods(), overridden=overridden))
+        said, judged_for = ((each.draining, gate.counting(each, self._settings.gate_assumes)) for each in (marks, picture.marks))
+        # The gate opens by what was judged for it, and for nothing else.
+        if said == judged_for or overridden:
+            decision = await look.attempt("the gate", self._gate.update(picture, self._pods(), overridden=overridden))
             if decision is None and self._settings.gate:
                 look.soon(_URGENT)
         else:
@@ -202,14 +202,15 @@ class DrainRoom:
         return picture
 
     async def _judge(self, node: Node, marks: Marks, *, anew: bool) -> Picture:
-        snapshot = await self._looks.look(node, observed=marks.observed, anew=anew)
+        snapshot = await self._looks.look(node, drain_expected=marks.drain_expected, anew=anew)
         return Picture(node, marks, snapshot, assess(snapshot))
 
-    def _opening(self, picture: Picture) -> frozenset[Intent]:
-        if not picture.marks.observed:
+    def _opening(self, picture: Picture) -> frozenset[tuple[Intent, bool]]:
+        if not picture.marks.drain_expected:
             return frozenset()
         intents = {Intent.RETIRE, *gate.counting(picture.marks, self._settings.gate_assumes)}
-        return frozenset(intent for intent in intents if picture.assessment.verdict(intent).status is Status.TRUE)
+        draining = picture.marks.draining
+        return frozenset((intent, draining) for intent in intents if picture.assessment.verdict(intent).status is Status.TRUE)
 
     async def _void_acknowledgements(self, picture: Picture, look: Look) -> None:
         """A volume that a pod uses is not dispensable any more: the object is the memory, so the word is taken off it."""
@@ -223,17 +224,13 @@ class DrainRoom:
                 look.refused[f"the annotation {names.ACKNOWLEDGED}"] = str(error)
                 continue
             message = f"{names.ACKNOWLEDGED} was taken off: a pod uses the volume, so it is not dispensable any more"
-            self._record(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.WARNING, names.NODE_MARKS_WRONG, message)
-
-    def _is_same_drain(self, marks: Marks, judged: Marks) -> bool:
-        """The gate opens by what was judged for it, and for nothing else."""
-        assumed = self._settings.gate_assumes
-        return (marks.draining, gate.counting(marks, assumed)) == (judged.draining, gate.counting(judged, assumed))
+            ref = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
+            self._record(report.DrainEvent(ref, names.WARNING, names.NODE_MARKS_WRONG, message))
 
     # --- writes -----------------------------------------------------------------------------------------------------
 
     async def _write(
-        self, picture: Picture, marks: Marks, told: report.Course, decision: gate.Decision | None, look: Look, *, overridden: bool
+        self, picture: Picture, marks: Marks, told: Json, decision: gate.Decision | None, look: Look, *, overridden: bool
     ) -> None:
         settings, judged = self._settings, picture.assessment
         node = self._own_node.known() or picture.node
@@ -245,10 +242,9 @@ class DrainRoom:
         await look.attempt("the autoscalers' annotations", self._own_node.protect(node, needed=needed))
         settling = self._clock() - self._began_at < SETTLES
         for event in report.changes(self.report.stored, judged, marks, before=self._told_marks, settling=settling):
-            self._record(event.ref, event.type_, event.reason, event.message, once=event.once)
+            self._record(event)
         if isinstance(decision, gate.Open):
-            event = report.of_node(judged, names.DRAIN_LET_GO, decision.why)
-            self._record(event.ref, event.type_, event.reason, event.message)
+            self._record(report.of_node(judged, names.DRAIN_LET_GO, decision.why))
         self._told_marks = marks
         body = report.body(
             judged,
@@ -273,13 +269,12 @@ class DrainRoom:
 
     # --- telling ----------------------------------------------------------------------------------------------------
 
-    def _record(self, ref: ObjectRef, type_: str, reason: str, message: str, *, once: str = "") -> None:
+    def _record(self, event: report.DrainEvent) -> None:
         if not self._settings.dry_run:
-            self._tools.recorder.record(ref, type_, reason, message, **({"once": once} if once else {}))
+            self._tools.recorder.record(event.ref, event.type_, event.reason, event.message, once=event.once)
 
     def _tell_refused(self, refused: dict[str, str]) -> None:
-        """With one log line for as long as the same things are refused. Whoever reaches the page of health may read it: it says nothing in
-        words of others."""
+        """In one log line for as long as the same is refused. Anybody may read the page of health: it says nothing in words of others."""
         why = "; ".join(f"{what} could not be written or read: {error}" for what, error in sorted(refused.items()))
         if why and why != self._told_refused:
             log.warning("Drain decisions are incomplete", extra={"fields": {"node": self._settings.node, "err": why}})

@@ -5,16 +5,16 @@ from the moment at which the node has a slot: a node that only waits for its tur
 can help, so that one node which nobody can empty does not keep all others waiting.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from sidecar.drain.anew import Target
 from sidecar.drain.assess import Verdict
 from sidecar.drain.empty import Candidate, Hold
 from sidecar.drain.marks import Record, State, Wish
-from sidecar.drain.words import Intent, Reason, Status
-from sidecar.model import names
+from sidecar.drain.words import LONGEST, Intent, Reason, Status
+from sidecar.model import names, timestamps
+from sidecar.model.objects import Json
 
 
 class Expiry(StrEnum):
@@ -31,8 +31,7 @@ class Expiry(StrEnum):
 class Held:
     """This process has it."""
 
-    record: str
-    """The annotation in which its holder notes how far it is; empty: nothing."""
+    record: str  # the annotation in which its holder notes how far it is; empty: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,26 +59,23 @@ class Away:
     target: Target
 
 
+Next = Away | Candidate | Target  # who the next step is about: a replica that is being made anew, a pod to evict, a replica to make anew
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """All that the rule looks at."""
-
     wish: Wish | None
     record: Record
-    verdict: Verdict
-    """The one of the wish's intent."""
-    late: bool
-    """The deadline is over, by the clock of the wall and by one that does not jump."""
+    verdict: Verdict  # the one of the wish's intent
+    late: bool  # the deadline is over
     expiry: Expiry
-    slot: Answer | None
-    """None: not asked for in this look."""
-    has_slot: bool
-    """It has one since an earlier look."""
-    away: Away | None
-    next: Candidate | Target | Hold | None
-    """What could be sent away next, or why nobody is; None: nothing is left to send away, or this sidecar evicts nobody."""
-    stuck: bool = False
-    """Nobody could be sent away for a quarter of an hour: a replica that never becomes Ready must not keep the slot from all others."""
+    slot: Answer | None  # None: not asked for in this look
+    has_slot: bool  # it has one since an earlier look
+    next: Next | Hold | None  # a Hold: why nobody can be sent away; None: nothing is left to, or this sidecar evicts nobody
+    stuck: bool = False  # nobody could be sent away for a quarter of an hour: the slot is not kept for a replica that is never Ready
+
+
+# What is done next.
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +93,8 @@ class Note:
     state: State | None
     why: str
     event: str = ""
-    begins: bool = False
-    """The deadline runs from now on."""
-    gives_back: bool = False
-    """The slot is given back."""
+    begins: bool = False  # the deadline runs from now on
+    gives_back: bool = False  # the slot is given back
     reason: Reason | None = None
 
 
@@ -112,50 +106,33 @@ class TakeSlot:
 
 
 @dataclass(frozen=True, slots=True)
-class Evict:
-    """Look at its replicas, its budgets and the Node once more, and evict this pod."""
+class SendAway:
+    """Look once more at all that speaks against it, and take the next step with this one."""
 
-    candidate: Candidate
+    whom: Next
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class MakeAnew:
-    """Look whether this replica can be made anew, and take the Lease of its workload."""
-
-    target: Target
-    why: str
+Decision = Rest | Note | TakeSlot | SendAway
 
 
-@dataclass(frozen=True, slots=True)
-class Continue:
-    """Take the next step of the replica that is being made anew."""
-
-    away: Away
-    why: str
-
-
-Step = Rest | Note | TakeSlot | Evict | MakeAnew | Continue
-
-
-def step(view: View) -> Step:
+def decide(view: View) -> Decision:
     wish, state = view.wish, view.record.state
     if wish is None:
         why = "nobody asks for the node to be emptied"
         return Note(None, f"{why} any more", names.EVACUATION_UNDONE, gives_back=True) if state else Rest(why)
     if state is None:
         return Note(State.PENDING, wish.by, names.EVACUATION_STARTED)
-    ready = view.verdict.status is Status.TRUE
     if state is State.SUCCESS:
-        return _after_success(view)
-    if ready and (not _goes_on(view) or wish.forced):
+        return _after_success(view, wish)
+    if view.verdict.status is Status.TRUE and (not _goes_on(view) or wish.forced):
         return Note(State.SUCCESS, view.verdict.message, names.EVACUATION_SUCCEEDED, gives_back=True)
     if end := _end(view, wish):
-        return end
+        return Rest(end.why, end.reason) if end.state is state else end
     hold = view.next if isinstance(view.next, Hold) else None
-    if view.away is None and (not _goes_on(view) or (hold and view.stuck)):
+    if not _goes_on(view) or (hold and view.stuck):
         # Only a person can help, or there is nothing that this sidecar sends away: the others may have the slot.
-        why = f"{hold.reason}: {hold.why}" if hold else view.verdict.message
+        why = hold.why if hold else view.verdict.message
         begins = view.record.started_at is None
         if state is State.IN_PROGRESS and not begins and not view.has_slot:
             return Rest(why, hold.reason if hold else None)
@@ -173,13 +150,13 @@ def step(view: View) -> Step:
             pass
     if state is not State.IN_PROGRESS or view.record.started_at is None:
         return Note(State.IN_PROGRESS, view.verdict.message, begins=view.record.started_at is None or state is State.PENDING)
-    if view.away is not None:
-        return Continue(view.away, f"{view.away.target.full_name} is being made anew")
     match view.next:
-        case Candidate() as candidate:
-            return Evict(candidate, "its volumes may leave with it")
+        case Away(_, target):
+            return SendAway(view.next, f"{target.full_name} is being made anew")
+        case Candidate(pod):
+            return SendAway(view.next, f"{pod.full_name} is evicted: its volumes may leave with it")
         case Target() as target:
-            return MakeAnew(target, "its policy is Reprovision")
+            return SendAway(target, f"{target.full_name} is to be made anew: its policy is Reprovision")
         case Hold(reason, _, why):
             return Rest(why, reason)
         case None:
@@ -193,49 +170,46 @@ def is_under_way(record: Record, wish: Wish | None) -> bool:
 
 def lets_go(view: View) -> str:
     """Why the node is let go whatever blocks; empty: it is not. By the rule and not by the label, which anybody can write."""
-    if view.wish is None:
-        return ""
-    unlabelled = replace(view, record=replace(view.record, state=State.IN_PROGRESS)) if view.record.state is State.OVERRIDDEN else view
-    end = _end(unlabelled, view.wish) if unlabelled.record.state not in (None, State.SUCCESS) else None
-    return end.why if isinstance(end, Note) and end.state is State.OVERRIDDEN else ""
-
-
-_WORKS: Final = (Candidate, Target)
+    end = _end(view, view.wish) if view.wish is not None and view.record.state not in (None, State.SUCCESS) else None
+    return end.why if end is not None and end.state is State.OVERRIDDEN else ""
 
 
 def _goes_on(view: View) -> bool:
     """This sidecar has something to send away, or waits for what passes by itself."""
-    return view.away is not None or isinstance(view.next, _WORKS) or (isinstance(view.next, Hold) and not view.next.lasting)
+    return not view.next.lasting if isinstance(view.next, Hold) else view.next is not None
 
 
-def _end(view: View, wish: Wish) -> Rest | Note | None:
-    state = view.record.state
+def _end(view: View, wish: Wish) -> Note | None:
+    """How it ends although something blocks; None: it goes on."""
     if wish.forced:
         why = f"{names.FORCE_DRAIN}: {wish.forced} ({view.verdict.message})"
-        return Rest(why) if state is State.OVERRIDDEN else Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
-    if not view.late or state is State.PENDING:
+        return Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
+    if not view.late or view.record.state is State.PENDING:
         return None  # the time of a node that waits for its turn begins with that
     late = f"the evacuation has taken longer than --evacuation-deadline allows: {view.verdict.message}"
     if view.expiry is Expiry.OVERRIDE:
         why = f"--evacuation-expiry={view.expiry}, and {late}"
-        return Rest(why) if state is State.OVERRIDDEN else Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
-    reason = Reason.DEADLINE_EXCEEDED
-    return (
-        Rest(late, reason)
-        if state is State.FAILED
-        else Note(State.FAILED, late, names.EVACUATION_DEADLINE_EXCEEDED, gives_back=True, reason=reason)
-    )
+        return Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
+    return Note(State.FAILED, late, names.EVACUATION_DEADLINE_EXCEEDED, gives_back=True, reason=Reason.DEADLINE_EXCEEDED)
 
 
-def _after_success(view: View) -> Rest | Note:
+def _after_success(view: View, wish: Wish) -> Rest | Note:
     """What blocks now starts another evacuation, and so does a pod that can be sent away now, as where the node is retired after a reboot.
     Only while time is left: whoever puts pods here for ever must not take back a success for ever."""
-    assert view.wish is not None
-    verdict = view.verdict
-    if verdict.status is Status.FALSE:
-        return Note(
-            State.PENDING, f"it had succeeded, and now something blocks again: {verdict.message}", names.EVACUATION_STARTED, begins=True
-        )
-    if verdict.status is Status.TRUE and isinstance(view.next, _WORKS) and not view.late and not view.wish.forced:
-        return Note(State.PENDING, "it had succeeded, and now a pod can be evicted", names.EVACUATION_STARTED, begins=True)
-    return Rest(verdict.message)
+    status, message, now = view.verdict.status, view.verdict.message, ""
+    if status is Status.FALSE:
+        now = f"something blocks again: {message}"
+    elif status is Status.TRUE and isinstance(view.next, Next) and not view.late and not wish.forced:
+        now = "a pod can be evicted"
+    return Note(State.PENDING, f"it had succeeded, and now {now}", names.EVACUATION_STARTED, begins=True) if now else Rest(message)
+
+
+def as_json(record: Record, slot: Answer | None, told: str, *, allowed: float) -> Json:
+    """For the report: how far it is, and what is done next or why nothing is."""
+    if record.state is None and not told:
+        return {}
+    deadline = record.started_at + allowed if record.started_at is not None and allowed > 0 else None
+    times = {"startedAt": record.started_at, "deadline": deadline}
+    has = {Held: "held", TakenBy: "waits", NotKnown: "not known"}.get(type(slot), "")
+    said: Json = {"state": str(record.state or "")} | {key: timestamps.to_text(at) for key, at in times.items() if at is not None}
+    return said | {key: text for key, text in (("slot", has), ("next", told[:LONGEST])) if text}

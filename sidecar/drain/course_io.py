@@ -4,18 +4,17 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from sidecar.drain import course, report
+from sidecar.drain import course
 from sidecar.drain.anew import Target
 from sidecar.drain.anew import candidates as replicas_to_make
 from sidecar.drain.anew_io import POLL, MakingAnew
 from sidecar.drain.assess import Assessment, Verdict
-from sidecar.drain.course import Answer, Away, Continue, Evict, Held, MakeAnew, Note, NotKnown, Rest, TakenBy, TakeSlot
+from sidecar.drain.course import Answer, Away, Held, Next, Note, NotKnown, Rest, SendAway, TakeSlot
 from sidecar.drain.empty import Candidate, Hold, candidates
 from sidecar.drain.empty_io import Emptying
 from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.drain.marks import Marks, State
-from sidecar.drain.node_io import OwnNode
-from sidecar.drain.picture import Picture
+from sidecar.drain.node_io import OwnNode, Picture
 from sidecar.drain.settings import Settings
 from sidecar.drain.standing import StandingKeeper, closed_at
 from sidecar.drain.words import Intent, Reason, Status
@@ -25,36 +24,27 @@ from sidecar.kube.errors import ApiError, Conflict
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names
 from sidecar.model.nodes import Node
+from sidecar.model.objects import Json
 from sidecar.tools import Tools
 
 R = TypeVar("R")
 ROOM: Final = "drain"
-PACE: Final = 1.0
-"""Seconds between two looks at least, however much changes. A look evicts one pod at most."""
+PACE: Final = 1.0  # seconds between two looks at least, however much changes: one evicts one pod at most
 _QUICK: Final = 0.25
-_SOON_GONE: Final = 10.0
-"""The same for ten seconds after an eviction: the next pod need not wait once this one is gone and its replacement is ready."""
+_SOON_GONE: Final = 10.0  # the same for ten seconds after an eviction: the next pod can follow once this one's replacement is ready
 USUAL: Final = 60.0
-SETTLES: Final = 60.0
-"""Seconds after the start in which no deadline ends anything, and an Unknown is no news."""
-_STUCK: Final = 900.0
-"""Seconds without anybody sent away, after which others may have the slot."""
+SETTLES: Final = 60.0  # seconds after the start in which no deadline ends anything, and an Unknown is no news
+_STUCK: Final = 900.0  # seconds without anybody sent away, after which others may have the slot
 _UNSEEN: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the node has not been judged yet")
 _SENT_AWAY: Final = "what is sent away"
 
 
 @dataclass(slots=True)
 class Look:
-    """One look in the making."""
-
-    again: float = USUAL
-    """Seconds until the next one."""
-    pace: float = PACE
-    """Seconds until the next one at least."""
-    refused: dict[str, str] = field(default_factory=dict)
-    """What is tried again with the next look, which comes the later the longer that goes on."""
-    told: dict[str, str] = field(default_factory=dict)
-    """The same of what is asked again in a time of its own, and keeps no look waiting."""
+    again: float = USUAL  # seconds until the next one
+    pace: float = PACE  # seconds until the next one at least
+    refused: dict[str, str] = field(default_factory=dict)  # what is tried again with the next look, the later the longer it goes on
+    told: dict[str, str] = field(default_factory=dict)  # what is asked again in a time of its own, and keeps no look waiting
 
     def soon(self, seconds: float) -> None:
         self.again = min(self.again, seconds)
@@ -69,25 +59,25 @@ class Look:
 
 
 class Evacuation:
-    """One per process. What it remembers it may forget: the record on the Node and the Leases say how far everything is."""
+    """One per machine: another one under the node's name is another holder of Leases. What it remembers it may forget: the record on the
+    Node and the Leases say how far everything is."""
 
-    def __init__(self, tools: Tools, settings: Settings, own_node: OwnNode, standing: StandingKeeper) -> None:
-        self._tools, self._settings, self._kube, self._clock, self._wall = tools, settings, tools.kube, tools.clock, tools.wall
+    def __init__(self, tools: Tools, settings: Settings, node: Node, own_node: OwnNode, standing: StandingKeeper) -> None:
+        self._tools, self._settings, self._clock, self._wall = tools, settings, tools.clock, tools.wall
         self._own_node, self._standing = own_node, standing
         self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng)
         self._emptying = Emptying(tools, settings, self._evictor)
-        self._anew: MakingAnew | None = None
-        self._slots: list[HeldLease] = []
-        self._holder: Holder | None = None
-        self._began_at = self._sent_at = tools.clock()
-        """When this process began; and when somebody was sent away last, or an evacuation began."""
-        self._started: tuple[float, float, float] | None = None
-        """The noted start of the evacuation, and the wall and the steady clock when this process first saw it."""
-        self._told_override: tuple[str, float | None] | None = None
+        holder = Holder(node.name, node.uid, settings.driver, settings.namespace)
+        self._anew = MakingAnew(tools, settings, self._evictor, holder)
+        slots = [names.evacuation_slot(index, settings.driver) for index in range(settings.limit)]
+        self._slots = [HeldLease(tools.kube, slot, holder, label=names.SLOT_FOR, clock=tools.clock, wall=tools.wall) for slot in slots]
+        self.uid = node.uid
+        self._began_at = self._sent_at = tools.clock()  # when this process began; when somebody was sent away last
+        self._told_overrides: set[float | None] = set()  # of evacuations that began then
 
     async def end_if_late(self, node: Node, marks: Marks, judged: Assessment | None, look: Look) -> tuple[Node, Marks]:
         """The deadline needs no answer, and nothing that fails may put it off."""
-        step = course.step(self._view(marks, judged))
+        step = course.decide(self._view(marks, judged))
         if isinstance(step, Note) and step.state in (State.FAILED, State.OVERRIDDEN) and self._is_late(marks):
             return await self._note(node, marks, step, look)
         return node, marks
@@ -96,7 +86,7 @@ class Evacuation:
         """What blocks keeps nobody any more: the deadline with Override is over, or somebody says so."""
         return bool(marks.forced) or bool(course.lets_go(self._view(marks, judged)))
 
-    async def go_on(self, picture: Picture, look: Look) -> report.Course:
+    async def go_on(self, picture: Picture, look: Look) -> Json:
         slot: Answer | None = None
         if self._settings.dry_run and course.is_under_way(picture.marks.record, picture.marks.wish):
             # What an earlier process has begun may have to be braked by this very flag.
@@ -108,11 +98,12 @@ class Evacuation:
             return self._as_course(self._own_node.marks or picture.marks, None, str(error))
         for _ in range(3):
             marks = self._own_node.marks or picture.marks
-            step = course.step(self._view(marks, picture.assessment, slot=slot, away=away, following=self._following(picture, marks)))
+            following = away or self._following(picture, marks)
+            step = course.decide(self._view(marks, picture.assessment, slot=slot, following=following))
             self._tools.narrator.note(ROOM, picture.node.uid, picture.node.name, step)
             match step:
                 case TakeSlot():
-                    slot = await self._take_slot(picture.node)
+                    slot = await self._take_slot()
                     if isinstance(slot, NotKnown):
                         look.told["the evacuation slot"] = slot.why
                 case Note():
@@ -128,27 +119,21 @@ class Evacuation:
                     told = f"{reason}: {why}" if reason else why
                     look.soon(NEXT_PASS if marks.wish is not None else USUAL)
                     break
-                case Evict() | MakeAnew() | Continue():
+                case SendAway():
                     told = await self._act(picture, step, look)
                     break
         if picture.marks.wish is not None and self._clock() - self._sent_at < _SOON_GONE:
             look.pace = _QUICK
         if picture.marks.wish is not None and (why := self._emptying.refused()):
             look.told[_SENT_AWAY] = why
-        if slot is None and self._slots and not self._settings.dry_run:
+        if slot is None and not self._settings.dry_run:
             await look.attempt("the evacuation slot", self._renew_slots())
         return self._as_course(self._own_node.marks or picture.marks, slot, told)
 
     # --- what is done next ------------------------------------------------------------------------------------------
 
     def _view(
-        self,
-        marks: Marks,
-        judged: Assessment | None,
-        *,
-        slot: Answer | None = None,
-        away: Away | None = None,
-        following: Candidate | Target | Hold | None = None,
+        self, marks: Marks, judged: Assessment | None, *, slot: Answer | None = None, following: Next | Hold | None = None
     ) -> course.View:
         return course.View(
             wish=marks.wish if self._standing.current.closed else None,
@@ -158,25 +143,17 @@ class Evacuation:
             expiry=self._settings.expiry,
             slot=slot,
             has_slot=any(lease.is_held for lease in self._slots),
-            away=away,
             next=following,
             stuck=self._clock() - self._sent_at >= _STUCK,
         )
 
     def _is_late(self, marks: Marks) -> bool:
-        """By two clocks, of which the one that leaves more time counts: the wall clock may have leapt while no process counted."""
-        started, now, wall = marks.record.started_at, self._clock(), self._wall()
-        if started is None or self._settings.allowed <= 0:
-            self._started = None
-            return False
-        if self._started is None or self._started[0] != started:
-            self._started = started, wall, now
-        _, wall_then, clock_then = self._started
-        steady = min(wall, wall_then + now - clock_then)
-        settled = now - self._began_at >= SETTLES or marks.record.state in (State.FAILED, State.OVERRIDDEN)
-        return settled and steady - started >= self._settings.allowed
+        """Not right after the start: the clock of a machine that has just booted may not be set yet."""
+        started, allowed = marks.record.started_at, self._settings.allowed
+        settled = self._clock() - self._began_at >= SETTLES or marks.record.state in (State.FAILED, State.OVERRIDDEN)
+        return started is not None and allowed > 0 and settled and self._wall() - started >= allowed
 
-    def _following(self, picture: Picture, marks: Marks) -> Candidate | Target | Hold | None:
+    def _following(self, picture: Picture, marks: Marks) -> Next | Hold | None:
         """What could be sent away next, or why nobody is."""
         if not self._settings.evicts or marks.wish is None or marks.wish.intent is Intent.REBOOT:
             return None
@@ -195,57 +172,50 @@ class Evacuation:
             return found[0]
         return min(holds, key=lambda hold: hold.lasting, default=None)
 
-    async def _act(self, picture: Picture, step: Evict | MakeAnew | Continue, look: Look) -> str:
+    async def _act(self, picture: Picture, step: SendAway, look: Look) -> str:
         """What was done or is waited for. What is refused keeps only that pod waiting."""
-        uid, told = "", step.why
+        told, again = step.why, PACE
         hold: Hold | None = None
         try:
-            match step:
-                case Evict(candidate):
+            match step.whom:
+                case Candidate():
                     found, _ = candidates(
                         picture.snapshot, picture.assessment.things, self._emptying.memory(), ours=self._settings.own_pods
                     )
                     hold = await self._emptying.evict_first(picture, found)
-                    told = f"{candidate.pod.full_name} is evicted: {step.why}"
-                    look.soon(PACE)
-                case MakeAnew(target):
-                    uid, told = target.pod_uid, f"{target.full_name} is to be made anew"
-                    hold = await self._making_anew(picture.node).begin(picture, target)
-                    look.soon(PACE)
-                case Continue(away):
-                    outcome = await self._making_anew(picture.node).step(picture, away, undone="")
-                    uid, hold = away.target.pod_uid, outcome if isinstance(outcome, Hold) else None
-                    told = step.why if isinstance(outcome, Hold) else outcome[0]
-                    look.soon(POLL if isinstance(outcome, Hold) else max(outcome[1], PACE))
+                case Target() as target:
+                    hold = await self._anew.begin(picture, target)
+                    self._emptying.hold(target.pod_uid, hold)
+                case Away(_, target) as away:
+                    outcome = await self._anew.step(picture, away, undone="")
+                    hold, (told, again) = (outcome, ("", POLL)) if isinstance(outcome, Hold) else (None, outcome)
+                    self._emptying.hold(target.pod_uid, hold)
+            look.soon(max(again, PACE))
         except Conflict as error:
             look.soon(PACE)  # what was judged has changed since, and is judged anew
             return str(error)
         except ApiError as error:
             look.refused[_SENT_AWAY] = str(error)
             return str(error)
-        if uid:
-            self._emptying.hold(uid, hold)
         if hold is None:
             self._sent_at = self._clock()
         return told if hold is None else f"{hold.reason}: {hold.why}"
 
     async def _continue_late_ones(self, picture: Picture, look: Look) -> tuple[Away | None, str]:
-        """The replica that holds up all others, if there is one. Those that take too long, and all of them once nobody asks any more, are
-        looked at here, and hold nobody up. Raises ApiError."""
+        """The replica that holds up all others. Late ones, and all once nobody asks any more, are continued here. Raises ApiError."""
         marks = picture.marks
         if self._settings.dry_run or not self._settings.namespace:
             return None, ""
-        making = self._making_anew(picture.node)
-        await making.recall()
-        if not making.names:
+        await self._anew.recall()
+        if not self._anew.names:
             return None, ""
-        on_their_way, late = await making.away()
+        on_their_way, late = await self._anew.away()
         under_way = course.is_under_way(marks.record, marks.wish)
         undone = "" if under_way else "the evacuation was undone, or has ended"
         told = ""
         for away in (*late, *(on_their_way if undone else ())):
             try:
-                outcome = await making.step(picture, away, undone=undone)
+                outcome = await self._anew.step(picture, away, undone=undone)
                 told = f"{outcome.reason}: {outcome.why}" if isinstance(outcome, Hold) else outcome[0]
                 if isinstance(outcome, Hold) and outcome.refused:
                     look.told[_SENT_AWAY] = outcome.why
@@ -256,39 +226,17 @@ class Evacuation:
         look.soon(POLL if on_their_way or undone else NEXT_PASS)
         return (on_their_way[0] if on_their_way and not undone else None), told
 
-    def _as_course(self, marks: Marks, slot: Answer | None, told: str) -> report.Course:
-        record, allowed = marks.record, self._settings.allowed
-        if marks.wish is None:
-            return report.Course()
-        has = {Held: "held", TakenBy: "waits", NotKnown: "not known"}.get(type(slot), "") if slot is not None else ""
-        deadline = record.started_at + allowed if record.started_at is not None and allowed > 0 else None
-        return report.Course(str(record.state or ""), record.started_at, deadline, has, told)
+    def _as_course(self, marks: Marks, slot: Answer | None, told: str) -> Json:
+        return course.as_json(marks.record, slot, told, allowed=self._settings.allowed) if marks.wish is not None else {}
 
     # --- slots ------------------------------------------------------------------------------------------------------
 
-    def _of(self, node: Node) -> Holder:
-        """Another machine under the node's name is another holder."""
-        holder = Holder(node.name, node.uid, self._settings.driver, self._settings.namespace)
-        if self._holder != holder:
-            self._holder, self._slots = holder, []
-            self._anew = MakingAnew(self._tools, self._settings, self._evictor, holder)
-        return holder
-
-    def _making_anew(self, node: Node) -> MakingAnew:
-        self._of(node)
-        assert self._anew is not None
-        return self._anew
-
-    async def _take_slot(self, node: Node) -> Answer:
+    async def _take_slot(self) -> Answer:
         """The first that is ours, free or run out."""
-        limit, holder = self._settings.limit, self._of(node)
-        if limit <= 0 or self._settings.dry_run:
+        if self._settings.limit <= 0 or self._settings.dry_run:
             return Held("")
         if not self._settings.namespace:
             return NotKnown("no evacuation slot can be taken, because NAMESPACE is not set")
-        if not self._slots:
-            slots = [names.evacuation_slot(index, holder.driver) for index in range(limit)]
-            self._slots = [HeldLease(self._kube, slot, holder, label=names.SLOT_FOR, clock=self._clock, wall=self._wall) for slot in slots]
         answers: list[Answer] = []
         for lease in sorted(self._slots, key=lambda lease: not lease.is_held):
             answer = await lease.hold()
@@ -317,9 +265,9 @@ class Evacuation:
         if step.state is None:
             record = replace(record, started_at=None)
         after = await look.attempt("the marks on the node", self._own_node.write_record(node, record))
-        overridden = (marks.uid, record.started_at) if step.state is State.OVERRIDDEN else None
-        if step.event and (after is not None or overridden) and (overridden is None or overridden != self._told_override):
-            self._told_override = overridden or self._told_override
+        overrides = step.state is State.OVERRIDDEN
+        if step.event and (record.started_at not in self._told_overrides if overrides else after is not None):
+            self._told_overrides |= {record.started_at} if overrides else set()
             warns = step.event in (names.EVACUATION_DEADLINE_EXCEEDED, names.EVACUATION_OVERRIDDEN)
             ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
             if not self._settings.dry_run:

@@ -18,17 +18,12 @@ from sidecar.kube.errors import ApiError
 from sidecar.model.objects import Json
 
 EVERY: Final = 600.0
-APART: Final = 60.0
-"""Seconds between the two lists."""
+APART: Final = 60.0  # seconds between the two lists
 _SOON: Final = 10.0
-PATIENCE: Final = 120.0
-"""Seconds for which a driver that fails makes retiring Unknown. After that it counts as one that cannot list, and a note says why."""
-_LONGEST: Final = 600.0
-"""Seconds that the driver's list may take, page after page."""
-_INLINE: Final = re.compile(r"csi-[0-9a-f]{64}")
-"""The name that the kubelet gives an inline volume. It goes with its pod."""
-_COUNTED: Final = 10_000
-"""Volumes without a PersistentVolume that are judged in each look: a tenth of a second."""
+PATIENCE: Final = 120.0  # seconds for which a driver that fails makes retiring Unknown; then it counts as one that cannot list, with a note
+_LONGEST: Final = 600.0  # seconds that the driver's list may take, page after page
+_INLINE: Final = re.compile(r"csi-[0-9a-f]{64}")  # the name that the kubelet gives an inline volume, which goes with its pod
+_COUNTED: Final = 10_000  # volumes without a PersistentVolume that are judged in each look: a tenth of a second
 _NOT_YET: Final = "the driver has not been asked yet"
 
 
@@ -51,13 +46,10 @@ class DriverList:
         self._known_here = known
         self._failing_since: float | None = None
         self._asked = False
-        self.handles: frozenset[str] = frozenset()
-        """All that the driver lists: some list what other nodes have as well."""
-        self.elsewhere: frozenset[str] = frozenset()
-        """Those of them that have a PersistentVolume which says another node: this node may have had that one's name."""
+        self.handles: frozenset[str] = frozenset()  # all that the driver lists: some list what other nodes have as well
+        self.elsewhere: frozenset[str] = frozenset()  # with a PersistentVolume that says another node: it may have been this one's name
         self.untracked: tuple[str, ...] = ()
-        self.unknown = _NOT_YET
-        """Why there may be more of them; empty if there are none."""
+        self.unknown = _NOT_YET  # why there may be more of them; empty if there are none
 
     @property
     def not_listed(self) -> str:
@@ -66,7 +58,6 @@ class DriverList:
         return "" if self._asked or tried_enough or not self._can_list() else self.unknown
 
     async def run(self) -> None:
-        """Until cancelled."""
         while True:
             before = self.handles, self.untracked, self.not_listed
             await self.look()

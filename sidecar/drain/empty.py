@@ -22,6 +22,7 @@ from sidecar.model.timestamps import to_seconds
 
 OVERDUE: Final = 300.0
 """Seconds after the end of its grace period: a pod that leaves for longer holds nobody else."""
+SEVERAL_NODES: Final = "several nodes may be emptied at once"
 _CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
 _COUNTED: Final = (names.STATEFUL_SET, names.REPLICA_SET)
 
@@ -120,8 +121,16 @@ def keeping_off(node: Node) -> tuple[Taint, ...]:
 
 
 def workload_of(pod: Pod) -> str:
-    """Pods with the same controller, which is in their namespace: a pod elsewhere that names the same uid is none of them."""
-    return f"{pod.namespace}/{pod.owner.uid}" if pod.owner else ""
+    """Pods with the same controller, which is in their namespace: a pod elsewhere that names the same uid is none of them.
+
+    While a Deployment is rolled out its pods have two ReplicaSets, whose names are the Deployment's and a hash.
+    """
+    if pod.owner is None:
+        return ""
+    pod_hash = pod.labels.get(names.POD_HASH)
+    if pod.owner.kind == names.REPLICA_SET and pod_hash:
+        return f"{pod.namespace}/Deployment {pod.owner.name.removesuffix(f'-{pod_hash}')}"
+    return f"{pod.namespace}/{pod.owner.uid}"
 
 
 def _is_leaving(pod: Pod, memory: Memory, now: float) -> bool:
@@ -140,19 +149,19 @@ def _stays(pod: Pod, held: Sequence[Thing], node: Node, snapshot: Snapshot, memo
         policy = f", whose policy is {said.policy} ({said.source})" if said else ""
         anew = snapshot.own.reprovisions and thing.is_made_anew
         reason = Reason.REPROVISION_PENDING if anew else Reason.VOLUME_IN_USE
-        return Hold(reason, name, f"it uses {thing.name}{policy}", lasting=not anew)
+        return Hold(reason, name, f"{name} uses {thing.name}{policy}", lasting=not anew)
     if unread_claims(pod, snapshot):
         return Hold(Reason.NOT_KNOWN, name, "one of its claims could not be read")
     if is_bare(pod):
-        return Hold(Reason.BARE_POD, name, "no controller owns it", lasting=True)
+        return Hold(Reason.BARE_POD, name, f"no controller owns {name}", lasting=True)
     keeping = keeping_off(node)
     if not keeping:
         return Hold(Reason.WOULD_COME_BACK, name, "nothing keeps pods off the node", lasting=True)
     if pod.tolerates(keeping):
-        return Hold(Reason.WOULD_COME_BACK, name, f"it tolerates {' and '.join(map(str, keeping))}", lasting=True)
+        return Hold(Reason.WOULD_COME_BACK, name, f"{name} tolerates {' and '.join(map(str, keeping))}", lasting=True)
     before = memory.evicted.get(workload_of(pod))
     if before is not None and pod.uid not in before:
-        why = "it was put on this node after another pod of its workload had been evicted"
+        why = f"{name} was put on this node after another pod of its workload had been evicted"
         return Hold(Reason.WOULD_COME_BACK, name, why, lasting=True)
     return memory.held.get(pod.uid)
 
@@ -167,7 +176,7 @@ class Replicas:
     pods: tuple[Pod, ...]
     """All of the namespace."""
     wanted: int | None
-    """How many its controller wants, or how many there were when this process evicted one of them; None: nobody knows."""
+    """How many its controller wants; None: it does not say so, as owners of kinds that Kubernetes does not know."""
     budgets: tuple[Budget, ...]
     """Of the namespace."""
     needs_budget: bool
@@ -175,9 +184,12 @@ class Replicas:
     taken_by: str = ""
     """The node that makes another replica of the workload anew; empty: none does."""
 
-    def of(self, owner: Owner) -> list[Pod]:
-        """The pods of the workload that have not ended."""
-        return [pod for pod in self.pods if pod.owner is not None and pod.owner.uid == owner.uid and not pod.ended]
+    asked_at: float = 0.0
+    """By the clock of this process."""
+
+    def of(self, pod: Pod) -> list[Pod]:
+        """The pods of its workload that have not ended."""
+        return [each for each in self.pods if not each.ended and workload_of(each) == workload_of(pod)]
 
 
 def says_how_many(owner: Owner) -> bool:
@@ -191,7 +203,7 @@ def objection(candidate: Candidate, replicas: Replicas) -> Hold | None:
     assert owner is not None
     if replicas.taken_by:
         return Hold(Reason.WAITING_FOR_SLOT, pod.full_name, f"node {replicas.taken_by} makes another replica of its workload anew")
-    there = replicas.of(owner)
+    there = replicas.of(pod)
     others = sorted((peer for peer in there if peer.uid != pod.uid), key=lambda peer: peer.full_name)
     if len(others) == len(there):
         return Hold(Reason.NOT_KNOWN, pod.full_name, "the API server does not have it any more")
@@ -201,15 +213,17 @@ def objection(candidate: Candidate, replicas: Replicas) -> Hold | None:
             return Hold(Reason.REPLICA_NOT_READY, pod.full_name, f"{peer.full_name} {where} is not ready")
     if replicas.wanted is not None and len(there) < replicas.wanted:
         return Hold(Reason.REPLICA_NOT_READY, pod.full_name, f"{owner.kind} {owner.name} has {len(there)} of {replicas.wanted} pods")
-    return refused_by_budget(pod, replicas.budgets, needs_one=replicas.needs_budget and len(there) > 1)
+    needs_one = len(there) > 1 and (replicas.needs_budget or replicas.wanted is None)
+    why = SEVERAL_NODES if replicas.needs_budget else f"{owner.kind} {owner.name} does not say how many pods there are to be"
+    return refused_by_budget(pod, replicas.budgets, needs_one=why if needs_one else "")
 
 
-def refused_by_budget(pod: Pod, budgets: Iterable[Budget], *, needs_one: bool) -> Hold | None:
-    """What the API server would say. It asks no budget about pods that do not run yet."""
+def refused_by_budget(pod: Pod, budgets: Iterable[Budget], *, needs_one: str) -> Hold | None:
+    """What the API server would say. It asks no budget about pods that do not run yet. `needs_one`: why there has to be one."""
     covering = sorted(budget.full_name for budget in budgets if budget.covers(pod))
     by_name = {budget.full_name: budget for budget in budgets}
     if not covering:
-        why = "several nodes may be emptied at once, and no PodDisruptionBudget keeps its other replicas"
+        why = f"{needs_one}, and no PodDisruptionBudget keeps its other replicas"
         return Hold(Reason.PDB_BLOCKED, pod.full_name, why, lasting=True) if needs_one else None
     if pod.phase == "Pending":
         return None
@@ -221,6 +235,6 @@ def refused_by_budget(pod: Pod, budgets: Iterable[Budget], *, needs_one: bool) -
     if not budget.observed:
         return Hold(Reason.PDB_BLOCKED, pod.full_name, f"the status of the budget {budget.full_name} is not up to date yet")
     if needs_one and budget.allowed > 1:
-        why = f"several nodes may be emptied at once, and the budget {budget.full_name} lets {budget.allowed} pods be away together"
+        why = f"{needs_one}, and the budget {budget.full_name} lets {budget.allowed} pods be away together"
         return Hold(Reason.PDB_BLOCKED, pod.full_name, why, lasting=True)
     return Hold(Reason.PDB_BLOCKED, pod.full_name, f"the budget is {budget.full_name}") if budget.allowed <= 0 else None

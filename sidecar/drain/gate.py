@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sidecar.drain.assess import Assessment
 from sidecar.drain.marks import Marks, Source
+from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS
 from sidecar.model import names
@@ -24,12 +25,11 @@ MOST_HELD: Final = 500
 
 
 def announcing(node: str) -> str:
-    """How to say what a drain is for."""
     return f"csi-node-sidecar node reboot {node} if its disks come back, csi-node-sidecar node retire {node} if not"
 
 
 def regardless(node: str) -> str:
-    return f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY"
+    return f"to drain regardless: kubectl annotate node {node} {names.FORCE_DRAIN}=WHY --overwrite"
 
 
 # --- what a drain is held by ------------------------------------------------------------------------------------------
@@ -41,11 +41,8 @@ def announced(marks: Marks) -> Intent | None:
 
 
 def counting(marks: Marks, assumed: Intent) -> tuple[Intent, ...]:
-    """The intents whose verdicts have to be True for whoever drains the node now.
-
-    Where nobody says what the drain is for, and nothing is assumed but the worst, it may be either: a volume may be given up for retiring
-    and keep its node from being rebooted.
-    """
+    """The intents whose verdicts have to be True for whoever drains the node now. Where nobody says what for, and only the worst is
+    assumed, it may be either: a volume may be given up for retiring and keep its node from being rebooted."""
     if said := announced(marks):
         return (said,)
     return (Intent.REBOOT,) if marks.assumable and assumed is Intent.REBOOT else (Intent.RETIRE, Intent.REBOOT)
@@ -58,14 +55,9 @@ def verdict_of(judged: Assessment, intents: Iterable[Intent]) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class HeldPods:
-    """What is held of a drain."""
-
-    pods: tuple[str, ...] = ()
-    """`namespace/name` of those that must not be evicted."""
-    because: str = ""
-    """Why the drain is held, and what to do; empty: it is not."""
-    purpose: str = ""
-    """What the drain is for, and who says so; empty: nobody drains the node."""
+    pods: tuple[str, ...] = ()  # `namespace/name` of those that must not be evicted
+    because: str = ""  # why the drain is held, and what to do; empty: it is not
+    purpose: str = ""  # what the drain is for, and who says so; empty: nobody drains the node
 
     def as_json(self) -> Json:
         return {
@@ -77,10 +69,8 @@ class HeldPods:
 
 
 def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Intent, overridden: bool) -> HeldPods:
-    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here.
-
-    `pods` are those of the node as they are now. One may have begun since the judgement, with a claim that was judged.
-    """
+    """Nothing is while nobody drains the node: whoever evicts a pod then has it back here. `pods` are those of the node as they are now:
+    one may have begun since the judgement, with a claim that was judged."""
     if not marks.draining:
         return HeldPods()
     intents, said = counting(marks, assumed), announced(marks)
@@ -89,10 +79,11 @@ def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Inte
     if overridden or not withheld:
         return HeldPods(purpose=purpose)
     node, verdict = marks.node, judged.verdict(withheld[0])
+    wrong = next((f" in a word that counts ({told})" for told in marks.problems if told.startswith(names.DRAIN_INTENT)), "")
     why = (
         f"{said} is announced ({marks.source})"
         if said
-        else f"nobody announced what it is for, so {withheld[0]} is assumed (run {announcing(node)})"
+        else f"nobody announced what it is for{wrong}, so {withheld[0]} is assumed (run {announcing(node)})"
     )
     because = f"{judged.driver} holds the drain of node {node}: {why}, and {verdict.reason} ({verdict.message})"
     because += f"; what blocks, and what to do: csi-node-sidecar explain node {node}; {regardless(node)}"
@@ -104,37 +95,20 @@ def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Inte
     return HeldPods(tuple(sorted(pod.full_name for pod in evicted if claims.intersection(pod.claim_names))), because, purpose)
 
 
-def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
-    """For what the stored report of that Node says that a drain is held; empty: that none is."""
-    status = (stored or {}).get("status") or {}
-    return str(status.get("drainFor") or "") if status.get("nodeUID") == uid and status.get("heldBecause") else ""
-
-
 # --- the gate ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class GateView:
-    """All that the rule looks at."""
-
     node: Node
-    driver: str
-    namespace: str
-    image: str
-    assumed: Intent
-    enabled: bool
-    draining: bool
-    """Somebody empties the node, or is about to."""
-    verdict: Status
-    """The one that opens it, as `verdict_of`."""
-    holds_volumes: bool | None
-    """Anything of the driver is on the node; None: not known."""
+    settings: Settings
+    draining: bool  # somebody empties the node, or is about to
+    verdict: Status  # the one that opens it, as `verdict_of`
+    holds_volumes: bool | None  # anything of the driver is on the node; None: not known
     overridden: bool
-    budget: Json | None
-    """As it is stored; None: there is none."""
+    budget: Json | None  # as it is stored; None: there is none
     deployment: Json | None
-    guarded: bool
-    """A guard pod is on the node, ready or not: who drains the node has it on the list, and waits for it."""
+    guarded: bool  # a guard pod is on the node, ready or not: who drains the node has it on the list, and waits for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,28 +118,22 @@ class Leave:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+@dataclass(frozen=True)
+class _Change:
+    objects: tuple[Json, ...]
+    why: str
+
+
+class Build(_Change):
     """Create these, in this order. One that exists already is no failure."""
 
-    objects: tuple[Json, ...]
-    why: str
 
-
-@dataclass(frozen=True, slots=True)
-class Clear:
+class Clear(_Change):
     """Delete these, which would not hold, on condition of their uid. The next look builds what is missing then."""
 
-    objects: tuple[Json, ...]
-    why: str
 
-
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(_Change):
     """Delete these in this order, on condition of their uid."""
-
-    objects: tuple[Json, ...]
-    why: str
 
 
 Decision = Leave | Build | Clear | Open
@@ -175,10 +143,14 @@ def decide(view: GateView) -> Decision:
     """What is not known never opens the gate, and builds it only for volumes that are known to be there."""
     stored = tuple(obj for obj in (view.budget, view.deployment) if obj is not None)
     staying = tuple(obj for obj in stored if "deletionTimestamp" not in obj["metadata"])
-    if why := why_open(view):
+    if view.overridden or (view.verdict is Status.TRUE and (view.draining or view.holds_volumes is False)):
+        why = "what blocks is overridden" if view.overridden else "nothing blocks"
         return Open(staying, why) if staying else Leave(why)
-    why = why_shut(view)
-    if not why:
+    if view.verdict is Status.FALSE:
+        why = "something blocks"
+    elif view.holds_volumes is True and not view.draining:
+        why = "volumes are here, and nobody drains the node yet"
+    else:
         return Leave("it is not known whether something blocks")
     if staying != stored:
         return Leave("the earlier gate is still being deleted")
@@ -190,22 +162,6 @@ def decide(view: GateView) -> Decision:
         return Clear((view.deployment,), "there is no guard pod, and none can start: the node has a taint that the gate does not tolerate")
     missing = tuple(want for have, want in pairs if have is None)
     return Build(missing, f"{why}, so whoever drains this node has to wait") if missing else Leave(f"{why}, and the gate stands")
-
-
-def why_open(view: GateView) -> str:
-    """Why no gate should stand; empty: one should, or it is not known."""
-    if not view.enabled:
-        return "the gate is switched off"
-    if view.overridden:
-        return "what blocks is overridden"
-    return "nothing blocks" if view.verdict is Status.TRUE and (view.draining or view.holds_volumes is False) else ""
-
-
-def why_shut(view: GateView) -> str:
-    """Why a gate should stand, if nothing opens it; empty: it is not known whether it should."""
-    if view.verdict is Status.FALSE:
-        return "something blocks"
-    return "volumes are here, and nobody drains the node yet" if view.holds_volumes is True and not view.draining else ""
 
 
 def guards_among(pods: Iterable[Pod], node_uid: str, driver: str, namespace: str) -> list[Pod]:
@@ -252,13 +208,13 @@ def labels(node_uid: str, driver: str) -> dict[str, str]:
 
 
 def budget_of(view: GateView) -> Json:
-    selected = {"matchLabels": labels(view.node.uid, view.driver)}
+    selected = {"matchLabels": labels(view.node.uid, view.settings.driver)}
     spec = {"minAvailable": 1, "selector": selected, "unhealthyPodEvictionPolicy": "IfHealthyBudget"}
     return {"apiVersion": BUDGETS.api_version, "kind": BUDGETS.kind, "metadata": _meta(view), "spec": spec}
 
 
 def deployment_of(view: GateView) -> Json:
-    its = labels(view.node.uid, view.driver)
+    its = labels(view.node.uid, view.settings.driver)
     spec: Json = {
         "replicas": 1,
         "revisionHistoryLimit": 0,
@@ -270,11 +226,11 @@ def deployment_of(view: GateView) -> Json:
 
 
 def _meta(view: GateView) -> Json:
-    node = view.node
+    node, settings = view.node, view.settings
     return {
-        "name": names.guard(node.name, node.uid, view.driver),
-        "namespace": view.namespace,
-        "labels": labels(node.uid, view.driver),
+        "name": names.guard(node.name, node.uid, settings.driver),
+        "namespace": settings.namespace,
+        "labels": labels(node.uid, settings.driver),
         "ownerReferences": [Owner("v1", names.NODE, node.name, node.uid).as_json()],
         "annotations": _notes(view),
     }
@@ -282,9 +238,9 @@ def _meta(view: GateView) -> Json:
 
 def _notes(view: GateView) -> dict[str, str]:
     """For people who find the budget in a drainer's message. It stands before anybody drains, so it says what would be assumed."""
-    node, driver = view.node.name, view.driver
+    node, driver = view.node.name, view.settings.driver
     why = f"{driver} holds drains of node {node} while anything blocks what they are for"
-    said = f"say what a drain is for, or {view.assumed} is assumed: {announcing(node)}"
+    said = f"say what a drain is for, or {view.settings.gate_assumes} is assumed: {announcing(node)}"
     what = f"what blocks, and what to do: csi-node-sidecar explain node {node}"
     left = f"where drain decisions were switched off: csi-node-sidecar uninstall --driver {driver}"
     return {f"{names.GROUP}/why": "; ".join((why, said, what, regardless(node), left))}
@@ -301,7 +257,7 @@ def _pod(view: GateView) -> Json:
         "containers": [
             {
                 "name": "guard",
-                "image": view.image,
+                "image": view.settings.gate_image,
                 "imagePullPolicy": "IfNotPresent",
                 "resources": {"requests": {"cpu": "1m", "memory": "8Mi"}, "limits": {"memory": "16Mi"}},
                 "securityContext": {
@@ -321,11 +277,9 @@ def _only_on(node: Node) -> Json:
 
 
 def _tolerations(node: Node) -> list[Json]:
-    """The cordon, our own taint, a node that does not answer, and the taints that the node's operator put on it for good.
-
-    Not those of a node that is unwell in another way, and not an autoscaler's mark of a node that it empties: an autoscaler skips the pods
-    that tolerate its mark, so the guard would not hold it.
-    """
+    """The cordon, our own taint, a node that does not answer, and the taints that the node's operator put on it for good. Not those of a
+    node that is unwell in another way, nor an autoscaler's mark of a node that it empties: it skips the pods that tolerate its mark, so the
+    guard would not hold it."""
     lasting = sorted((taint for taint in node.taints if _lasts(taint)), key=str)
     return _always_tolerated() + [
         {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect} for taint in lasting

@@ -15,8 +15,7 @@ from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
-DURATION: Final = 900
-"""Seconds: longer than nodes' clocks differ, and long enough for a few renewals to fail. A deleted node's Leases are deleted with it."""
+DURATION: Final = 900  # seconds: longer than nodes' clocks differ, and enough for a few renewals to fail; they go with their holder's Node
 RENEWED_EVERY: Final = DURATION / 3
 
 
@@ -54,26 +53,20 @@ class HeldLease:
         self._kube, self._holder, self._label, self._record_key = kube, holder, label, record_key
         self._clock, self._wall = clock, wall
         self._stored: Json | None = None
-        self._written_at: float | None = None
-        """When this process has written it last; None: it does not hold it, or does not know."""
-        self._seen: tuple[str, float] | None = None
-        """Of another holder's: its version, and since when this process has seen it in that version."""
+        self._written_at: float | None = None  # when this process has written it last; None: it does not hold it, or does not know
+        self._seen: tuple[str, float] | None = None  # another holder's: its version, and since when this process has seen that
 
     @property
     def is_held(self) -> bool:
-        """As far as this process knows."""
         return self._written_at is not None
 
     @property
     def was_anothers(self) -> bool:
-        """It was another holder's when it was read last."""
         return self._seen is not None
 
     async def hold(self, *, record: str | None = None, now: bool = False) -> Answer:
-        """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is.
-
-        `now`: it is written whether that is due or not. If that succeeds, this process is the holder at that moment.
-        """
+        """Takes it if it is free, has run out, or is ours. Another `record` is written; None: that stays as it is. `now`: it is written
+        whether that is due or not, and if that succeeds, this process is the holder at that moment."""
         is_fresh = self._written_at is not None and self._clock() - self._written_at < RENEWED_EVERY
         if is_fresh and not now and record in (None, self._record(self._stored)):
             return Held(self._record(self._stored))

@@ -10,22 +10,8 @@ from typing import Final, TypeVar
 from sidecar.drain.policy import CLAIM, CLASS, NAMESPACE
 from sidecar.drain.snapshot import Own, Raw, Snapshot, build, unread_of
 from sidecar.drain.where import maker_of
-from sidecar.kube.api import (
-    ATTACHMENTS,
-    CLAIMS,
-    CLASSES,
-    CSI_NODES,
-    DRAIN_REPORTS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    SNAPSHOT_CONTENTS,
-    VOLUMES,
-    KubeApi,
-    Resource,
-    find,
-    records,
-)
+from sidecar.kube import api
+from sidecar.kube.api import KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
@@ -35,11 +21,9 @@ from sidecar.model.topology import Term
 K = TypeVar("K")
 R = TypeVar("R")
 
-_OPTIONAL: Final = (SNAPSHOT_CONTENTS, DRAIN_REPORTS)
-"""Kinds that a cluster may do without."""
-_WITH_POLICIES: Final = ((CLAIM, CLAIMS), (CLASS, CLASSES), (NAMESPACE, NAMESPACES))
-_LONG: Final = ("pods", "blockers", "conditions")
-"""Lists in a report that nobody asks for here."""
+_OPTIONAL: Final = (api.SNAPSHOT_CONTENTS, api.DRAIN_REPORTS)  # kinds that a cluster may do without
+_WITH_POLICIES: Final = ((CLAIM, api.CLAIMS), (CLASS, api.CLASSES), (NAMESPACE, api.NAMESPACES))
+_LONG: Final = ("pods", "blockers", "conditions")  # lists in a report that nobody asks for here
 
 
 class Cluster:
@@ -48,33 +32,29 @@ class Cluster:
     def __init__(self, kube: KubeApi, *, now: float) -> None:
         self._kube, self.at = kube, now
         self.ignorance: list[str] = []
-        self.unread_reports = ""
-        """Why the reports of the nodes' own sidecars are not known."""
+        self.unread_reports = ""  # why the reports of the nodes' own sidecars are not known
         self.nodes: dict[str, Node] = {}
         self.volumes: dict[str, Volume] = {}
         self.classes: tuple[Class, ...] = ()
-        self.reports: dict[str, Json] = {}
-        """By name, the status. Anybody may have edited it."""
-        self.conditions: dict[str, dict[str, Json]] = {}
-        """By node, the conditions in which sidecars say their verdicts, by their type."""
+        self.reports: dict[str, Json] = {}  # by name, the status, which anybody may have edited
+        self.conditions: dict[str, dict[str, Json]] = {}  # by node, the conditions in which sidecars say their verdicts, by their type
         self._failed: set[Resource] = set()
-        self._registered: dict[str, dict[str, tuple[str, ...]]] = {}
-        """By node and driver, the keys of its topology."""
+        self._registered: dict[str, dict[str, tuple[str, ...]]] = {}  # by node and driver, the keys of its topology
 
     async def look(self, node: str = "") -> "Cluster":
         """At all nodes, or at that one alone. Raises NotFound where it does not exist; whatever else fails is in `ignorance`."""
-        one = self._node(await self._kube.get(NODES, node)) if node else None
-        listed = await self._list(NODES, self._node)
+        one = self._node(await self._kube.get(api.NODES, node)) if node else None
+        listed = await self._list(api.NODES, self._node)
         self.nodes = {each.name: each for each in (*listed, *((one,) if one else ()))}
         # Claims before volumes: what a claim of this list is bound to is in a later list, or it is gone.
-        self._claims = {claim.full_name: claim for claim in await self._list(CLAIMS, Claim.of)}
-        self.volumes = {volume.name: volume for volume in await self._list(VOLUMES, Volume.of) if volume.driver}
-        self._registered = dict(await self._list(CSI_NODES, _registration))
-        self._pods = await self._list(PODS, _with_volumes)
-        self._contents = await self._list(SNAPSHOT_CONTENTS, SnapshotContent.of)
-        self._attachments = _by([(item.node, item) for item in await self._list(ATTACHMENTS, Attachment.of)])
-        self.classes = await self._list(CLASSES, Class.of)
-        said = await self._list(NAMESPACES, lambda obj: (obj["metadata"]["name"], notes_of(obj["metadata"].get("annotations"))))
+        self._claims = {claim.full_name: claim for claim in await self._list(api.CLAIMS, Claim.of)}
+        self.volumes = {volume.name: volume for volume in await self._list(api.VOLUMES, Volume.of) if volume.driver}
+        self._registered = dict(await self._list(api.CSI_NODES, _registration))
+        self._pods = await self._list(api.PODS, _with_volumes)
+        self._contents = await self._list(api.SNAPSHOT_CONTENTS, SnapshotContent.of)
+        self._attachments = _by([(item.node, item) for item in await self._list(api.ATTACHMENTS, Attachment.of)])
+        self.classes = await self._list(api.CLASSES, Class.of)
+        said = await self._list(api.NAMESPACES, lambda obj: (obj["metadata"]["name"], notes_of(obj["metadata"].get("annotations"))))
         self._namespaces: Mapping[str, Notes] = dict(said)
         self._sort()
         await self._read_reports(node)
@@ -103,14 +83,14 @@ class Cluster:
         """No verdict from outside depends on them, so it is no ignorance if they cannot be read: it is told beside."""
         try:
             for driver in self.drivers(node) if node else ():
-                if (stored := await find(self._kube, DRAIN_REPORTS, names.drain_report(node, driver))) is not None:
+                if (stored := await find(self._kube, api.DRAIN_REPORTS, names.drain_report(node, driver))) is not None:
                     self.reports |= [_slim(stored)]
             if not node:
-                self.reports = dict([pair async for pair in records(self._kube, DRAIN_REPORTS, _slim)])
+                self.reports = dict([pair async for pair in records(self._kube, api.DRAIN_REPORTS, _slim)])
         except NotFound:
             return
         except ApiError as error:
-            self.unread_reports = f"{DRAIN_REPORTS}: {error}"
+            self.unread_reports = f"{api.DRAIN_REPORTS}: {error}"
 
     # --- what concerns one node -------------------------------------------------------------------------------------------
 
@@ -130,8 +110,7 @@ class Cluster:
             ((name, each.driver), each)
             for each in self._contents
             for name in self._places(each, sources.get((each.driver, each.source_handle)))
-        )
-        """By node and driver. Those of which nothing says where they are stand under the empty name."""
+        )  # By node and driver. Those of which nothing says where they are stand under the empty name.
         self._there = _by([*self._on, *self._snapshots])
         alone = {driver for driver, on in alike if len(on) == 1} | {volume.driver for volume in self.volumes.values() if maker_of(volume)}
         places = Counter(self._segment(node, driver) for node, drivers in self._registered.items() for driver in drivers)
@@ -197,8 +176,8 @@ class Cluster:
             namespaces=self._namespaces,
             contents=(*self._snapshots.get((node, driver), ()), *self._snapshots.get(("", driver), ())),
             attachments=tuple(self._attachments[node]),
-            others_known=NODES not in self._failed,
-            gone=frozenset() if VOLUMES in self._failed else frozenset(bound - self.volumes.keys()),
+            others_known=api.NODES not in self._failed,
+            gone=frozenset() if api.VOLUMES in self._failed else frozenset(bound - self.volumes.keys()),
             unlisted=self._unlisted,
             ignorance=tuple(self.ignorance),
         )

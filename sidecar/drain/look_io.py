@@ -5,7 +5,7 @@ The caches are read last and all at one moment: a creation that ends while lists
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from sidecar.drain.driver_list_io import DriverList
@@ -16,9 +16,10 @@ from sidecar.drain.where import ELSEWHERE, Locator
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, Resource, find, records
 from sidecar.kube.errors import ApiError
 from sidecar.kube.store import Store
+from sidecar.local.caches import Caches
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, SnapshotContent
-from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Json, Notes, Volume, notes_of
+from sidecar.model.objects import CapacityRecord, Claim, Class, Json, Notes, Volume, notes_of
 from sidecar.model.topology import Segment
 
 R = TypeVar("R")
@@ -28,43 +29,19 @@ IN_PEACE: Final = 600.0
 LAST_GOOD: Final = 180.0
 """Seconds for which the last good answer counts while nothing newer is to be had: a pause of the API server must not turn the verdicts of
 all nodes to Unknown and back, with all their writes, just when it has come back."""
-_AGAIN: Final = 5.0
-"""Seconds until what was not answered is asked again."""
-LATELY: Final = 60.0
-"""Seconds. Controllers make a pod again within seconds; one that takes longer is found by the list of pods without a node."""
+_AGAIN: Final = 5.0  # seconds until what was not answered is asked again
+LATELY: Final = 60.0  # seconds: controllers make a pod again within a few; one that takes longer is in the list of pods without a node
 MADE_AGAIN_WITHIN: Final = 30.0
-_MANY_NAMES: Final = 1000
-"""Names that are kept before those that count no more are looked for: tenants may make pods without end."""
+_MANY_NAMES: Final = 1000  # names that are kept before those that count no more are looked for: tenants may make pods without end
 _UNSEEN: Final = "volumes of claims that are bound here"
 _MOST_UNSEEN: Final = 200
-_MOST_BY_NAME: Final = 200
-"""Claims that the watch dropped, because it saw them before it knew of their volume, may be all of a node."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cached:
-    """The caches. Of claims, volumes and pods only those that may concern this node."""
-
-    nodes: Store[Node]
-    pods: Store[Pod]
-    claims: Store[Claim]
-    volumes: Store[Volume]
-    classes: Store[Class]
-    attachments: Store[Attachment]
-    contents: Store[SnapshotContent]
-    ignorance: Callable[[], tuple[str, ...]]
-    """What is not known at the moment because a watch is not complete, in sentences."""
-    segment: Segment = field(default_factory=Segment)
-    begun: Callable[[], Collection[str]] = frozenset
-    """Uids of claims for which something was begun in the driver."""
+_MOST_BY_NAME: Final = 200  # claims that the watch dropped, because it saw them before it knew of their volume, may be all of a node
 
 
 class RecentUse:
-    """One per process: by claim, when a pod that drains evict named it last.
-
-    Between an eviction and the new pod nobody names the claim, for some seconds. So a claim that a pod has named counts as used for a
-    minute after. That is not stored: a process that has just begun takes every claim for lately used for its first minute.
-    """
+    """One per process: by claim, when a pod that drains evict named it last. Between an eviction and the new pod nobody names the claim,
+    for some seconds: so a claim that a pod has named counts as used for a minute after. That is not stored: a process that has just begun
+    takes every claim for lately used for its first minute."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -84,10 +61,8 @@ class RecentUse:
             self._named_at |= dict.fromkeys(pod.claim_names, now)
 
     def among(self, claims: Iterable[str], *, listed_at: float = float("inf")) -> frozenset[str]:
-        """Those of these claims (`namespace/name`) that count as used, whoever uses them now.
-
-        `listed_at`: when the pods without a node were listed last. One that was made again since would not be among them.
-        """
+        """Those of these claims (`namespace/name`) that count as used, whoever uses them now. `listed_at`: when the pods without a node
+        were listed last, among which one that was made again since would not be."""
         now = self._clock()
         if self._began is None or now - self._began < LATELY:
             return frozenset(claims)
@@ -107,34 +82,36 @@ class _Answer:
 
 
 class Looks:
-    """One per process."""
-
     def __init__(
         self,
         kube: KubeApi,
-        cached: Cached,
         settings: Settings,
-        recent: RecentUse,
+        caches: Caches,
         driver_list: DriverList,
         *,
+        pods: Store[Pod],
+        contents: Store[SnapshotContent],
+        ignorance: Callable[[], tuple[str, ...]],
+        segment: Segment,
+        begun: Callable[[], Collection[str]],
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
-        self._kube, self._cached, self._settings, self._recent, self._list = kube, cached, settings, recent, driver_list
-        self._clock, self._wall = clock, wall
-        self._answers: dict[str, _Answer] = {}
-        """By question."""
-        self.unread: dict[str, str] = {}
-        """What the last look could not read, and why."""
-        self._waiting_since: dict[str, float] = {}
-        """By uid of a claim without a volume: since when it waits for one here."""
+        """Of claims, volumes and pods the caches have only those that may concern this node. `ignorance`: what is not known at the moment
+        because a watch is not complete, in sentences. `begun`: uids of claims for which something was begun in the driver."""
+        self._kube, self._clock, self._wall = kube, clock, wall
+        self._settings, self._cached, self._list, self._pods, self._contents = settings, caches, driver_list, pods, contents
+        self._ignorance, self._segment, self._begun = ignorance, segment, begun
+        self.recent = RecentUse(clock=clock)
+        self._answers: dict[str, _Answer] = {}  # by question
+        self.unread: dict[str, str] = {}  # what the last look could not read, and why
+        self._waiting_since: dict[str, float] = {}  # by uid of a claim without a volume: since when it waits for one here
 
-    async def look(self, node: Node, *, observed: bool, anew: bool = False) -> Snapshot:
-        """`observed`: somebody empties the node. `anew`: nothing counts that was read before."""
-        every = 0.0 if anew else DRAINING if observed else IN_PEACE
-        unread: dict[str, str] = {}
-        asked, missing = await self._ask_all(node, every, unread, observed=observed)
-        self.unread = unread
+    async def look(self, node: Node, *, drain_expected: bool, anew: bool = False) -> Snapshot:
+        """`drain_expected`: somebody empties the node. `anew`: nothing counts that was read before."""
+        every = 0.0 if anew else DRAINING if drain_expected else IN_PEACE
+        asked, missing = await self._ask_all(node, every, drain_expected=drain_expected)
+        unread = self.unread
         # From here on nothing is awaited.
         cached, driver = self._cached, self._settings.driver
         found = [*asked["volumes"], *filter(None, asked[_UNSEEN].values()), *cached.volumes.values()]
@@ -143,17 +120,17 @@ class Looks:
         claims = {claim.uid: claim for claim in (*filter(None, read), *cached.claims.values())}
         open_claims = [volume.claim_name for volume in volumes if volume.phase == "Bound" and volume.claim is not None]
         now_missing = self._missing_claims() - missing
-        ignorance = [*cached.ignorance(), *(f"{what}: {why}" for what, why in sorted(unread.items()))]
+        ignorance = [*self._ignorance(), *(f"{what}: {why}" for what, why in sorted(unread.items()))]
         ignorance += [f"claim {sorted(now_missing)[0]} has not been read yet"] if now_missing else []
         raw = Raw(
             at=self._wall(),
             nodes=(node, *(other for other in asked["nodes"] or () if other.name != node.name)),
             volumes=tuple(volumes),
             claims=tuple(claims.values()),
-            pods=(*cached.pods.values(), *asked["pods without a node"]),
+            pods=(*self._pods.values(), *asked["pods without a node"]),
             classes=(*cached.classes.values(), *filter(None, asked["classes"].values())),
-            namespaces=asked["namespaces"],
-            contents=tuple(cached.contents.values()),
+            namespaces=dict(asked["namespaces"]),
+            contents=tuple(self._contents.values()),
             attachments=tuple(cached.attachments.values()),
             capacities=asked["capacities"],
             others_known=asked["nodes"] is not None,
@@ -164,10 +141,10 @@ class Looks:
         )
         pods_listed = self._answers.get("pods without a node", _Answer())
         own = Own(
-            segment=cached.segment,
-            begun=frozenset(cached.begun()),
+            segment=self._segment,
+            begun=frozenset(self._begun()),
             waited=self._waited(node.name),
-            lately_used=self._recent.among(open_claims, listed_at=pods_listed.at),
+            lately_used=self.recent.among(open_claims, listed_at=pods_listed.at),
             listed=self._list.handles,
             untracked=self._list.untracked,
             untracked_unknown=self._list.unknown,
@@ -179,43 +156,50 @@ class Looks:
 
     # --- what is not watched ----------------------------------------------------------------------------------------------
 
-    async def _ask_all(self, node: Node, every: float, unread: dict[str, str], *, observed: bool) -> tuple[dict[str, Any], frozenset[str]]:
+    async def _ask_all(self, node: Node, every: float, *, drain_expected: bool) -> tuple[dict[str, Any], frozenset[str]]:
         """By question, and of which claims was asked. Lists are of the whole cluster, and of each object only what counts is kept."""
         driver, volumes = self._settings.driver, list(self._cached.volumes.values())
-        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": {}, "classes": {}, "capacities": None, "pods without a node": ()}
+        found: dict[str, Any] = {"nodes": (), "volumes": (), "namespaces": (), "classes": {}, "capacities": None, "pods without a node": ()}
         found |= {_UNSEEN: {}, "claims": {}}
+        self.unread = {}
 
         async def ask(
             what: str, question: Callable[[], Awaitable[Any]], default: Any, *, about: Collection[str] = (), every: float = every
         ) -> None:
             found[what], why = await self._ask(what, question, default, every=every, about=about)
             if why is not None:
-                unread[what] = why
+                self.unread[what] = why
 
         wanted = {volume.claim.namespace for volume in volumes if volume.claim is not None}
+
+        def said(obj: Json) -> tuple[str, Notes] | None:
+            name = obj["metadata"]["name"]
+            return (name, notes_of(obj["metadata"].get("annotations"))) if name in wanted else None
+
         if wanted:
-            await ask("namespaces", lambda: self._namespaces(wanted, cached=every > 0), {}, about=wanted)
+            # Not from the API server's cache where something would be opened by what they say.
+            await ask("namespaces", lambda: self._list_all(NAMESPACES, said, cached=every > 0), (), about=wanted)
         named = {volume.claim_name for volume in volumes if volume.claim is not None}
-        often = min(every, MADE_AGAIN_WITHIN) if self._recent.among(named) else every
+        often = min(every, MADE_AGAIN_WITHIN) if self.recent.among(named) else every
         if named:
             await ask("pods without a node", lambda: self._waiting_pods(named), (), every=often)
         known = {class_.name for class_ in self._cached.classes.values()}
         if foreign := {volume.class_name for volume in volumes} - known - {""}:
             # A class of volumes that people made names no driver of ours, so the watch drops it; its policy counts all the same.
             await ask("classes", lambda: self._by_name(CLASSES, foreign, Class.of), {}, about=foreign)
-        locator = Locator(node, (), segment=self._cached.segment)
+        locator = Locator(node, (), segment=self._segment)
         unsure = [volume for volume in volumes if locator.needs_others(volume) and not self._names_only_this(volume, node)]
         # A watch that lags will show it. That of a claim whose volume is gone never will, and must not hold the node for ever.
         bound = (claim for claim in self._cached.claims.by_index("node", node.name) if claim.volume_name not in self._cached.volumes)
         if unseen := sorted({claim.volume_name for claim in bound} - {""})[:_MOST_UNSEEN]:
             await ask(_UNSEEN, lambda: self._by_name(VOLUMES, unseen, Volume.of), {}, about=unseen)
         elsewhere, handles = self._list.elsewhere, {volume.handle for volume in volumes}
-        reprovisions = observed and self._settings.reprovisions
+        reprovisions = drain_expected and self._settings.reprovisions
         if unsure or elsewhere or reprovisions:
             await ask("nodes", lambda: self._list_all(NODES, Node.of), None)
-        sources = {content.source_handle for content in self._cached.contents.values() if not content.managed_by} - handles
+        sources = {content.source_handle for content in self._contents.values() if not content.managed_by} - handles
         if sources or elsewhere:
-            locator = Locator(node, found["nodes"] or (), segment=self._cached.segment)
+            locator = Locator(node, found["nodes"] or (), segment=self._segment)
 
             def counts(obj: Json) -> Volume | None:
                 """A snapshot's, or one that the driver has here although its PersistentVolume says another node that is not there."""
@@ -236,8 +220,7 @@ class Looks:
     async def _ask(
         self, what: str, question: Callable[[], Awaitable[Any]], default: Any, *, every: float, about: Collection[str]
     ) -> tuple[Any, str | None]:
-        """And why it is not known; None: it is. `about`: what the answer is about, where it leaves out all else. One about less counts for
-        nothing."""
+        """And why it is not known; None: it is. `about`: what alone the answer is about: one about less counts for nothing."""
         now, last = self._clock(), self._answers.setdefault(what, _Answer())
         at = last.at if last.about.issuperset(about) else float("-inf")
         if now - at < every:
@@ -251,15 +234,6 @@ class Looks:
                 last.failed_at, last.why = now, str(error)
         return (last.value, None) if every > 0.0 and now - at < every + LAST_GOOD else (default, last.why)
 
-    async def _namespaces(self, wanted: Collection[str], *, cached: bool) -> Mapping[str, Notes]:
-        """Not from the API server's cache where something would be opened by what they say."""
-
-        def said(obj: Json) -> tuple[str, Notes] | None:
-            name = obj["metadata"]["name"]
-            return (name, notes_of(obj["metadata"].get("annotations"))) if name in wanted else None
-
-        return dict([pair async for pair in records(self._kube, NAMESPACES, said, cached=cached)])
-
     async def _waiting_pods(self, named: Collection[str]) -> tuple[Pod, ...]:
         """Pods without a node that name one of these claims."""
 
@@ -269,11 +243,11 @@ class Looks:
 
         found = tuple([pod async for pod in records(self._kube, PODS, waiting, field_selector="spec.nodeName=")])
         for pod in found:
-            self._recent.named(pod)
+            self.recent.named(pod)
         return found
 
-    async def _list_all(self, resource: Resource, of: Callable[[Json], R | None], **scope: str) -> tuple[R, ...]:
-        return tuple([item async for item in records(self._kube, resource, of, cached=True, **scope)])
+    async def _list_all(self, resource: Resource, of: Callable[[Json], R | None], **scope: Any) -> tuple[R, ...]:
+        return tuple([item async for item in records(self._kube, resource, of, **{"cached": True, **scope})])
 
     async def _by_name(self, resource: Resource, wanted: Collection[str], of: Callable[[Json], R]) -> Mapping[str, R | None]:
         """By their full names: one by one, since a list is of the whole cluster, unless there are many."""
@@ -296,7 +270,7 @@ class Looks:
     def _names_only_this(self, volume: Volume, node: Node) -> bool:
         """It asks for a label that one node alone has, the driver's or the hostname: then no other node matters."""
         hostname = node.labels.get(names.HOSTNAME)
-        places = (self._cached.segment, Segment(((names.HOSTNAME, hostname),) if hostname is not None else ()))
+        places = (self._segment, Segment(((names.HOSTNAME, hostname),) if hostname is not None else ()))
         return bool(volume.affinity) and all(term.names_only(node.name, places) for term in volume.affinity or ())
 
     # --- claims -----------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ that cannot be understood becomes a problem with a name, and never counts as the
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import sha256
@@ -18,8 +18,7 @@ from sidecar.model.nodes import Node, Taint
 
 W = TypeVar("W", bound=StrEnum)
 
-CORDON_DELAY: Final = 60.0
-"""Seconds that a cordon has to last until it means retire, where the policy is Evacuate and nobody says what it is for."""
+CORDON_DELAY: Final = 60.0  # seconds that a cordon lasts until it means retire, where the policy is Evacuate and nobody says what it is for
 
 
 class NodePolicy(StrEnum):
@@ -47,8 +46,7 @@ class Source(StrEnum):
     ANNOTATION = "annotation"
     AUTOSCALER = "autoscaler"
     KURED = "kured"
-    CORDON = "cordon"
-    """Nobody says what it is for, and the policy is Evacuate."""
+    CORDON = "cordon"  # nobody says what it is for, and the policy is Evacuate
     NONE = "none"
 
 
@@ -61,12 +59,9 @@ class Record:
 
     state: State | None = None
     started_at: float | None = None
-    closed_at: float | None = None
-    """Since when the node takes no volumes."""
-    used: frozenset[str] = frozenset()
-    """Digests of the words that stand while the node is shut."""
-    spent: frozenset[str] = frozenset()
-    """Digests of words that stood while the node was shut, and stand yet though it has been open since."""
+    closed_at: float | None = None  # since when the node takes no volumes
+    used: frozenset[str] = frozenset()  # digests of the words that stand while the node is shut
+    spent: frozenset[str] = frozenset()  # digests of words that stood while the node was shut, and stand yet though it has been open since
 
     def as_text(self, uid: str) -> str | None:
         """The annotation; None: there is nothing to note."""
@@ -111,12 +106,9 @@ def record_of(node: Node, driver: str, *, now: float) -> tuple[Record, str]:
 class Wish:
     """Somebody wants the node to be emptied."""
 
-    by: str
-    """Who, in a sentence."""
-    intent: Intent
-    """Which verdict has to become True: unless it is announced as a reboot, the stricter one."""
-    forced: str = ""
-    """Why it is let go whatever blocks (`force-drain`); empty: it is not."""
+    by: str  # who, in a sentence
+    intent: Intent  # which verdict has to become True: unless it is announced as a reboot, the stricter one
+    forced: str = ""  # why it is let go whatever blocks (`force-drain`); empty: it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,36 +118,21 @@ class Marks:
     node: str
     uid: str
     cordoned: bool
-    evacuate: tuple[Taint, ...]
-    """Taints that ask for an evacuation."""
-    retiring: tuple[Taint, ...]
-    """Taints of autoscalers that are about to remove the node. They need not cordon it."""
-    declared: Intent | None
-    """The intent in the annotation, if it is one and not spent."""
-    announced: Intent | None
-    """The strictest of all intents that taints, annotations and programs state."""
-    intent: Intent | None
-    """The same as far as it counts: a reboot does only while the node is cordoned. With Evacuate a cordon that has lasted is one too."""
+    evacuate: tuple[Taint, ...]  # taints that ask for an evacuation
+    retiring: tuple[Taint, ...]  # of autoscalers that are about to remove the node: they need not cordon it
+    declared: Intent | None  # the intent in the annotation, if it is one and not spent
+    announced: Intent | None  # the strictest of all intents that taints, annotations and programs state
+    intent: Intent | None  # the same as far as it counts: a reboot while the node is cordoned; with Evacuate also a cordon that has lasted
     source: Source
-    policy: NodePolicy
-    """That of the node's annotation, or of the flag."""
-    forced: str
-    """The text of `force-drain`, unless it is spent."""
-    record: Record
-    """With the words as they are now. The state is what an earlier look has noted."""
-    cordoned_since: float | None
-    """Since when the node has been cordoned and nobody has said what for; None: it is not, or somebody has."""
-    cordon_counts_at: float | None
-    """When that will mean retire, if the cordon lasts until then; None: it does by now, or never will."""
-    assumable: bool
-    """Nobody says what a drain is for, not even in a word that is none, and no policy does: only then may something be assumed."""
-    leaving: bool
-    """Somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else."""
-    wish: Wish | None
-    noted: frozenset[str]
-    """Digests in the record as it stands on the Node."""
-    left_behind: bool
-    """kured has not removed its annotation yet. It does a moment after each reboot, so that is no problem."""
+    policy: NodePolicy  # that of the node's annotation, or of the flag
+    forced: str  # the text of `force-drain`, unless it is spent
+    record: Record  # with the words as they are now; the state is what an earlier look has noted
+    cordoned_since: float | None  # since when the node has been cordoned and nobody has said what for; None: it is not, or somebody has
+    cordon_counts_at: float | None  # when that will mean retire, if the cordon lasts until then; None: it does by now, or never will
+    assumable: bool  # nobody says what a drain is for, not even in a wrong word, and no policy does: something may be assumed
+    leaving: bool  # somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else
+    noted: str  # the record as it stands on the Node
+    left_behind: bool  # kured's annotation is there yet: it goes a moment after each reboot, so that is no problem
     problems: tuple[str, ...]
 
     @property
@@ -164,7 +141,7 @@ class Marks:
         return self.cordoned or bool(self.evacuate) or bool(self.retiring)
 
     @property
-    def observed(self) -> bool:
+    def drain_expected(self) -> bool:
         """Somebody wants to empty the node, or is about to."""
         return self.shut or self.announced is not None
 
@@ -172,6 +149,25 @@ class Marks:
     def draining(self) -> bool:
         """A drain has begun, or is asked for. A reboot that is announced for a cordon to come has not."""
         return self.cordoned or bool(self.evacuate) or self.intent is not None
+
+    @property
+    def wish(self) -> Wish | None:
+        """The evacuation taint and the intent's annotation ask, unless the policy is Ignore. With Evacuate so do an autoscaler's taint, a
+        cordon that kured has explained, and one that nobody explains once it has lasted."""
+        if self.policy is NodePolicy.IGNORE:
+            return None
+        if self.evacuate:
+            by = f"the taint {self.evacuate[0]} asks for it"
+        elif self.declared is not None:
+            by = f"the annotation {names.DRAIN_INTENT}: {self.declared} asks for it"
+        elif self.policy is NodePolicy.EVACUATE and self.intent is not None and self.shut:
+            by = {
+                Source.AUTOSCALER: "an autoscaler's taint says that the node is to be removed",
+                Source.KURED: "kured's annotation says that the node is to be rebooted",
+            }.get(self.source, f"the node has been cordoned for a while, nobody says what for, and its policy is {NodePolicy.EVACUATE}")
+        else:
+            return None
+        return Wish(by, Intent.REBOOT if self.announced is Intent.REBOOT else Intent.RETIRE, self.forced)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -190,33 +186,27 @@ def read(
     policy: NodePolicy = NodePolicy.IGNORE,
     before: Marks | None = None,
 ) -> Marks:
-    """`now` is the wall clock, `policy` that of the flag. `before` is what this process read last: it knows words that were spent before
-    that could be noted, and since when a cordon has lasted."""
+    """`now` is the wall clock, `policy` that of the flag. `before` is what this process read last: it knows since when a cordon lasts."""
     before = before if before is not None and before.uid == node.uid else None
     record, problem = record_of(node, driver, now=now)
     evacuate, retiring = _taints(node, (names.EVACUATE_TAINT,)), _taints(node, names.RETIRING_TAINTS)
-    words, noted = _words(node), record.used | record.spent
-    if before is not None and (problem or names.of_driver(driver, names.DRAIN_RECORD) not in node.annotations):
-        noted = before.noted
-    record = _followed(
-        record,
-        before,
-        words,
-        before.noted - noted if before is not None else frozenset(),
-        shut=node.cordoned or bool(evacuate) or bool(retiring),
-        asked=bool(_intent_of(node)),
-    )
-    said = _what_is_said(node, evacuate, retiring, spent={key for key, digest in words.items() if digest in record.spent})
+    words = _words(node)
+    noted = node.annotations.get(names.of_driver(driver, names.DRAIN_RECORD), "")
+    if before is not None and before.noted == noted:
+        # What this process has read since could not be noted yet, and nobody has changed the note.
+        record = replace(record, used=before.record.used, spent=before.record.spent)
+    record = _followed(record, words, shut=node.cordoned or bool(evacuate) or bool(retiring), asked=bool(_intent_of(node)))
     own, wrong_policy = _word(NodePolicy, node.annotations.get(names.NODE_DRAIN_POLICY, ""), names.NODE_DRAIN_POLICY)
     policy = own or policy
+    is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE
+    ignored = f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}" if is_ignored else ""
+    spent = frozenset(key for key, digest in words.items() if digest in record.spent)
+    said = _what_is_said(node, evacuate, retiring, spent=spent, is_ignored=is_ignored)
     since = _cordoned_since(before, record, now) if node.cordoned and said.intent is None else None
     counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
     counting = said.intent if node.cordoned or said.intent is not Intent.REBOOT else None
-    is_ignored = bool(evacuate) and policy is NodePolicy.IGNORE
-    ignored = f"the taint {evacuate[0]} has no effect, because the node drain policy is {policy}" if is_ignored else ""
-    forced = "" if names.FORCE_DRAIN in said.spent else node.annotations.get(names.FORCE_DRAIN, "").strip()
-    marks = Marks(
+    return Marks(
         node=node.name,
         uid=node.uid,
         cordoned=node.cordoned,
@@ -227,38 +217,16 @@ def read(
         intent=Intent.RETIRE if lasted else counting,
         source=Source.CORDON if lasted else said.source,
         policy=policy,
-        forced=forced,
+        forced="" if names.FORCE_DRAIN in spent else node.annotations.get(names.FORCE_DRAIN, "").strip(),
         record=record,
         cordoned_since=since,
         cordon_counts_at=None if lasted else counts_at,
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
-        leaving=said.plainly_retire and not (is_ignored and said.by_taint_alone),
-        wish=None,
+        leaving=said.plainly_retire,
         noted=noted,
-        left_behind=names.KURED_REBOOTS in said.spent,
+        left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),
     )
-    return replace(marks, wish=_wish(marks))
-
-
-def _wish(marks: Marks) -> Wish | None:
-    """The evacuation taint and the intent's annotation ask, unless the policy is Ignore. With Evacuate so do an autoscaler's taint, a
-    cordon that kured has explained, and one that nobody explains once it has lasted."""
-    by = ""
-    if marks.policy is NodePolicy.IGNORE:
-        return None
-    if marks.evacuate:
-        by = f"the taint {marks.evacuate[0]} asks for it"
-    elif marks.declared is not None:
-        by = f"the annotation {names.DRAIN_INTENT}: {marks.declared} asks for it"
-    elif marks.policy is NodePolicy.EVACUATE and marks.intent is not None and marks.shut:
-        by = {
-            Source.AUTOSCALER: "an autoscaler's taint says that the node is to be removed",
-            Source.KURED: "kured's annotation says that the node is to be rebooted",
-        }.get(marks.source, f"the node has been cordoned for a while, nobody says what for, and its policy is {NodePolicy.EVACUATE}")
-    if not by:
-        return None
-    return Wish(by, Intent.REBOOT if marks.announced is Intent.REBOOT else Intent.RETIRE, marks.forced)
 
 
 # --- words that are for one drain -------------------------------------------------------------------------------------
@@ -292,16 +260,12 @@ def counting_again(node: Node, key: str, text: str) -> dict[str, str]:
     return found
 
 
-def _followed(record: Record, before: Marks | None, words: Mapping[str, str], erased: frozenset[str], *, shut: bool, asked: bool) -> Record:
-    """A word that is gone is forgotten, so that the same one may be written again for another drain; so is one that somebody has `erased`
-    from the record (`counting_again`).
-
-    `asked`: the intent's annotation stands. `force-drain` counts beside it although the node is not shut, and is used by that.
-    """
-    known, there = before.record if before is not None else Record(), frozenset(words.values())
-    used, spent = (record.used | known.used - erased) & there, (record.spent | known.spent - erased) & there
+def _followed(record: Record, words: Mapping[str, str], *, shut: bool, asked: bool) -> Record:
+    """A word that is gone is forgotten, so that the same one may be written again for another drain. `asked`: the intent's annotation
+    stands. Beside that `force-drain` counts although the node is not shut, and is used by that."""
+    there = frozenset(words.values())
     in_use = there if shut else frozenset(digest for key, digest in words.items() if asked and key == names.FORCE_DRAIN)
-    spent |= used - in_use
+    spent = (record.spent | record.used - in_use) & there
     return replace(record, used=in_use - spent, spent=spent)
 
 
@@ -325,22 +289,19 @@ def _is_spent(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    intent: Intent | None
-    """The strictest; None: nobody says anything."""
+    intent: Intent | None  # the strictest; None: nobody says anything
     source: Source
     declared: Intent | None
-    wrong: str
-    """The text of the intent's annotation, if it is no intent."""
+    wrong: bool  # the text of the intent's annotation is no intent
     plainly_retire: bool
     """Somebody says that the node goes for good, and nobody anything else. `intent` takes more for that, to keep data: a taint without a
-    word, or a typing error."""
-    by_taint_alone: bool
+    word, or one that has no effect, or a typing error."""
     problems: tuple[str, ...]
-    spent: frozenset[str]
 
 
-def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint, ...], *, spent: Iterable[str]) -> _Said:
-    spent = frozenset(spent)
+def _what_is_said(
+    node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint, ...], *, spent: frozenset[str], is_ignored: bool
+) -> _Said:
     text = _intent_of(node)
     written, problem = _word(Intent, text, names.DRAIN_INTENT)
     declared = None if names.DRAIN_INTENT in spent else written
@@ -354,8 +315,8 @@ def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint
     said += [(Source.AUTOSCALER, Intent.RETIRE, f"the taint {taint}") for taint in retiring]
     if names.KURED_REBOOTS in node.annotations and names.KURED_REBOOTS not in spent:
         said.append((Source.KURED, Intent.REBOOT, f"the annotation {names.KURED_REBOOTS}"))
-    in_words = any(source is not Source.TAINT for source, _, _ in said) or any(taint.value for taint in evacuate)
-    plain = in_words and not problems and all(intent is Intent.RETIRE for _, intent, _ in said)
+    in_words = any(source is not Source.TAINT for source, _, _ in said) or (not is_ignored and any(taint.value for taint in evacuate))
+    plainly_retire = in_words and not problems and all(intent is Intent.RETIRE for _, intent, _ in said)
     if problem and said:
         # A wrong word starts nothing by itself, but beside any other word it counts as the stricter one.
         said.append((Source.ANNOTATION, Intent.RETIRE, f"{names.DRAIN_INTENT}: {quoted(text)}"))
@@ -364,12 +325,10 @@ def _what_is_said(node: Node, evacuate: tuple[Taint, ...], retiring: tuple[Taint
         problems.append(f"{mild[0][2]} means reboot, {strict[0][2]} means retire: retire, the stricter one, applies")
     problems += [_is_spent(key) for key in sorted(spent - {names.KURED_REBOOTS})]
     source, intent, _ = next(iter((*strict, *mild)), (Source.NONE, None, ""))
-    by_taint_alone = all(each is Source.TAINT for each, _, _ in said)
-    return _Said(intent, source, declared, text if problem else "", plain and bool(said), by_taint_alone, tuple(problems), spent)
+    return _Said(intent, source, declared, bool(problem), plainly_retire, tuple(problems))
 
 
-def _taints(node: Node, keys: Iterable[str]) -> tuple[Taint, ...]:
-    keys = tuple(keys)
+def _taints(node: Node, keys: Collection[str]) -> tuple[Taint, ...]:
     return tuple(sorted((taint for taint in node.taints if taint.key in keys), key=str))
 
 

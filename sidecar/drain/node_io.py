@@ -1,4 +1,4 @@
-"""Writes on the Node of this process: the record, both conditions, the autoscalers' annotations. Everything it writes there is named here.
+"""Reads and writes the Node of this process, and writes its report. What it writes on the Node:
 
     metadata.labels       DRIVER.csi-node-sidecar.io/evacuation-state           how far an evacuation is, to be seen by `get nodes -L`
     metadata.annotations  DRIVER.csi-node-sidecar.io/drain-record               the same with its times, and which words are spent (`marks`)
@@ -12,28 +12,38 @@ API server takes that for a wish to change the uid and refuses it. What others w
 with that version: two drivers' sidecars share the autoscalers' keys, and a late write must not take back a newer word.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.drain import report
 from sidecar.drain.assess import Assessment, Verdict
-from sidecar.drain.marks import Marks, Record
-from sidecar.drain.picture import read_marks
+from sidecar.drain.course import is_under_way
+from sidecar.drain.empty import keeping_off
+from sidecar.drain.gate import HeldPods
+from sidecar.drain.marks import Marks, Record, read
 from sidecar.drain.settings import Settings
-from sidecar.drain.words import Status
-from sidecar.kube.api import MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, Change, KubeApi
-from sidecar.kube.errors import Conflict
+from sidecar.drain.snapshot import Snapshot
+from sidecar.drain.words import Reason, Status
+from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
+from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
 from sidecar.kube.store import Store
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
+from sidecar.tools import Tools
 
-HEARTBEAT: Final = 300.0
-"""Seconds between two writes of conditions that stay the same: the sign of life by which others see that a sidecar is silent."""
+FRESH: Final = 15.0  # seconds for which it counts what the API server has said, from the question on: a process may have been stopped since
+HEARTBEAT: Final = 300.0  # seconds between two writes of conditions that stay the same: by this sign of life others see a silent sidecar
 PROTECTING: Final = (names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT)
 _PROTECTED: Final = "true"
-_ATTEMPTS: Final = 3
-"""The kubelet writes the Node too: what it writes in between is no failure."""
+_INSTALL: Final = "install the CustomResourceDefinition of deploy/components/drain"
+JUST_STARTED: Final = Verdict(
+    Status.UNKNOWN, Reason.NOT_KNOWN, "the sidecar has just started: it judges the node when its driver answers and everything is listed"
+)
+NOT_JUDGED: Final = Verdict(Status.UNKNOWN, Reason.NOT_KNOWN, "the node is not judged any more: --drain-report is switched off")
 
 
 class OwnNode:
@@ -44,16 +54,11 @@ class OwnNode:
     ) -> None:
         self._kube, self._store, self._settings, self._clock, self._wall = kube, store, settings, clock, wall
         self._driver = settings.driver
-        self.marks: Marks | None = None
-        """As they were read last."""
-        self._written: Node | None = None
-        """As the answer to this process's last record showed it."""
-        self._conditions_at: float | None = None
-        """When the conditions were written last, or found right; None: that is not known, and they are read."""
-        self._said: tuple[str, Verdict, Verdict] | None = None
-        """Of which Node, and what."""
-        self.true_is_old = False
-        """A condition is True that is not any more, and that could not be written."""
+        self.marks: Marks | None = None  # as they were read last
+        self._written: Node | None = None  # as the answer to this process's last write showed it
+        self._conditions_at: float | None = None  # when conditions were written last, or found right; None: they have to be read
+        self._said: tuple[str, Verdict, Verdict] | None = None  # of which Node, and what
+        self.true_is_old = False  # a condition is True that is not any more, and that could not be written
 
     def known(self) -> Node | None:
         """A watch that lags does not show yet what this process has written: nothing is begun twice."""
@@ -61,7 +66,7 @@ class OwnNode:
         return last if node is not None and last is not None and node.uid == last.uid and node.version < last.version else node
 
     def read(self, node: Node) -> Marks:
-        self.marks = read_marks(node, self._settings, now=self._wall(), before=self.marks)
+        self.marks = read(node, self._settings.driver, now=self._wall(), policy=self._settings.policy, before=self.marks)
         return self.marks
 
     async def write_record(self, node: Node, record: Record) -> Node:
@@ -70,23 +75,19 @@ class OwnNode:
             return node
         key, label = names.of_driver(self._driver, names.DRAIN_RECORD), names.of_driver(self._driver, names.EVACUATION_STATE)
         annotations = {key: record.as_text(node.uid)}
-        labels = {label: str(record.state) if record.state else None}
-        self._written = await self._patch(node, annotations, labels)
-        return self._written
+        return await self._patch(node, annotations, {label: str(record.state) if record.state else None})
 
-    async def protect(self, node: Node, *, needed: bool | None) -> Node:
+    async def protect(self, node: Node, *, needed: bool | None) -> None:
         """As `protection`. By a Node that is read now: other drivers' sidecars write the same keys."""
-        if not protection(node, self._driver, needed=needed):
-            return node
-        for attempt in range(_ATTEMPTS):
+        for left in (2, 1, 0) if protection(node, self._driver, needed=needed) else ():
             stored = await self._kube.get(NODES, node.name)
             fresh = Node.of(stored)
             try:
-                return await self._patch(fresh, protection(fresh, self._driver, needed=needed), {}, version=version_of(stored))
+                await self._patch(fresh, protection(fresh, self._driver, needed=needed), {}, version=version_of(stored))
+                return
             except Conflict:
-                if attempt == _ATTEMPTS - 1:
+                if not left:
                     raise
-        return node
 
     async def write_conditions(self, assessment: Assessment) -> None:
         """Where they say something else, or at the latest after `HEARTBEAT`. After a failure they are read and written anew."""
@@ -95,23 +96,17 @@ class OwnNode:
         if said == self._said and not due:
             return
         self._said, self._conditions_at = None, None
-        for attempt in range(_ATTEMPTS):
+        for left in (2, 1, 0):
             stored = await self._kube.get(NODES, assessment.node)
-            before = (stored.get("status") or {}).get("conditions") or ()
+            before = conditions_of(stored, self._driver)
             wanted = conditions(self._driver, assessment.drain, assessment.retire, before=before, now=self._wall())
             stands = {item.get("type") for item in before if item.get("status") == Status.TRUE}
             self.true_is_old = any(item["type"] in stands and item["status"] != Status.TRUE for item in wanted)
             try:
-                await self._kube.patch(
-                    NODES,
-                    assessment.node,
-                    conditions_patch(wanted, uid=assessment.node_uid, version=version_of(stored)),
-                    content_type=STRATEGIC_MERGE_PATCH,
-                    subresource="status",
-                )
+                await put_conditions(self._kube, stored, wanted, uid=assessment.node_uid)
                 break
             except Conflict:
-                if attempt == _ATTEMPTS - 1:
+                if not left:  # the kubelet writes the Node too: what it writes in between is no failure
                     raise
         self._said, self._conditions_at, self.true_is_old = said, self._clock(), False
 
@@ -126,41 +121,74 @@ class OwnNode:
         meta |= {"annotations": changed} if changed else {}
         meta |= {"labels": relabelled} if relabelled else {}
         stored = await self._kube.patch(NODES, node.name, {"metadata": meta}, content_type=MERGE_PATCH)
-        after = Node.of(stored)
-        known = self._store.get(node.name)
-        # An answer that is read late must not roll back what a watch has shown meanwhile, nor bring back a Node that is gone.
-        if known is not None and known.uid == after.uid and known.version < after.version:
-            self._store.apply(Change(node.name, known, after))
-        return after
+        self._written = Node.of(stored)
+        return self._written
+
+
+# --- one look ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    node: Node
+    marks: Marks
+    snapshot: Snapshot
+    assessment: Assessment
+
+    @property
+    def machine(self) -> str:
+        """As marks on claims name it."""
+        return f"{self.node.name}/{self.node.uid}"
+
+
+async def why_undone(tools: Tools, settings: Settings, picture: Picture, *, asked_at: float) -> str:
+    """Asked before everything that cannot be undone, by the Node itself and not by what a watch has shown; empty: it still wants what it
+    wanted. One function reads both, and both have to say the same: whatever has changed, the next look decides anew. Raises ApiError."""
+    fresh = Node.of(await tools.kube.get(NODES, picture.node.name))
+    if (age := tools.clock() - asked_at) > FRESH:
+        return f"the API server is slow: what decides it was asked for {age:.0f} s ago"
+    if fresh.uid != picture.node.uid:
+        return "there is another Node of this name by now"
+    marks = read(fresh, settings.driver, now=tools.wall(), policy=settings.policy, before=picture.marks)
+    if marks.wish != picture.marks.wish or not is_under_way(marks.record, marks.wish):
+        return "the evacuation was undone, or has ended"
+    return "" if keeping_off(fresh) == keeping_off(picture.node) else "what keeps pods off the node has changed"
 
 
 # --- conditions -------------------------------------------------------------------------------------------------------
 
 
+def conditions_of(node: Json, driver: str) -> list[Json]:
+    """Those that this driver's sidecar has written."""
+    ours = (names.condition(driver, names.DRAIN_READY), names.condition(driver, names.RETIRE_READY))
+    return [item for item in (node.get("status") or {}).get("conditions") or () if item.get("type") in ours]
+
+
 def conditions(driver: str, drain: Verdict, retire: Verdict, *, before: Iterable[Mapping[str, Any]], now: float) -> list[Json]:
     """Both, as they should be. `before` are all that the Node has: what stays the same keeps the time of its last change."""
-    had = {str(item.get("type")): item for item in before}
-    found = []
-    for kind, verdict in ((names.DRAIN_READY, drain), (names.RETIRE_READY, retire)):
-        type_, at = names.condition(driver, kind), timestamps.to_text(now)
-        old = had.get(type_, {})
-        since = str(old.get("lastTransitionTime") or at) if old.get("status") == verdict.status else at
-        found.append(
-            {
-                "type": type_,
-                "status": str(verdict.status),
-                "reason": str(verdict.reason),
-                "message": verdict.message[:1024],
-                "lastTransitionTime": since,
-                "lastHeartbeatTime": at,
-            }
-        )
-    return found
+    had, at = {item.get("type"): item for item in before}, timestamps.to_text(now)
+    said = {names.condition(driver, kind): verdict for kind, verdict in ((names.DRAIN_READY, drain), (names.RETIRE_READY, retire))}
+    return [{"type": kind, **report.dated(verdict, had.get(kind, {}), at=at), "lastHeartbeatTime": at} for kind, verdict in said.items()]
 
 
 def conditions_patch(wanted: list[Json], *, uid: str, version: str) -> Json:
     """A strategic merge patch for nodes/status: it merges conditions by type, so others' stay."""
     return {"metadata": {"uid": uid, "resourceVersion": version}, "status": {"conditions": wanted}}
+
+
+async def unsay(kube: KubeApi, node: Json, driver: str, said: Verdict, *, now: float) -> Json | None:
+    """Both conditions of this driver become what `said` says, on condition of the version; None: there are none, or they say it. Raises
+    ApiError."""
+    before = conditions_of(node, driver)
+    if all((item.get("status"), item.get("reason")) == (said.status, said.reason) for item in before):
+        return None
+    wanted = conditions(driver, said, said, before=before, now=now)
+    return await put_conditions(kube, node, wanted, uid=node["metadata"]["uid"])
+
+
+async def put_conditions(kube: KubeApi, node: Json, wanted: list[Json], *, uid: str) -> Json:
+    patch = conditions_patch(wanted, uid=uid, version=version_of(node))
+    return await kube.patch(NODES, node["metadata"]["name"], patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
 
 
 def version_of(stored: Mapping[str, Any]) -> str:
@@ -171,14 +199,13 @@ def version_of(stored: Mapping[str, Any]) -> str:
 
 
 def protection(node: Node, driver: str, *, needed: bool | None) -> dict[str, str | None]:
-    """What of the autoscalers' annotations is to be changed. Ours are those in our marker; what a user has set stays as it is.
-
-    `needed` None: it is not known, and all stays. A key that another driver's sidecar has set becomes ours too, and goes with the last.
-    """
+    """What of the autoscalers' annotations is to be changed; `needed` None: it is not known, and all stays. Ours are those in our marker;
+    what a user has set stays. A key that another driver's sidecar has set becomes ours too, and goes with the last."""
     if needed is None:
         return {}
     marker = names.of_driver(driver, names.AUTOSCALER_MARKER)
-    own, others = _claimed(node, marker), _claimed_by_others(node, marker)
+    own, suffix = _claimed(node, marker), f".{names.GROUP}/{names.AUTOSCALER_MARKER}"
+    others = {key for other in node.annotations if other.endswith(suffix) and other != marker for key in _claimed(node, other)}
     if needed:
         keys = [key for key in PROTECTING if key not in node.annotations or _is_set_by(node, key, own | others)]
         wanted: dict[str, str | None] = {**dict.fromkeys(keys, _PROTECTED), marker: json.dumps(keys) if keys else None}
@@ -211,10 +238,93 @@ def _claimed(node: Node, marker: str) -> set[str]:
     return {key for key in PROTECTING if key in keys} if isinstance(keys, list) else set()
 
 
-def _claimed_by_others(node: Node, own: str) -> set[str]:
-    suffix = f".{names.GROUP}/{names.AUTOSCALER_MARKER}"
-    return {key for marker in node.annotations if marker.endswith(suffix) and marker != own for key in _claimed(node, marker)}
-
-
 def _is_set_by(node: Node, key: str, claimed: set[str]) -> bool:
     return key in claimed and node.annotations.get(key) == _PROTECTED
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
+class ReportWriter:
+    """One per process. What is stored is read at the start, at every heartbeat and after every write that failed: then another one follows,
+    on what was read, so that a write which was not answered and arrives late is refused. Raises ApiError."""
+
+    def __init__(self, kube: KubeApi, settings: Settings, *, clock: Callable[[], float]) -> None:
+        self._kube, self._settings, self._clock = kube, settings, clock
+        self._name = names.drain_report(settings.node, settings.driver)
+        self._writing = asyncio.Lock()  # what is held is written at any moment, and must not be overtaken by a report that was made before
+        self.stored: Json | None = None  # as this process has read or written it last; None: there is none, or it is not known
+        self._read_at: float | None = None
+        self._may_arrive = False  # a write was not answered: until another one has been, it may be carried out
+
+    async def recall(self) -> None:
+        """Read what an earlier process, or anybody else, has stored, if that is due."""
+        if self._read_at is None or self._clock() - self._read_at >= HEARTBEAT:
+            async with self._writing:
+                self.stored = await find(self._kube, DRAIN_REPORTS, self._name)
+                self._read_at = self._clock()
+
+    async def write(self, new: Json, *, held: Callable[[], HeldPods]) -> None:
+        """Where it says something else, or after a heartbeat. `held`: as it is at that moment, later than the report was made."""
+        async with self._writing:
+            stored = self.stored
+            new = {**new, "status": {**new["status"], **held().as_json()}}
+            seen = timestamps.to_seconds(str(((stored or {}).get("status") or {}).get("observedAt") or ""))
+            now = timestamps.to_seconds(new["status"]["observedAt"])
+            fresh = seen is not None and now is not None and 0 <= now - seen < HEARTBEAT and not self._may_arrive
+            if stored is not None and fresh and not report.differs(stored, new["status"]) and report.head_patch(stored, new) is None:
+                return
+            self.stored, self._read_at, self._may_arrive = None, None, True
+            if stored is None:
+                stored = await self._create(new)
+            if (patch := report.head_patch(stored, new)) is not None:
+                stored = await self._kube.patch(DRAIN_REPORTS, self._name, patch, content_type=MERGE_PATCH)
+            await self._write_status(stored, {**new["status"], **held().as_json()})
+
+    async def write_held(self, held: Callable[[], HeldPods]) -> None:
+        """At once: the drainer evicts a moment after its cordon. Where no report is stored the next look does it."""
+        async with self._writing:
+            stored = self.stored
+            if stored is None or self._settings.dry_run:
+                return
+            status = {**(stored.get("status") or {}), **held().as_json()}
+            if status != stored.get("status"):
+                await self._write_status(stored, status)
+
+    async def _create(self, new: Json) -> Json:
+        """The one that is there is as good. Without status: where the type has no status of its own, nobody could take that back."""
+        head = {key: value for key, value in new.items() if key != "status"}
+        try:
+            return await self._kube.create(DRAIN_REPORTS, head)
+        except AlreadyExists:
+            return await self._kube.get(DRAIN_REPORTS, self._name)
+        except NotFound as error:
+            raise NotFound(f"NodeDrainReports are not served: {_INSTALL}", status=404) from error
+
+    async def _write_status(self, stored: Json, status: Json) -> None:
+        """Until it is answered nothing is known of what is stored; the answer says all of it."""
+        self.stored, self._read_at, self._may_arrive = None, None, True
+        try:
+            self.stored = await put_status(self._kube, stored, status)
+        except NotFound as error:
+            raise NotFound(f"the report is gone, or NodeDrainReports have no status of their own: {_INSTALL}", status=404) from error
+        self._read_at, self._may_arrive = self._clock(), False
+
+
+async def put_status(kube: KubeApi, stored: Json, status: Json) -> Json:
+    """On condition of the version. Raises ApiError."""
+    name, patch = stored["metadata"]["name"], report.status_patch(status, version=version_of(stored))
+    return await kube.patch(DRAIN_REPORTS, name, patch, content_type=JSON_PATCH, subresource="status")
+
+
+async def take_back(kube: KubeApi, settings: Settings, *, wall: Callable[[], float]) -> None:
+    """At the start, before anything is listed: until this process has judged the node, both verdicts are Unknown. Raises ApiError."""
+    said, now = JUST_STARTED if settings.judges else NOT_JUDGED, wall()
+    node = await find(kube, NODES, settings.node)
+    if node is not None:
+        await unsay(kube, node, settings.driver, said, now=now)
+    stored = await find(kube, DRAIN_REPORTS, names.drain_report(settings.node, settings.driver))
+    status = report.status_of(stored, node["metadata"]["uid"]) if node is not None else {}
+    before = status.get("verdicts")
+    if stored is not None and before and any((before.get(key) or {}).get("status") != Status.UNKNOWN for key in ("drain", "retire")):
+        await put_status(kube, stored, {**status, **report.verdicts(said, said, before={}, at=timestamps.to_text(now))})

@@ -15,8 +15,7 @@ from sidecar.model.topology import Segment, allows
 
 _SHOWN: Final = 3
 
-Wanted = Sequence[tuple[str, int]]
-"""Class and bytes of each volume."""
+Wanted = Sequence[tuple[str, int]]  # class and bytes of each volume
 
 
 def node_for(

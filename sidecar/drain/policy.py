@@ -8,8 +8,7 @@ from sidecar.drain.words import Intent, Policy, quoted
 from sidecar.model import names
 from sidecar.model.objects import Claim, Class, Notes, Volume
 
-CLAIM, CLASS, NAMESPACE = "claim", names.STORAGE_CLASS, "namespace"
-"""Kinds of objects that have a say in policies and have to be read for it."""
+CLAIM, CLASS, NAMESPACE = "claim", names.STORAGE_CLASS, "namespace"  # kinds of objects that may state a policy, and have to be read for it
 
 _STRICTNESS: Final = tuple(Policy)
 _KEYS: Final = {Intent.REBOOT: names.DRAIN_POLICY_REBOOT, Intent.RETIRE: names.DRAIN_POLICY_RETIRE}
@@ -28,16 +27,11 @@ class Resolved:
     """The policy that holds for one intent."""
 
     policy: Policy
-    source: str
-    """Where it stands: `PersistentVolume`, `PersistentVolumeClaim`, `StorageClass NAME`, `Namespace NAME`, `driver`, `default`."""
-    by_order: Policy
-    """The policy by the order of the sources alone, wrong words skipped. It differs from `policy` only where there is a problem."""
-    problem: str = ""
-    """What is wrong with the words; empty: nothing."""
-    certain: bool = True
-    """False: an object that might state another policy could not be read."""
-    remark: str = ""
-    """Why the words do not mean what their author may expect; empty: they do."""
+    source: str  # where it stands: `PersistentVolume`, `PersistentVolumeClaim`, `StorageClass NAME`, `Namespace NAME`, `driver`, `default`
+    by_order: Policy  # by the order of the sources alone, wrong words skipped: it differs only where there is a problem
+    problem: str = ""  # what is wrong with the words; empty: nothing
+    certain: bool = True  # False: an object that might state another policy could not be read
+    remark: str = ""  # why the words do not mean what their author may expect; empty: they do
 
     @property
     def plain(self) -> bool:
@@ -50,8 +44,7 @@ class _Statement:
     source: str
     text: str
     intent: Intent
-    by_name: bool
-    """It was said of this intent alone."""
+    by_name: bool  # it was said of this intent alone
 
     @property
     def loosens_reboots_only(self) -> bool:

@@ -18,36 +18,18 @@ from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.things import Thing
-from sidecar.drain.words import WORDS, Intent, Status, VolumeClass
+from sidecar.drain.words import LONGEST, Intent, Status
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
 
 SCHEMA: Final = 1
-MOST: Final = 200
-"""Entries of a list."""
+MOST: Final = 200  # entries of a list
 MOST_NOTES: Final = 50
-LONGEST: Final = 1024
-"""Characters of a text."""
-LISTS_BYTES: Final = 1_000_000
-"""Of all lists together: an API server stores no object above about 1.5 MiB."""
-MOST_CLAIMS: Final = 50
-"""That get an event for one drain."""
+LISTS_BYTES: Final = 1_000_000  # of all lists together: an API server stores no object above about 1.5 MiB
+MOST_CLAIMS: Final = 50  # that get an event for one drain
 DONE: Final = {Intent.REBOOT: "drained", Intent.RETIRE: "retired"}
 _EVENTS: Final = {Status.TRUE: "Ready", Status.FALSE: "Blocked", Status.UNKNOWN: "Unknown"}
-
-
-@dataclass(frozen=True, slots=True)
-class Course:
-    """How far the evacuation is, and what comes next."""
-
-    state: str = ""
-    started_at: float | None = None
-    deadline: float | None = None
-    slot: str = ""
-    """The Lease that this node has for it, or whom it waits for."""
-    next: str = ""
-    """What is done next, or why nothing is."""
 
 
 def body(
@@ -55,22 +37,14 @@ def body(
     marks: Marks,
     *,
     agent: str,
-    course: Course,
+    course: Json,
     held: HeldPods,
     gate: Json | None,
     previous: Mapping[str, Any] | None,
 ) -> Json:
-    """The whole object. `gate`: what is known of it; None: there is none. `previous` is the stored one: since when verdicts are as they
-    are.
-
-    The API server takes the status from its subresource only: see `status_patch`.
-    """
-    before = (previous or {}).get("status") or {}
-    before = before if before.get("nodeUID") == judged.node_uid else {}
-    told = as_json(judged)
-    verdicts = {
-        key: _dated(said, (before.get("verdicts") or {}).get(key) or {}, at=told["observedAt"]) for key, said in told["verdicts"].items()
-    }
+    """`course`: how far the evacuation is; empty: nobody asks for one. `gate`: what is known of it; None: there is none. `previous` is the
+    stored one: since when verdicts are as they are. The API server takes the status from its subresource only: see `status_patch`."""
+    before, told = status_of(previous, judged.node_uid), as_json(judged)
     status: Json = {
         "nodeUID": judged.node_uid,
         "observedAt": told["observedAt"],
@@ -79,27 +53,55 @@ def body(
         **({"intent": str(marks.intent), "intentSource": str(marks.source)} if marks.intent else {}),
         **held.as_json(),
         **({"gate": gate} if gate is not None else {}),
-        **_course(course),
-        "verdicts": verdicts,
-        **{key: told[key] for key in ("counts", "bytes", "snapshots", "untracked", "releasing", "inFlight") if key in told},
+        **({"evacuation": course} if course else {}),
+        **verdicts(judged.drain, judged.retire, before=before, at=told["observedAt"]),
+        "counts": told["counts"],
+        "bytes": told["bytes"],
         **_lists(told),
         "notes": [note[:LONGEST] for note in (*marks.notes, *judged.notes)][:MOST_NOTES],
-        "conditions": [{"type": kind, **verdicts[key]} for kind, key in ((names.DRAIN_READY, "drain"), (names.RETIRE_READY, "retire"))],
     }
-    meta: Json = {"name": names.drain_report(judged.node, judged.driver)}
+    meta: Json = {"labels": {}, "ownerReferences": [Owner("v1", names.NODE, judged.node, judged.node_uid).as_json()]}
     if marks.leaving:
         volumes = sorted(thing.volume.uid for thing in judged.things if thing.volume is not None)
         status["leaving"] = {"nodeUID": judged.node_uid, "volumes": volumes}
-        meta |= {"labels": {names.NODE_LOSS_FOR: judged.driver}, "ownerReferences": []}
-    else:
-        meta |= {"labels": {}, "ownerReferences": [Owner("v1", names.NODE, judged.node, judged.node_uid).as_json()]}
+        meta = {"labels": {names.NODE_LOSS_FOR: judged.driver}, "ownerReferences": []}
+    return head(judged.node, judged.driver, **meta) | {"status": status}
+
+
+def head(node: str, driver: str, **meta: object) -> Json:
+    """The object without its status."""
     return {
         "apiVersion": names.REPORT_VERSION,
         "kind": names.REPORT_KIND,
-        "metadata": meta,
-        "spec": {"nodeName": judged.node, "driver": judged.driver},
-        "status": status,
+        "metadata": {"name": names.drain_report(node, driver), **meta},
+        "spec": {"nodeName": node, "driver": driver},
     }
+
+
+def verdicts(drain: Verdict, retire: Verdict, *, before: Mapping[str, Any], at: str) -> Json:
+    """In the status, by name and as conditions. `before`: the status as it is stored."""
+    had = before.get("verdicts") or {}
+    said = {key: dated(verdict, had.get(key) or {}, at=at) for key, verdict in (("drain", drain), ("retire", retire))}
+    kinds = {names.DRAIN_READY: "drain", names.RETIRE_READY: "retire"}
+    return {"verdicts": said, "conditions": [{"type": kind, **said[key]} for kind, key in kinds.items()]}
+
+
+def dated(verdict: Verdict, before: Mapping[str, Any], *, at: str) -> Json:
+    """With the time at which its status changed last, by what was said before."""
+    since = before.get("lastTransitionTime") if before.get("status") == verdict.status else None
+    return {**_verdict(verdict), "lastTransitionTime": str(since or at)}
+
+
+def status_of(stored: Mapping[str, Any] | None, uid: str) -> Mapping[str, Any]:
+    """As it is stored; empty: nothing is, or it is of another machine of the name."""
+    status = (stored or {}).get("status") or {}
+    return status if status.get("nodeUID") == uid else {}
+
+
+def told_of(stored: Mapping[str, Any] | None, uid: str) -> str:
+    """For what the stored report of that Node says that a drain is held; empty: that none is."""
+    status = status_of(stored, uid)
+    return str(status.get("drainFor") or "") if status.get("heldBecause") else ""
 
 
 def differs(stored: Mapping[str, Any], status: Json) -> bool:
@@ -114,8 +116,7 @@ def differs(stored: Mapping[str, Any], status: Json) -> bool:
 
 
 def head_patch(stored: Mapping[str, Any], new: Json) -> Json | None:
-    """A merge patch for whose it is, on condition of the version; None: it is right. A report of an earlier Node of the name becomes
-    ours."""
+    """A merge patch for whose it is; None: it is right. A report of an earlier Node of the name becomes ours."""
     meta, wanted = stored["metadata"], new["metadata"]
     label = (meta.get("labels") or {}).get(names.NODE_LOSS_FOR)
     if (meta.get("ownerReferences") or []) == wanted["ownerReferences"] and label == wanted["labels"].get(names.NODE_LOSS_FOR):
@@ -128,20 +129,6 @@ def status_patch(status: Json, *, version: str) -> list[Json]:
     """A JSON patch for the status subresource: it replaces the whole status, where a merge patch would leave old fields. Said in this way,
     and not as a `test`, a later version is a Conflict."""
     return [{"op": "add", "path": "/metadata/resourceVersion", "value": version}, {"op": "add", "path": "/status", "value": status}]
-
-
-def _dated(said: Json, before: Mapping[str, Any], *, at: str) -> Json:
-    since = str(before.get("lastTransitionTime") or at) if before.get("status") == said["status"] else at
-    return {**said, "lastTransitionTime": since}
-
-
-def _course(course: Course) -> Json:
-    if not course.state and not course.next:
-        return {}
-    times = {"startedAt": course.started_at, "deadline": course.deadline}
-    said: Json = {"state": course.state} | {key: timestamps.to_text(at) for key, at in times.items() if at is not None}
-    said |= {key: value[:LONGEST] for key, value in (("slot", course.slot), ("next", course.next)) if value}
-    return {"evacuation": said}
 
 
 def _lists(told: Json) -> Json:
@@ -169,11 +156,6 @@ def as_json(judged: Assessment) -> Json:
         "verdicts": {"drain": _verdict(judged.drain), "retire": _verdict(judged.retire)},
         "counts": {"classes": dict(sorted(classes.items())), "reasons": dict(sorted(reasons.items()))},
         "bytes": {"total": sum(thing.bytes for thing in judged.things), "remaining": bytes_in_the_way(judged)},
-        "snapshots": classes[VolumeClass.SNAPSHOT],
-        # Left out if none is known: many drivers cannot list their volumes, and 0 would claim that there are none.
-        **({"untracked": classes[VolumeClass.UNTRACKED]} if classes[VolumeClass.UNTRACKED] else {}),
-        "releasing": classes[VolumeClass.RELEASING],
-        "inFlight": classes[VolumeClass.IN_FLIGHT],
         "blockers": [_blocker(blocker) for blocker in judged.blockers],
         "volumes": [_volume(thing) for thing in judged.things],
         "pods": [_pod(fate) for fate in judged.pods],
@@ -209,7 +191,7 @@ def _blocker(blocker: Blocker) -> Json:
 
 
 def _volume(thing: Thing) -> Json:
-    said = {intent: resolved for intent in Intent if (resolved := thing.policy(intent))}
+    said = thing.policies
     one = len({resolved.policy for resolved in said.values()}) == 1
     policies = [{"intent": str(intent), "policy": str(item.policy), "source": item.source} for intent, item in said.items()]
     return {
@@ -245,14 +227,11 @@ def _non_empty(**texts: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class DrainEvent:
-    """An event to write."""
-
     ref: ObjectRef
     type_: str
     reason: str
     message: str
-    once: str = ""
-    """Its name, if it is written once whoever writes it."""
+    once: str = ""  # its name, if it is written once whoever writes it
 
 
 def of_node(judged: Assessment, reason: str, message: str, *, warns: bool = False) -> DrainEvent:
@@ -265,19 +244,18 @@ def changes(
 ) -> Iterable[DrainEvent]:
     """`stored`: the report as it is stored, which says what was told of this node before. `settling`: the process has just started, so that
     an Unknown may be over in a moment, and is no news yet."""
-    status = (stored or {}).get("status") or {}
-    was = status.get("verdicts") or {} if status.get("nodeUID") == judged.node_uid else {}
+    was = status_of(stored, judged.node_uid).get("verdicts") or {}
     for intent, key in ((Intent.REBOOT, "drain"), (Intent.RETIRE, "retire")):
         verdict, earlier = judged.verdict(intent), (was.get(key) or {}).get("status")
         news = earlier and earlier != verdict.status and not (settling and Status.UNKNOWN in (verdict.status, earlier))
         if news:
-            warns = marks.observed and verdict.status is not Status.TRUE
-            remedy = f" What to do: {WORDS[verdict.reason].remedy}." if verdict.reason in WORDS else ""
+            warns = marks.drain_expected and verdict.status is not Status.TRUE
+            remedy = f" What to do: {verdict.reason.remedy}." if verdict.reason.remedy else ""
             said = f"{verdict.reason}: {verdict.message}.{remedy}"
             yield of_node(judged, f"Node{key.capitalize()}{_EVENTS[verdict.status]}", said, warns=warns)
     for problem in marks.problems if before is None or before.problems != marks.problems else ():
         yield of_node(judged, names.NODE_MARKS_WRONG, problem, warns=True)
-    if marks.observed:
+    if marks.drain_expected:
         yield from _of_claims(judged, marks)
 
 
@@ -288,7 +266,7 @@ def _of_claims(judged: Assessment, marks: Marks) -> Iterable[DrainEvent]:
     ]
     for blocker in concerned[:MOST_CLAIMS]:
         claim, done = blocker.object, " and ".join(DONE[intent] for intent in blocker.blocks)
-        says = blocker.message or WORDS[blocker.reason].says
+        says = blocker.message or blocker.reason.says
         message = f"Keeps node {judged.node} from being {done}: {blocker.reason}: {says}. What to do: {blocker.remedy}."
         once = names.shared_event(claim.name, claim.uid, f"{str(blocker.reason).lower()}.{judged.node_uid[:8]}")
         yield DrainEvent(claim, names.WARNING, names.BLOCKS_NODE_DRAIN, message, once)

@@ -17,17 +17,13 @@ from sidecar.model.nodes import Node, Pod, SnapshotContent
 from sidecar.model.objects import Attachment, CapacityRecord, Claim, Class, Notes, Volume
 from sidecar.model.topology import Segment
 
-LONGEST_WAIT: Final = 600.0
-"""Seconds for which a claim counts for which nothing was begun. What could be made is begun within seconds, or given to another node."""
+LONGEST_WAIT: Final = 600.0  # seconds for which a claim counts for which nothing was begun: what can be made is begun soon, or elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """A volume that is being created here, or is about to be."""
-
     claim: Claim
-    begun: bool = True
-    """The driver may have something of it already. Otherwise it is only asked for, and could succeed."""
+    begun: bool = True  # the driver may have something of it already; False: it is only asked for, and could succeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,35 +33,27 @@ class Unplaced:
     name: str
     why: str
     notes: Notes
-    volume: Volume | None = None
-    """None: it is a VolumeSnapshotContent."""
+    volume: Volume | None = None  # None: it is a VolumeSnapshotContent
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
     """What was listed: `build` chooses. What could not be listed is empty, and `ignorance` says so."""
 
-    at: float
-    """Wall clock."""
-    nodes: tuple[Node, ...]
-    """Of other nodes only those whose labels matter need be there; `others_known` says whether all are."""
+    at: float  # wall clock
+    nodes: tuple[Node, ...]  # of other nodes only those whose labels matter need be there; `others_known` says whether all are
     volumes: tuple[Volume, ...]
     claims: tuple[Claim, ...]
-    pods: tuple[Pod, ...]
-    """Those of the node, and those anywhere that name a claim of a volume that may be here."""
+    pods: tuple[Pod, ...]  # those of the node, and those anywhere that name a claim of a volume that may be here
     classes: tuple[Class, ...]
     namespaces: Mapping[str, Notes]
     contents: tuple[SnapshotContent, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-    capacities: tuple[CapacityRecord, ...] | None = None
-    """None: not looked at."""
+    capacities: tuple[CapacityRecord, ...] | None = None  # None: not looked at
     others_known: bool = True
-    gone: frozenset[str] = frozenset()
-    """PersistentVolumes that a claim here names, and that are known to be gone."""
-    unread: frozenset[str] = frozenset()
-    """By `unread_key`: objects with a say in policies that could not be read."""
-    unlisted: frozenset[str] = frozenset()
-    """CLAIM, CLASS or NAMESPACE: none of these could be read."""
+    gone: frozenset[str] = frozenset()  # PersistentVolumes that a claim here names, and that are known to be gone
+    unread: frozenset[str] = frozenset()  # by `unread_key`: objects with a say in policies that could not be read
+    unlisted: frozenset[str] = frozenset()  # CLAIM, CLASS or NAMESPACE: none of these could be read
     ignorance: tuple[str, ...] = ()
 
 
@@ -74,23 +62,16 @@ class Own:
     """What only the node's own sidecar knows. The default is what is known from outside: nothing."""
 
     segment: Segment | None = None
-    begun: frozenset[str] | None = None
-    """Uids of claims for which something was begun in the driver; None: not known."""
+    begun: frozenset[str] | None = None  # uids of claims for which something was begun in the driver; None: not known
     waited: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     """By uid of a claim without a volume: seconds since it was first seen to wait here. Others wait since they were made."""
-    lately_used: frozenset[str] = frozenset()
-    """`namespace/name` of claims that a pod named a moment ago, or may have before this process began."""
-    listed: frozenset[str] = frozenset()
-    """Handles that the driver lists."""
-    untracked: tuple[str, ...] = ()
-    """Handles of volumes that the driver has here and that have no PersistentVolume."""
-    untracked_unknown: str = ""
-    """Why there may be more of them. A driver need not be able to list its volumes."""
-    not_listed: str = ""
-    """Why the driver, which can list its volumes, has not said yet which it has here."""
+    lately_used: frozenset[str] = frozenset()  # `namespace/name` of claims that a pod named a moment ago, or may have before the start
+    listed: frozenset[str] = frozenset()  # handles that the driver lists
+    untracked: tuple[str, ...] = ()  # handles of volumes that the driver has here and that have no PersistentVolume
+    untracked_unknown: str = ""  # why there may be more of them: a driver need not be able to list its volumes
+    not_listed: str = ""  # why the driver, which can list its volumes, has not said yet which it has here
     default_policy: Policy | None = None
-    reprovisions: bool = False
-    """Replicas whose policy is Reprovision are made anew. False also where that is not known."""
+    reprovisions: bool = False  # replicas whose policy is Reprovision are made anew; False also where that is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,31 +81,22 @@ class Snapshot:
     now: float
     driver: str
     node_name: str
-    node: Node | None
-    """None: there is no such Node."""
+    node: Node | None  # None: there is no such Node
     own: Own
-    volumes: tuple[Volume, ...] = ()
-    """PersistentVolumes of this driver that are here, in whatever phase."""
+    volumes: tuple[Volume, ...] = ()  # PersistentVolumes of this driver that are here, in whatever phase
     unplaced: tuple[Unplaced, ...] = ()
-    claims: Mapping[str, Claim] = field(default_factory=lambda: MappingProxyType({}))
-    """By `namespace/name`: those that the volumes name, as far as they exist."""
-    pods: tuple[Pod, ...] = ()
-    """Of this node, ended ones included."""
-    claimants: tuple[Pod, ...] = ()
-    """Pods without a node, or of other nodes, that have not ended and name a claim of a volume that is here."""
-    attached: frozenset[str] = frozenset()
-    """Names of PersistentVolumes that are attached to this node."""
-    contents: tuple[SnapshotContent, ...] = ()
-    """Snapshots whose data is here."""
+    claims: Mapping[str, Claim] = field(default_factory=lambda: MappingProxyType({}))  # by `namespace/name`: those that volumes name
+    pods: tuple[Pod, ...] = ()  # of this node, ended ones included
+    claimants: tuple[Pod, ...] = ()  # pods without a node, or of other nodes, that have not ended and name a claim of a volume that is here
+    attached: frozenset[str] = frozenset()  # names of PersistentVolumes that are attached to this node
+    contents: tuple[SnapshotContent, ...] = ()  # snapshots whose data is here
     in_flight: tuple[InFlight, ...] = ()
     classes: Mapping[str, Class] = field(default_factory=lambda: MappingProxyType({}))
     namespaces: Mapping[str, Notes] = field(default_factory=lambda: MappingProxyType({}))
     others: tuple[Node, ...] = ()
-    capacities: tuple[CapacityRecord, ...] | None = None
-    """Of this driver, all nodes'; None: not looked at."""
+    capacities: tuple[CapacityRecord, ...] | None = None  # of this driver, all nodes'; None: not looked at
     unread: frozenset[str] = frozenset()
-    ignorance: tuple[str, ...] = ()
-    """What should be known and could not be read: with any of this, neither verdict is True."""
+    ignorance: tuple[str, ...] = ()  # what should be known and could not be read: with any of this, neither verdict is True
 
     @property
     def running(self) -> list[Pod]:

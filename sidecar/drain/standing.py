@@ -17,8 +17,7 @@ from sidecar.model.standing import OPEN, Standing
 
 log = logging.getLogger(__name__)
 
-DEBOUNCE: Final = 10.0
-"""Seconds: a cordon that is lifted within this time closes nothing."""
+DEBOUNCE: Final = 10.0  # seconds: a cordon that is lifted within this time closes nothing
 _CORDON: Final = Taint(names.CORDON_TAINT, "", names.NO_SCHEDULE)
 
 
@@ -28,11 +27,9 @@ class StandingKeeper:
     def __init__(self, settings: Settings, *, clock: Callable[[], float], wall: Callable[[], float], on_change: Callable[[], None]) -> None:
         self._settings, self._clock, self._wall, self._on_change = settings, clock, wall, on_change
         self._shut_since: float | None = None
-        self._uid = ""
-        """Of the Node that was seen last."""
+        self._uid = ""  # of the Node that was seen last
         self.current: Standing = OPEN
-        self.again: float | None = None
-        """When to look at the node again although it does not change, by the clock: a cordon has to last before it counts."""
+        self.again: float | None = None  # when to look at the node again although it does not change: a cordon has to last before it counts
 
     def renew(self, marks: Marks) -> None:
         now, self._uid = self._wall(), marks.uid

@@ -15,11 +15,9 @@ from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Claim
 from sidecar.model.topology import Requirement
 
-MOST_CLAIMS: Final = 32
-"""Of one replica: each is read anew at every look, and stands in the record."""
+MOST_CLAIMS: Final = 32  # of one replica: each is read anew at every look, and stands in the record
 _ORDINAL: Final = re.compile(r"0|[1-9][0-9]{0,8}")
-_LEAST_READY: Final = 10.0
-"""Seconds: a pod that has been Ready for less may fall at once."""
+_LEAST_READY: Final = 10.0  # seconds: a pod that has been Ready for less may fall at once
 _MUST: Final = "DoNotSchedule"
 _PLAIN_TERM: Final = frozenset({"topologyKey", "labelSelector"})
 _PLAIN_SPREAD: Final = frozenset({"topologyKey", "labelSelector", "maxSkew", "whenUnsatisfiable"})
@@ -32,8 +30,7 @@ class Apart:
 
     key: str
     selector: tuple[Requirement, ...]
-    skew: int | None = None
-    """None: anti-affinity."""
+    skew: int | None = None  # None: anti-affinity
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +41,14 @@ class StatefulSet:
     deleting: bool
     replicas: int
     start: int
-    wishes: tuple[Claim, ...]
-    """What its claim templates ask for, by their names; without class for the default one."""
-    ready_for: float
-    """Seconds that a pod has to be Ready until it counts."""
-    revision: str
-    """Of its pods once it is rolled out; empty: its controller has not said it."""
-    observed: bool
-    """Its controller has seen the last change."""
-    in_sync: str
-    """The type of the condition that its pods have when they have all their data; empty: its owner has named none."""
+    wishes: tuple[Claim, ...]  # what its claim templates ask for, by their names; without class for the default one
+    ready_for: float  # seconds that a pod has to be Ready until it counts
+    revision: str  # of its pods once it is rolled out; empty: its controller has not said it
+    observed: bool  # its controller has seen the last change
+    in_sync: str  # the type of the condition that its pods have when they have all their data; empty: its owner has named none
     template: Pod
     apart: tuple[Apart, ...]
-    not_understood: str
-    """What its template asks for of nodes or claims that is not looked at here; empty: nothing."""
+    not_understood: str  # what its template asks for of nodes or claims that is not looked at here; empty: nothing
 
     def wants(self, pod: str) -> bool:
         """Whether a pod of this name is one of its replicas. Anybody may ask for two billion of them, so nobody goes through all."""
@@ -70,7 +61,6 @@ class StatefulSet:
         return next((pod for pod in (f"{self.name}-{ordinal}" for ordinal in ordinals) if pod not in there), "")
 
     def claims_of(self, pod: str) -> frozenset[str]:
-        """That it makes for this pod."""
         return frozenset(f"{wish.name}-{pod}" for wish in self.wishes)
 
     def wish_for(self, claim: str, pod: str) -> Claim | None:
@@ -85,7 +75,6 @@ class StatefulSet:
         return ""
 
     def replica(self, pod: str) -> Pod:
-        """As it will be made."""
         own = {names.POD_REVISION: self.revision, names.POD_NAME: pod, names.POD_INDEX: pod.rpartition("-")[2]}
         return replace(self.template, labels=MappingProxyType({**self.template.labels, **own}))
 

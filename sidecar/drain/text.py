@@ -7,7 +7,7 @@ from typing import Final, Protocol
 from sidecar.drain.assess import Assessment, PodFate
 from sidecar.drain.blockers import Blocker
 from sidecar.drain.report import DONE, bytes_in_the_way
-from sidecar.drain.words import WORDS, Intent
+from sidecar.drain.words import Intent
 from sidecar.model import timestamps
 from sidecar.observe.sanitize import visible
 
@@ -29,12 +29,14 @@ def render(judged: Assessment, layout: Layout, *, intent: Intent | None = None, 
     """With an intent, only what concerns that. `beside` the verdicts are lines of the caller."""
     asked = (intent,) if intent else tuple(Intent)
     blockers = [blocker for blocker in judged.blockers if set(asked) & set(blocker.blocks)]
+    said = dict.fromkeys((blocker.reason, blocker.remedy) for blocker in blockers)
+    remedies = ((f"{reason}: {reason.says}", f"  {remedy}") for reason, remedy in said)
     parts = (
         _told(layout, [f"Node {judged.node}, volumes of {judged.driver}, at {timestamps.to_text(judged.at)}"]),
         [*chain.from_iterable(layout.rows(verdicts(judged, asked))), *_told(layout, beside)],
         _told(layout, _sizes(judged, asked)),
         _blockers(layout, blockers),
-        _told(layout, _remedies(blockers)),
+        _told(layout, _section("What to do", chain.from_iterable(remedies))),
         _fates(layout, judged.pods, asked),
         _told(layout, _section("Worth knowing", judged.notes)),
     )
@@ -75,11 +77,11 @@ def _told(layout: Layout, lines: Iterable[str]) -> list[str]:
 
 
 def _sizes(judged: Assessment, asked: Sequence[Intent]) -> list[str]:
-    held = len(judged.things)
-    if not held:
+    count = len(judged.things)
+    if not count:
         return []
     in_the_way = [f"{size(bytes_in_the_way(judged, intent))} keep it from being {DONE[intent]}" for intent in asked]
-    return [f"{held} volume{'s' * (held > 1)} with {size(sum(thing.bytes for thing in judged.things))}; {', '.join(in_the_way)}."]
+    return [f"{count} volume{'s' * (count > 1)} with {size(sum(thing.bytes for thing in judged.things))}; {', '.join(in_the_way)}."]
 
 
 def _blockers(layout: Layout, blockers: Sequence[Blocker]) -> list[str]:
@@ -92,11 +94,6 @@ def _blockers(layout: Layout, blockers: Sequence[Blocker]) -> list[str]:
 def _row(blocker: Blocker) -> tuple[str, ...]:
     policy = f"{blocker.policy} ({blocker.policy_source})" if blocker.policy else ""
     return (blocker.named, blocker.volume, size(blocker.bytes), blocker.class_, blocker.reason, policy, ", ".join(blocker.blocks))
-
-
-def _remedies(blockers: Iterable[Blocker]) -> list[str]:
-    said = dict.fromkeys((blocker.reason, blocker.remedy) for blocker in blockers)
-    return _section("What to do", chain.from_iterable((f"{reason}: {WORDS[reason].says}", f"  {remedy}") for reason, remedy in said))
 
 
 def _fates(layout: Layout, pods: Iterable[PodFate], asked: Sequence[Intent]) -> list[str]:

@@ -1,8 +1,8 @@
 """Sorts what is on a node: each thing is of exactly one class and has one policy for each intent. What of it blocks: `blockers`."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from sidecar.drain.policy import Resolved, resolve
@@ -16,21 +16,15 @@ from sidecar.model.objects import Claim, Notes, Volume
 
 ACKNOWLEDGED: Final = "acknowledged as dispensable"
 UNTRACKED: Final = "known to the driver alone"
-_EPHEMERAL: Final = Resolved(Policy.IGNORE, "default", Policy.IGNORE)
-
-
-# --- who uses a volume ------------------------------------------------------------------------------------------------
+_EPHEMERAL: Final = dict.fromkeys(Intent, Resolved(Policy.IGNORE, "default", Policy.IGNORE))
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Whatever shows that a volume is in use, or is about to be; all of it empty: nothing does. An evicted pod that is made again still
-    uses its volume, wherever it waits."""
+    """Whatever shows that a volume is in use, or is about to be. An evicted pod that is made again uses it wherever it waits."""
 
-    pods: tuple[Pod, ...] = ()
-    """Of this node."""
-    claimants: tuple[Pod, ...] = ()
-    """Without a node, or on another one."""
+    pods: tuple[Pod, ...] = ()  # of this node
+    claimants: tuple[Pod, ...] = ()  # without a node, or on another one
     attached: bool = False
     lately: bool = False
 
@@ -93,37 +87,27 @@ def _by_claim(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     return found
 
 
-# --- what is on the node ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Thing:
     """One thing of this driver on this node: a volume, a creation, a snapshot."""
 
-    name: str
-    """Of the PersistentVolume; without one, of the claim, the snapshot or the handle."""
+    name: str  # of the PersistentVolume; without one, of the claim, the snapshot or the handle
     class_: VolumeClass
     bytes: int
-    object: ObjectRef
-    """By which people know it."""
-    claim: str = ""
-    """`namespace/name`, or empty."""
+    object: ObjectRef  # by which people know it
+    claim: str = ""  # `namespace/name`, or empty
     volume: Volume | None = None
     use: Use = NOBODY
-    reboot: Resolved | None = None
-    retire: Resolved | None = None
-    excuse: str = ""
-    """Why it blocks nothing although its class would; empty: no reason."""
-    says: str = ""
-    """What shows that it is of its class."""
+    policies: Mapping[Intent, Resolved] = field(default_factory=dict)
+    excuse: str = ""  # why it blocks nothing although its class would; empty: no reason
+    says: str = ""  # what shows that it is of its class
 
     @property
     def in_use(self) -> bool:
-        """It keeps its pods on this node."""
         return self.class_ is VolumeClass.IN_USE
 
     def policy(self, intent: Intent) -> Resolved | None:
-        return self.reboot if intent is Intent.REBOOT else self.retire
+        return self.policies.get(intent)
 
     @property
     def may_be_lost(self) -> bool:
@@ -135,7 +119,8 @@ class Thing:
         return self.in_use and self._is_plainly(Policy.REPROVISION)
 
     def _is_plainly(self, policy: Policy) -> bool:
-        return self.retire is not None and self.retire.policy is policy and self.retire.plain
+        said = self.policies.get(Intent.RETIRE)
+        return said is not None and said.policy is policy and said.plain
 
 
 def is_acknowledged(notes: Notes) -> bool:
@@ -155,18 +140,15 @@ def classify(snapshot: Snapshot) -> tuple[Thing, ...]:
 
 
 def used_though_acknowledged(things: Iterable[Thing]) -> list[Volume]:
-    """Volumes that a pod uses though somebody has said that they may be lost: that word is void, and the sidecar takes it off.
-
-    That a pod has used one while no sidecar ran is not seen: what is never needed again has the policy Ignore.
-    """
+    """Volumes that a pod uses though somebody has said that they may be lost: that word is void, and is taken off. A use while no sidecar
+    ran is not seen: what is never needed again has the policy Ignore."""
     found = [thing.volume for thing in things if thing.use.everybody and thing.volume is not None]
     return [volume for volume in found if is_acknowledged(volume.notes)]
 
 
-def policies_of(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> tuple[Resolved, Resolved]:
-    """For a reboot, and for retiring."""
-    reboot, retire = (
-        resolve(
+def policies_of(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> dict[Intent, Resolved]:
+    return {
+        intent: resolve(
             volume,
             claim,
             class_=snapshot.classes.get(volume.class_name),
@@ -176,8 +158,7 @@ def policies_of(volume: Volume, claim: Claim | None, snapshot: Snapshot) -> tupl
             unread=snapshot.unread,
         )
         for intent in Intent
-    )
-    return reboot, retire
+    }
 
 
 def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
@@ -187,17 +168,18 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
     claim = found if ours else None
     use = users.of(volume, volume.claim_name if ours and volume.phase != "Available" else "")
     class_ = _class_of(volume, use, ephemeral=claim is not None and users.asks_for(claim))
-    reboot, retire = (_EPHEMERAL, _EPHEMERAL) if class_ is VolumeClass.EPHEMERAL else policies_of(volume, claim, snapshot)
+    named = ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
+    if claim and volume.phase not in ("Available", "Released", "Failed"):
+        named = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
     return Thing(
         name=volume.name,
         class_=class_,
         bytes=volume.size,
-        object=_object_of(volume, claim),
+        object=named,
         claim="" if volume.phase == "Available" else volume.claim_name,
         volume=volume,
         use=use if class_ in (VolumeClass.IN_USE, VolumeClass.EPHEMERAL) else NOBODY,
-        reboot=reboot,
-        retire=retire,
+        policies=_EPHEMERAL if class_ is VolumeClass.EPHEMERAL else policies_of(volume, claim, snapshot),
         excuse=ACKNOWLEDGED if not use and is_acknowledged(volume.notes) else "",
         says=use.says or _SAYS.get(class_, ""),
     )
@@ -224,12 +206,6 @@ def _class_of(volume: Volume, use: Use, *, ephemeral: bool) -> VolumeClass:
     return VolumeClass.RETAINED if never_bound and not deleted else VolumeClass.IDLE
 
 
-def _object_of(volume: Volume, claim: Claim | None) -> ObjectRef:
-    if claim and volume.phase not in ("Available", "Released", "Failed"):
-        return ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
-    return ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid)
-
-
 def _of_flight(flight: InFlight) -> Thing:
     claim = flight.claim
     named = ObjectRef("v1", names.CLAIM, claim.namespace, claim.name, claim.uid)
@@ -254,4 +230,4 @@ def _inline(pod: Pod, driver: str) -> Iterable[Thing]:
     for number in range(1, pod.inline.count(driver) + 1):
         named = ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid)
         name = f"{pod.full_name}#{number}"
-        yield Thing(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), reboot=_EPHEMERAL, retire=_EPHEMERAL)
+        yield Thing(name, VolumeClass.EPHEMERAL, 0, named, use=Use((pod,)), policies=_EPHEMERAL)

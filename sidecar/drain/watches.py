@@ -6,18 +6,18 @@ makes no drain decisions has none of this. What the program can do without runs 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
 from sidecar.drain.controller import DrainRoom
 from sidecar.drain.driver_list_io import DriverList
-from sidecar.drain.gate import HeldPods, told_of
-from sidecar.drain.look_io import Cached, Looks, RecentUse
-from sidecar.drain.report_io import take_back
+from sidecar.drain.gate import HeldPods
+from sidecar.drain.look_io import Looks
+from sidecar.drain.node_io import take_back
+from sidecar.drain.report import told_of
 from sidecar.drain.settings import Settings
-from sidecar.drain.watch.turn_io import Watch as Looker
-from sidecar.engine.loop import Loop
+from sidecar.drain.watch.turn_io import Looker
 from sidecar.engine.side_task import keep_running
 from sidecar.kube import reflector_state as reflectors
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, NODES, PODS, SNAPSHOT_CONTENTS, VOLUMES, Change, Resource
@@ -38,14 +38,10 @@ from sidecar.tools import MakeLoop, Tools
 
 log = logging.getLogger(__name__)
 
-_SHARED: Final = (CLAIMS, VOLUMES, CLASSES)
-"""What this room judges by, and other rooms watch too."""
-_SPREAD: Final = 5.0
-"""Seconds for what no work waits for. A cluster with fewer objects of a kind than a page has does not notice."""
-_LOOK: Final = 450.0
-"""Seconds that a look may take: as long as some fifteen requests, one after the other, that get no answer."""
-_PATIENCE: Final = 30.0
-"""Seconds between two tries to take back what an earlier process has said: the old words must not stand for long."""
+_SHARED: Final = (CLAIMS, VOLUMES, CLASSES)  # what this room judges by, and other rooms watch too
+_SPREAD: Final = 5.0  # seconds for what no work waits for: a cluster with fewer objects of a kind than a page has does not notice
+_LOOK: Final = 450.0  # seconds that a look may take: as long as some fifteen requests, one after the other, that get no answer
+_PATIENCE: Final = 30.0  # seconds between two tries to take back what an earlier process has said: the old words must not stand for long
 
 
 class DrainPart:
@@ -67,30 +63,29 @@ class DrainPart:
         self.nodes: Store[Node] = Store()
         self.pods: Store[Pod] = Store()
         self.contents: Store[SnapshotContent] = Store()
-        self._recent = RecentUse(clock=tools.clock)
         known = lambda: [volume.handle for volume in caches.volumes.values()]  # noqa: E731
         self._list = DriverList(tools.kube, tools.driver, under_way=under_way, known=known, clock=tools.clock, on_found=self.wake)
-        cached = Cached(
-            nodes=self.nodes,
+        self._looks = Looks(
+            tools.kube,
+            settings,
+            caches,
+            self._list,
             pods=self.pods,
-            claims=caches.claims,
-            volumes=caches.volumes,
-            classes=caches.classes,
-            attachments=caches.attachments,
             contents=self.contents,
             ignorance=self.ignorance,
             segment=here.driver.segment,
             begun=under_way,
+            clock=tools.clock,
+            wall=tools.wall,
         )
-        looks = Looks(tools.kube, cached, settings, self._recent, self._list, clock=tools.clock, wall=tools.wall)
-        self.room = DrainRoom(tools, settings, nodes=self.nodes, pods=self.pods.values, looks=looks, on_standing=on_standing)
+        self.room = DrainRoom(tools, settings, nodes=self.nodes, pods=self.pods.values, looks=self._looks, on_standing=on_standing)
         self.loop = make_loop("drain", self._handle, workers=1, attempts=self.room.attempts, deadline=_LOOK)
+        self.loops = [self.loop]
         attaches = PUBLISH_UNPUBLISH_VOLUME in here.driver.controller
         own_node = lambda: self.nodes.get(here.node)  # noqa: E731
         self._looker = Looker(tools, settings, own_node=own_node, attaches=attaches) if settings.judges else None
         self._held = HeldPods()
-        self._told_held: str | None = None
-        """For what a drain was told to be held; None: by this process, for nothing yet."""
+        self._told_held: str | None = None  # for what a drain was told to be held; None: by this process, for nothing yet
         self._held_changed = asyncio.Event()
         tools.metrics.watch_drain(self.room.numbers)
         if self._looker is not None and settings.follows_loss:
@@ -102,17 +97,13 @@ class DrainPart:
         node = self.nodes.get(self._here.node) if self._settings.judges else None
         return f"{node.name}/{node.uid}" if node is not None else ""
 
-    @property
-    def loops(self) -> list[Loop[str]]:
-        return [self.loop]
-
     def watches(self) -> list[Watch[Any]]:
         judges, here = self._settings.judges, self._here
         claims: Watch[Claim] = Watch(
             resource=CLAIMS,
             store=self._caches.claims,
             project=self._claim,
-            wakes=self._woken,
+            wakes=self.wake,
             skip=self._skip_claim,
             key_of=by_uid,
             required=True,
@@ -121,7 +112,7 @@ class DrainPart:
             resource=VOLUMES,
             store=self._caches.volumes,
             project=self._volume,
-            wakes=self._woken,
+            wakes=self.wake,
             watch_selectors=heard_volumes(here),
             # A verdict that a node may go must know of a volume here whose label somebody has changed.
             begins_selected=not judges,
@@ -132,7 +123,7 @@ class DrainPart:
         node = Watch(
             resource=NODES, store=self.nodes, project=Node.of, wakes=lambda _: self.node_changed(), optional=True, field_selector=field
         )
-        classes: Watch[Any] = Watch(resource=CLASSES, store=self._caches.classes, wakes=self._woken, required=True)
+        classes: Watch[Any] = Watch(resource=CLASSES, store=self._caches.classes, wakes=self.wake, required=True)
         return [claims, volumes, classes, node, *(self._judged_by() if judges else [])]
 
     def _judged_by(self) -> list[Watch[Any]]:
@@ -146,7 +137,7 @@ class DrainPart:
             awaited=False,
             start_spread=_SPREAD,
             field_selector=f"spec.nodeName={here.node}",
-            on_list=self._recent.began,
+            on_list=self._looks.recent.began,
         )
 
         def content(obj: Json) -> SnapshotContent | None:
@@ -159,7 +150,7 @@ class DrainPart:
             resource=SNAPSHOT_CONTENTS,
             store=self.contents,
             project=content,
-            wakes=self._woken,
+            wakes=self.wake,
             optional=True,
             awaited=False,
             start_spread=_SPREAD,
@@ -207,23 +198,21 @@ class DrainPart:
         self._renew_held()
         self.wake()
 
-    def wake(self) -> None:
+    def wake(self, _: object = None) -> None:
         self.loop.add(self._here.node, self.room.soonest())
-
-    def _woken(self, change: Change[Any]) -> None:
-        self.wake()
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         for pod in (change.old, change.new):
             if pod is not None:
-                self._recent.named(pod)
+                self._looks.recent.named(pod)
         self.wake()
 
     # --- tasks ------------------------------------------------------------------------------------------------------------
 
     async def take_back(self) -> None:
-        """To be run from the very start, before anything is listed: what an earlier process has said counts no more."""
-        while not self._settings.dry_run and self.room.marks is None:
+        """To be run from the very start, before anything is listed: what an earlier process has said counts no more. Once the node is
+        judged, that has taken its place."""
+        while not self._settings.dry_run and self.room.numbers() is None:
             try:
                 await take_back(self._tools.kube, self._settings, wall=self._tools.wall)
                 return
@@ -237,22 +226,16 @@ class DrainPart:
             await asyncio.sleep(_PATIENCE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        beside = {
+            "volumes of the driver": self._list.run if self._settings.judges else None,
+            "held pods": self._write_held if self._settings.gate else None,
+            "silent sidecars and gone nodes": self._looker.run if self._looker is not None else None,
+        }
         async with asyncio.TaskGroup() as group:
             group.create_task(self.loop.run(), name="drain")
-            for name, run in self._side_tasks().items():
+            for name, run in ((name, run) for name, run in beside.items() if run is not None):
                 scope = self._tools.health.scope(f"drain: {name}", gates_ready=False)
                 group.create_task(keep_running(name, run, scope=scope, on_fault=self._tools.metrics.fault), name=name)
-
-    def _side_tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        found: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {}
-        if self._settings.judges:
-            found["volumes of the driver"] = self._list.run
-        if self._settings.gate:
-            found["held pods"] = self._write_held
-        if self._looker is not None:
-            found["silent sidecars and gone nodes"] = self._looker.run
-        return found
 
     async def _handle(self, key: str) -> float | None:
         try:

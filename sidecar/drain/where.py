@@ -23,8 +23,7 @@ class Where(Enum):
 @dataclass(frozen=True, slots=True)
 class Place:
     where: Where
-    why: str = ""
-    """Of what is not known: why, for people."""
+    why: str = ""  # of what is not known: why, for people
 
 
 HERE, ELSEWHERE = Place(Where.HERE), Place(Where.ELSEWHERE)

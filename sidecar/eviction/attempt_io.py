@@ -26,15 +26,10 @@ _MOST_TOLD: Final = 1000
 class Evictor:
     """One per process: all evictions share its rate."""
 
-    def __init__(
-        self, kube: KubeApi, *, clock: Callable[[], float], rng: Callable[[], float], qps: float = QPS, burst: int = BURST
-    ) -> None:
-        self._kube = kube
-        self._clock = clock
-        self._rng = rng
-        self._bucket = TokenBucket(qps, burst)
-        self._told: dict[str, tuple[Result, str]] = {}
-        """By uid of a pod: what was logged of it last."""
+    def __init__(self, kube: KubeApi, *, clock: Callable[[], float], rng: Callable[[], float]) -> None:
+        self._kube, self._clock, self._rng = kube, clock, rng
+        self._bucket = TokenBucket(QPS, BURST)
+        self._told: dict[str, tuple[Result, str]] = {}  # by uid of a pod: what was logged of it last
 
     def wait(self) -> float:
         """Seconds until the rate allows one more; 0: it is allowed now."""

@@ -39,8 +39,6 @@ class May:
 
 @dataclass(frozen=True, slots=True)
 class MayNot:
-    """It is left where it is."""
-
     why: str
 
 
@@ -51,11 +49,11 @@ def may_evict(pod: Pod, *, node: str, ours: Set[str] = frozenset()) -> Decision:
     """`node` is this program's own, `ours` the full names of its own pods."""
     if not node or pod.node != node:
         return MayNot(f"it runs on {pod.node}, not on {node}" if pod.node else "it runs on no node")
-    why = objection(pod, ours=ours)
+    why = _why_not(pod, ours=ours)
     return MayNot(why) if why else May(pod.namespace, pod.name, pod.uid)
 
 
-def objection(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
+def _why_not(pod: Pod, *, ours: Set[str] = frozenset()) -> str:
     """Why it is not evicted wherever it is; empty: no reason."""
     if not pod.uid:
         return "it has no uid, so an eviction could hit another pod of its name"
@@ -80,30 +78,21 @@ class Result(StrEnum):
     """How an attempt ended: the label of the metric, so that a value that is changed breaks alerts."""
 
     EVICTED = "evicted"
-    GONE = "gone"
-    """There is no such pod any more."""
-    REPLACED = "replaced"
-    """Another pod has its name by now. It was not touched."""
-    BUDGET = "budget"
-    """A disruption budget forbids it now, which is no error."""
+    GONE = "gone"  # there is no such pod any more
+    REPLACED = "replaced"  # another pod has its name by now, and was not touched
+    BUDGET = "budget"  # a disruption budget forbids it now, which is no error
     SERVER_BUSY = "server_busy"
     TWO_BUDGETS = "two_budgets"
-    NAMESPACE_ENDS = "namespace_ends"
-    """Its namespace is being deleted, and the pod with it."""
+    NAMESPACE_ENDS = "namespace_ends"  # its namespace is being deleted, and the pod with it
     FORBIDDEN = "forbidden"
-    FAILED = "failed"
-    """Any other answer, or none: whether the pod was evicted is not known."""
+    FAILED = "failed"  # any other answer, or none: whether the pod was evicted is not known
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The outcome of one attempt."""
-
     result: Result
-    why: str = ""
-    """What the server said, the cause first; empty after a success."""
-    again: float = 0.0
-    """Seconds until the same pod may be tried again."""
+    why: str = ""  # what the server said, the cause first; empty after a success
+    again: float = 0.0  # seconds until the same pod may be tried again
 
     @property
     def is_over(self) -> bool:
@@ -139,9 +128,7 @@ TABLE: Final = (
     Row(lambda error: isinstance(error, Forbidden) and _ENDING in error.causes,        Result.NAMESPACE_ENDS, BUDGET_PAUSE),
     Row(lambda error: isinstance(error, Forbidden),                                    Result.FORBIDDEN,      NEXT_PASS),
     Row(lambda error: True,                                                            Result.FAILED,         NEXT_PASS),
-)
-# fmt: on
-"""The first row that is true of it counts."""
+)  # the first row that is true of it counts
 
 
 def answer_to(error: ApiError) -> Answer:

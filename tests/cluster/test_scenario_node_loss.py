@@ -107,6 +107,6 @@ def test_A13_what_was_announced_is_cleared_away_and_what_was_not_waits_for_its_m
     # So does the one that was given up: what is on its disks is shown, and left alone.
     handle = gone["spec"]["csi"]["volumeHandle"]
     scene.bring_back(lost)
-    until(lambda: scene.report(lost).get("untracked"), "its untracked volume is shown", seconds=SLOW)
+    until(lambda: scene.report(lost).get("counts", {}).get("classes", {}).get("Untracked"), "its untracked volume is shown", seconds=SLOW)
     assert handle in scene.on_disk()[lost]
     cluster.node(lost).run("rm", "-rf", f"{VOLUMES}/{handle}")

@@ -80,19 +80,19 @@ def shown(kube: Lists, *words: str, now: float = 7.0) -> str:
 
 def test_a_line_for_each_node_that_has_volumes_or_a_registration() -> None:
     assert shown(small()).splitlines() == [
-        "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON       BYTES",
-        "n1    local.example  True   False   1         VolumeInUse  1Gi",
-        "n2    local.example  True   True    0         NoVolumes",
+        "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON         BYTES",
+        "n1    local.example  True   False   1         VolumeInUse    1Gi",
+        "n2    local.example  True   True    0         NothingBlocks",
     ]
 
 
 def test_what_its_own_sidecar_says_and_how_far_the_evacuation_is_stands_beside_it() -> None:
     assert shown(reported(marked(small())), "-o", "wide").splitlines() == [
-        "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON       BYTES  EVACUATION         ITS SIDECAR SAYS                        "
+        "NODE  DRIVER         DRAIN  RETIRE  BLOCKERS  REASON         BYTES  EVACUATION         ITS SIDECAR SAYS                        "
         "FIRST BLOCKER                               UNTIL",
-        "n1    local.example  True   False   1         VolumeInUse  1Gi    InProgress for 5s  drain True for 6s; retire False for 4s  "
+        "n1    local.example  True   False   1         VolumeInUse    1Gi    InProgress for 5s  drain True for 6s; retire False for 4s  "
         "default/a: used by default/db-0             evacuation: deadline: until 1970-01-01T00:10:02Z",
-        "n2    local.example  True   True    0         NoVolumes                                                                      "
+        "n2    local.example  True   True    0         NothingBlocks                                                                    "
         "no volume of local.example is on this node",
     ]
 
@@ -119,19 +119,24 @@ def test_for_one_node_it_is_told_who_holds_a_drain_how_far_its_evacuation_is_and
         **HeldPods(("default/db-0",), "local.example holds the drain of node n1", "retire, assumed").as_json(),
         "notes": [minute],
     }
-    kube.objects["nodedrainreports"][0]["status"]["evacuation"]["next"] = "PDBBlocked: the budget is apps/db"
+    kube.objects["nodedrainreports"][0]["status"]["evacuation"] |= {"slot": "held", "next": "PDBBlocked: the budget is apps/db"}
     (first, _) = judged(kube)
     lines = (
         "the gate is shut",
         "local.example holds the drain of node n1",
         "must not be evicted: default/db-0",
-        "evacuation: PDBBlocked: the budget is apps/db",
+        "evacuation: its slot: held; PDBBlocked: the budget is apps/db",
         minute,
     )
     assert about_own_word(first, None)[1:6] == [f"its own sidecar says: {line}" for line in lines]
     assert as_json(first)["ownSidecar"]["held"]["pods"] == ["default/db-0"]
     (first, _) = judged(kube, now=905.0)
-    assert not any(minute in line for line in about_own_word(first, None)) and "held" not in as_json(first)["ownSidecar"]
+    told = about_own_word(first, None)
+    assert not any(minute in line for line in told) and "held" not in as_json(first)["ownSidecar"]
+    assert any("opens on a person's word alone" in line and f"{names.FORCE_DRAIN}=WHY" in line for line in told)
+    kube.objects["nodes"][0]["metadata"]["annotations"] = {names.FORCE_DRAIN: "no power"}
+    (first, _) = judged(kube, now=905.0)
+    assert any(f"{names.FORCE_DRAIN} says 'no power'" in line for line in about_own_word(first, None)), "and is not asked for again"
 
 
 def test_a_word_on_a_former_node_of_that_name_is_none() -> None:
@@ -204,7 +209,7 @@ def test_the_stricter_of_both_verdicts_is_shown_everywhere_with_its_reason_and_w
     for said in (json.loads(shown(kube, "-o", "json"))["nodes"][0], as_json(first)):
         assert said["verdicts"]["retire"] == counts and said["verdicts"]["drain"]["by"] == "outside"
     in_words = told_of_node((first,), read_question(["node", "n1"]))  # type: ignore[arg-type]
-    assert f"May it be retired?  False  VolumeInUse  {why}" in in_words.text
+    assert f"May it be retired?  False  VolumeInUse    {why}" in in_words.text
     assert exit_code(in_words.statuses) == exit_code(told(judged(kube), look_at_all(kube), asked("--exit-code")).statuses) == 3
     stale, late = reported(kube, retire="True"), 905.0
     assert json.loads(shown(stale, "-o", "json", now=late))["nodes"][0]["verdicts"]["retire"]["reason"] == "AgentUnavailable"

@@ -54,6 +54,14 @@ def test_before_a_drain_that_would_strand_data_it_says_to_cordon_and_wait(scene:
         "csi-node-sidecar explain node n1 --intent retire --exit-code",
         "kubectl delete node n1",
     ]
+    assert scene.run("reboot", "n1", "--yes", "-o", "json") == 0
+    assert [row["command"] for row in json.loads(capsys.readouterr().out)["next"]] == [
+        "kubectl cordon n1",
+        f"kubectl wait node/n1 --for=condition={DRIVER}/DrainReady --timeout=24h",
+        f"csi-node-sidecar explain node n1 --driver {OTHER} --intent reboot --exit-code",
+        "kubectl drain n1 --ignore-daemonsets",
+        "csi-node-sidecar node release n1 --yes && kubectl uncordon n1",
+    ]
 
 
 def test_a_reboot_done_as_it_is_printed_leaves_no_wrong_mark(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,23 +135,27 @@ def test_a_dry_run_shows_all_and_changes_nothing(scene: Scene, capsys: pytest.Ca
 def test_release_takes_back_what_was_announced_and_leaves_what_others_wrote(scene: Scene, capsys: pytest.CaptureFixture[str]) -> None:
     taints = [{"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}]
     scene.patch("n1", {"spec": {"unschedulable": True, "taints": taints}, "metadata": {"annotations": {"mine": "1"}}})
-    scene.annotate("n1", {names.DRAIN_INTENT: "retire"})
+    scene.annotate("n1", {names.DRAIN_INTENT: "retire", names.FORCE_DRAIN: "no power"})
     assert scene.run("release", "n1") == 0
     out = capsys.readouterr().out
-    assert scene.notes("n1") == {"mine": "1"} and scene.node("n1")["spec"]["taints"] == taints
+    assert scene.notes("n1") == {"mine": "1", names.FORCE_DRAIN: "no power"} and scene.node("n1")["spec"]["taints"] == taints
     assert f"takes away the annotation {names.DRAIN_INTENT} (it says 'retire' now)" in out
     assert "kubectl uncordon n1" in out and f"kubectl taint node n1 {names.EVACUATE_TAINT}-" in out
+    assert f"kubectl annotate node n1 {names.FORCE_DRAIN}-" in out, "it lets the next drain go"
 
 
 @pytest.mark.parametrize(("verb", "notes"), [("release", {}), ("retire", {names.DRAIN_INTENT: "retire"})])
 def test_what_is_so_already_is_said_and_not_asked(
     scene: Scene, verb: str, notes: dict[str, str | None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scene.annotate("n1", notes)
+    """With what comes next all the same: whoever asks again may not have it before them any more."""
+    scene.annotate("n1", {**notes, names.FORCE_DRAIN: "no power"})
     before = scene.versions()
     assert scene.run(verb, "n1") == 0
     assert scene.versions() == before and scene.asked == []
-    assert "nothing is to be changed" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    step = f"annotate node n1 {names.FORCE_DRAIN}-" if verb == "release" else "drain n1 --ignore-daemonsets"
+    assert "nothing is to be changed" in out and f"kubectl {step}" in out.partition("next:")[2]
 
 
 def noted(scene: Scene, *, cordoned: bool) -> marks.Marks:
@@ -153,8 +165,8 @@ def noted(scene: Scene, *, cordoned: bool) -> marks.Marks:
     for spec in (shut, {"unschedulable": None}):
         scene.patch("n1", {"spec": spec})
         before = marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
-        texts = {NOTED: before.record.as_text(before.uid)} if spec != shut else {OTHERS: before.record.as_text(before.uid)}
-        scene.annotate("n1", texts)
+        text = before.record.as_text(before.uid)
+        scene.annotate("n1", {NOTED: text} | ({OTHERS: text} if spec == shut else {}))
     scene.patch("n1", {"spec": shut if cordoned else {}})
     return marks.read(Node.of(scene.node("n1")), DRIVER, now=0.0, before=before)
 

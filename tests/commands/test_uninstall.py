@@ -11,11 +11,11 @@ import pytest
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER
-from hack.sim.world.story import Story, do
+from hack.sim.world.story import Story
 from sidecar.commands import uninstall
 from sidecar.commands.uninstall import Step, _take, _uninstall, steps
 from sidecar.config.parse import Parsed, parse
-from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, VOLUMES, Resource
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.model import names
 from tests.harness.cluster_tools import new_cluster
@@ -27,7 +27,7 @@ def test_g7_nothing_of_ours_is_left_and_all_that_others_wrote_is() -> None:
         await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "Evacuate", names.SCALE_DOWN_DISABLED: "true", "mine": "1"})
         before = await node_of(bench)
         await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await bench.until_phase(PODS, "a", "Running")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         assert all([await all_of(bench, resource) for resource in (BUDGETS, DEPLOYMENTS, LEASES, DRAIN_REPORTS)])
@@ -85,7 +85,7 @@ def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
 ) -> None:
     async def story(bench: Story) -> None:
         await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await bench.until_phase(PODS, "a", "Running")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         bench.nodes["n0"].stop()

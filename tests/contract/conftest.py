@@ -120,7 +120,7 @@ def embedded(work_dir: Path) -> Iterator[Server]:
 
     async def serve() -> None:
         cluster = Cluster(clock=time.time, rng=random.random)
-        async with serving_cluster(cluster, token="", certificate=self_signed(work_dir)) as served:
+        async with serving_cluster(cluster, certificate=self_signed(work_dir)) as served:
             server = EmbeddedServer(served, asyncio.get_running_loop(), work_dir)
             ready.put(server)
             await server.stop.wait()

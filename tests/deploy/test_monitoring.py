@@ -43,9 +43,10 @@ NODE = "n7"
 def page(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The labels of each series on /metrics, once a volume was made and deleted and each had failed before."""
     work = tmp_path_factory.mktemp("page")
-    faults = [f"--fault={method}:times=1,fail=INTERNAL" for method in ("CreateVolume", "DeleteVolume")]
     args = ["--enable-capacity", "--capacity-ownerref-level=-1", "--drain-report", "--node-delete-policy=Orphan"]
-    with OurDriver(work, node=NODE, name="page.csi-node-sidecar.io", args=faults) as driver:
+    driver = OurDriver(work, node=NODE, name="page.csi-node-sidecar.io")
+    driver.misbehave(*({"method": method, "times": 1, "fail": "INTERNAL"} for method in ("CreateVolume", "DeleteVolume")))
+    with driver:
         plane.add_node(NODE)
         plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class("page", driver.driver, LATE))
         given = {"node": NODE, "address": driver.socket, "kubeconfig": plane.kubeconfig, "environ": {"NAMESPACE": "default"}}

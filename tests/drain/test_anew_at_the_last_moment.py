@@ -1,10 +1,11 @@
 """A lock that is shut between the eviction of a replica and the deletion of its claims is seen, whatever watches show."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from hack.sim.cluster import Cluster
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
+from hack.sim.cluster import Call, Cluster
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
 from tests.harness.drain.simulated import Story, wait
 from tests.harness.replicas_anew import Seen, Workload, evacuate, play
@@ -71,3 +72,25 @@ def test_a_lock_that_is_shut_at_the_last_moment_is_seen_whatever_the_watches_sho
 
     for lock in ["", *SHUT_AT_LAST]:
         case(lock)
+
+
+def test_a_claim_is_not_deleted_on_what_the_api_server_said_half_a_minute_ago() -> None:
+    """Each request is answered, the last one after half a minute: meanwhile another replica may have fallen."""
+    slow = [False]
+
+    async def delay(call: Call) -> None:
+        if slow[0] and (call.verb, call.resource) == ("get", NODES):
+            await asyncio.sleep(29.0)
+
+    seen = Seen()
+
+    async def story(bench: Story, _: Workload) -> None:
+        seen.at("evict db-0", lambda: slow.__setitem__(0, True), after=True)
+        await evacuate(bench)
+        await wait(bench, 300)
+        assert "evict db-0" in seen.did and "delete data-db-0" not in seen.did
+        slow[0] = False
+        await wait(bench, 60)
+        assert "delete data-db-0" in seen.did
+
+    play(story, seen, delay=delay)

@@ -1,5 +1,6 @@
 """Making a replica anew, as a process does it: led step by step against a simulated API server."""
 
+import asyncio
 from typing import Any, Final
 
 import pytest
@@ -10,9 +11,24 @@ from sidecar.drain.anew_io import READY_TIMEOUT
 from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unavailable
 from sidecar.model import names
+from tests.harness import emptying
 from tests.harness.drain import simulated
 from tests.harness.drain.simulated import EVACUATE, STATE, Story, all_of, change, node_of, report_of, wait
-from tests.harness.replicas_anew import ANEW, ARGS, Seen, Workload, at_rest, evacuate, metric, places, play, said, uids, unready
+from tests.harness.replicas_anew import (
+    ANEW,
+    ARGS,
+    NODES_THERE,
+    Seen,
+    Workload,
+    at_rest,
+    evacuate,
+    metric,
+    places,
+    play,
+    said,
+    uids,
+    unready,
+)
 
 
 async def told(bench: Story, reason: str) -> list[str]:
@@ -582,3 +598,26 @@ def test_a_replica_that_falls_between_the_record_of_a_step_and_the_step_keeps_th
 
     for step in ["evict db-0", "delete data-db-0"]:
         case(step)
+
+
+def test_a_slow_api_server_keeps_a_replica_here_and_nobody_else() -> None:
+    """What is read right before the eviction counts for fifteen seconds, and takes longer. Then another node has its turn."""
+    slow = False
+    seen = Seen()
+
+    async def delay(call: Call) -> None:
+        if slow and (call.verb, call.resource, call.namespace) == ("list", PODS, "default"):
+            await asyncio.sleep(16.0)
+
+    async def story(bench: Story, _: Workload) -> None:
+        nonlocal slow
+        await emptying.run(bench, "free-0", namespace="other", nodeName="n4")
+        await wait(bench, 70)
+        slow = True
+        await evacuate(bench)
+        await wait(bench, 400)
+        await change(bench, "n4", {"taints": [EVACUATE]})
+        await wait(bench, 5400)
+        assert "evict free-0" in seen.did and "evict db-0" not in seen.did
+
+    play(story, seen, delay=delay, nodes=(*NODES_THERE, "n4"))

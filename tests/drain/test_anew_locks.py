@@ -210,6 +210,8 @@ SHUT = [
     of("no affinity", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(volume=volume(affinity=None)))),
     of("another node's affinity", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(volume=volume(affinity=EVERYWHERE[1:])))),
     of("made for another node", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(claim=claim(selected_node="n2")))),
+    of("bound by hand", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(claim=claim(selected_node="")))),
+    of("asked of nobody", "on_this_node_alone", R.CLAIM_KEPT, lambda: with_claim(found(claim=claim(provisioner="")))),
     # where it can go
     of("F2 no room", "place", R.NO_NODE_FITS, lambda: view(snapshot=judged(gib=5))),
     of("no other node", "place", R.NO_NODE_FITS, lambda: view(snapshot=judged(others=()))),
@@ -297,7 +299,6 @@ OPEN: dict[str, Scene] = {
     ),
     "the policy of the namespace": lambda: mine(claims={"data-db-0": found(claim=claim(notes=()))}, namespace=samples.notes("Reprovision")),
     "our own mark": lambda: with_claim(noted(mark="n1/uid-n1")),
-    "no word of who made it": lambda: with_claim(found(claim=claim(selected_node=""))),
     "an acknowledged snapshot": lambda: mine(contents=(samples.content(ack="me"),)),
     "a snapshot of another volume": lambda: mine(contents=(samples.content(source_handle="other"),)),
     "the pod itself leaves": lambda: mine(leaving=("apps/db-0",)),

@@ -8,7 +8,6 @@ import pytest
 from hack.sim.cluster import Call
 from hack.sim.world.network import Latency
 from hack.sim.world.node import DRIVER
-from hack.sim.world.story import do
 from sidecar.engine.health import OK, Degraded
 from sidecar.kube.api import (
     BUDGETS,
@@ -115,9 +114,9 @@ def test_drain_G3_steady_state_writes_nothing_but_a_heartbeat() -> None:
     async def story(bench: Story) -> None:
         await running(bench, "a")
         await wait(bench, 100)
-        mark = len(bench.log.lines)
+        mark = len(bench.transcript.lines)
         await wait(bench, 890)
-        writes = [line for line in bench.log.lines[mark:] if "patch" in line or "create" in line or "update" in line]
+        writes = [line for line in bench.transcript.lines[mark:] if "patch" in line or "create" in line or "update" in line]
         writes = [line for line in writes if names.watch(DRIVER) not in line]
         about_nodes = [line for line in writes if " nodes" in line]
         about_reports = [line for line in writes if "nodedrainreports" in line]
@@ -360,10 +359,10 @@ def test_force_drain_opens_the_gate_and_deletes_no_volume() -> None:
 
 def test_a_dry_run_writes_nothing_anywhere() -> None:
     async def story(bench: Story) -> None:
-        mark = len(bench.log.lines)
+        mark = len(bench.transcript.lines)
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
-        lines = [line for line in bench.log.lines[mark:] if " n0 " in line and "you" not in line]
+        lines = [line for line in bench.transcript.lines[mark:] if " n0 " in line and "you" not in line]
         assert not [line for line in lines if "create" in line or "patch" in line or "update" in line or "delete" in line], lines
 
     play(story, args=(*EVACUATING, "--drain-gate-image=pause", "--dry-run"), nodes=("n0",))
@@ -375,9 +374,9 @@ def test_a_sidecar_that_may_not_write_does_not_go_on_asking() -> None:
 
     async def story(bench: Story) -> None:
         await wait(bench, 600)
-        mark = len(bench.log.lines)
+        mark = len(bench.transcript.lines)
         await wait(bench, 600)
-        assert len([line for line in bench.log.lines[mark:] if "Forbidden" in line]) <= 20, "two for each usual look"
+        assert len([line for line in bench.transcript.lines[mark:] if "Forbidden" in line]) <= 20, "two for each usual look"
 
     play(story, nodes=("n0",), refuse=refuse)
 
@@ -414,9 +413,9 @@ def test_drain_B8_a_node_that_vanishes_ends_the_local_work(caplog: pytest.LogCap
         await wait(bench, 30)
         await bench.you.delete(NODES, "n0")
         await wait(bench, 10)
-        mark = len(bench.log.lines)
+        mark = len(bench.transcript.lines)
         await wait(bench, 700)
-        asked = [line for line in bench.log.lines[mark:] if " n0 " in line and ("nodes" in line or "reports" in line)]
+        asked = [line for line in bench.transcript.lines[mark:] if " n0 " in line and ("nodes" in line or "reports" in line)]
         assert asked == []
 
     play(story, args=EVACUATING, nodes=("n0",))
@@ -473,7 +472,7 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
         for name, driver in (("other", "other.example.com"), ("guard", DRIVER)):
             meta = {"name": name, "labels": {names.GUARDED_NODE: uid, names.GUARDED_FOR: driver}}
             await bench.you.create(PODS, {"metadata": meta, "spec": body}, namespace="default")
-            await do(bench, f"until running {name}")
+            await bench.until_phase(PODS, name, "Running")
             await wait(bench, 20)
             assert (await report_of(bench))["gate"]["held"] is (driver == DRIVER)
             assert gate_by_metrics(bench) == ("closed" if driver == DRIVER else "open")
@@ -549,11 +548,11 @@ def test_an_override_by_the_deadline_stays_one_after_a_restart() -> None:
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 640)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
-        mark = len(bench.log.lines)
+        mark = len(bench.transcript.lines)
         bench.nodes["n0"].kill()
         await wait(bench, 120)
         assert (await node_of(bench))["metadata"]["labels"][STATE] == "Overridden"
-        assert not [line for line in bench.log.lines[mark:] if "create poddisruptionbudgets" in line]
+        assert not [line for line in bench.transcript.lines[mark:] if "create poddisruptionbudgets" in line]
         assert await all_of(bench, BUDGETS) == [] and await times(bench, "EvacuationOverridden") == 1
 
     play(story, args=(*EVACUATING, *GATE, "--evacuation-deadline=10m", "--evacuation-expiry=Override"), nodes=("n0",))

@@ -10,27 +10,26 @@ from sidecar.drain.anew import Target
 from sidecar.drain.assess import Verdict
 from sidecar.drain.course import (
     Away,
-    Continue,
-    Evict,
     Expiry,
     Held,
-    MakeAnew,
     Note,
     NotKnown,
     Rest,
+    SendAway,
     TakenBy,
     TakeSlot,
     View,
+    as_json,
+    decide,
     is_under_way,
     lets_go,
-    step,
 )
 from sidecar.drain.empty import Candidate, Hold
 from sidecar.drain.marks import Record, State, Wish
 from sidecar.drain.words import Intent, Reason, Status
 from sidecar.model import names
 from tests.harness.drain.replica import target
-from tests.harness.drain.samples import NOW, pod
+from tests.harness.drain.samples import NOW, pod, stamp
 
 READY = Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, "nothing blocks")
 BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim apps/data-0: LastCopy")
@@ -56,40 +55,57 @@ def view(state: State | None = State.IN_PROGRESS, **changes: Any) -> View:
         expiry=Expiry.REPORT,
         slot=None,
         has_slot=True,
-        away=None,
         next=CANDIDATE,
     )
     return replace(base, **changes)
 
 
 def noted(of: View) -> State | None:
-    decision = step(of)
+    decision = decide(of)
     assert isinstance(decision, Note), decision
     return decision.state
 
 
 def test_the_whole_evacuation() -> None:
-    assert step(view(None, wish=None)) == Rest("nobody asks for the node to be emptied")
-    assert step(view(None)) == Note(State.PENDING, WISH.by, names.EVACUATION_STARTED)
-    assert step(view(State.PENDING)) == TakeSlot(BLOCKED.message)
-    begun = step(view(State.PENDING, **HAS))
+    assert decide(view(None, wish=None)) == Rest("nobody asks for the node to be emptied")
+    assert decide(view(None)) == Note(State.PENDING, WISH.by, names.EVACUATION_STARTED)
+    assert decide(view(State.PENDING)) == TakeSlot(BLOCKED.message)
+    begun = decide(view(State.PENDING, **HAS))
     assert isinstance(begun, Note)
     assert (begun.state, begun.begins, begun.gives_back) == (State.IN_PROGRESS, True, False)
-    assert step(view()) == TakeSlot(BLOCKED.message), "it is asked for in each look before anybody is sent away"
-    assert step(view(**HAS)) == Evict(CANDIDATE, "its volumes may leave with it")
-    assert step(view(next=REPLICA, **HAS)) == MakeAnew(REPLICA, "its policy is Reprovision")
-    assert isinstance(step(view(away=AWAY, **HAS)), Continue), "whoever else could be sent away"
-    waits = step(view(next=PASSES, **HAS))
+    assert decide(view()) == TakeSlot(BLOCKED.message), "it is asked for in each look before anybody is sent away"
+    assert decide(view(**HAS)) == SendAway(CANDIDATE, "apps/db-0 is evicted: its volumes may leave with it")
+    assert decide(view(next=REPLICA, **HAS)) == SendAway(REPLICA, f"{REPLICA.full_name} is to be made anew: its policy is Reprovision")
+    assert decide(view(next=AWAY, **HAS)) == SendAway(AWAY, f"{REPLICA.full_name} is being made anew")
+    waits = decide(view(next=PASSES, **HAS))
     assert waits == Rest(PASSES.why, PASSES.reason)
-    over = step(view(next=None, verdict=READY))
+    over = decide(view(next=None, verdict=READY))
     assert over == Note(State.SUCCESS, "nothing blocks", names.EVACUATION_SUCCEEDED, gives_back=True)
-    assert step(view(State.SUCCESS, next=None, verdict=READY)) == Rest("nothing blocks")
+    assert decide(view(State.SUCCESS, next=None, verdict=READY)) == Rest("nothing blocks")
 
 
-@pytest.mark.parametrize("doing", [{"away": AWAY}, {"next": CANDIDATE}, {"next": REPLICA}, {"next": PASSES}], ids=lambda doing: str(*doing))
+@pytest.mark.parametrize("doing", [{"next": AWAY}, {"next": CANDIDATE}, {"next": REPLICA}, {"next": PASSES}], ids=str)
 def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> None:
-    assert not isinstance(step(view(verdict=READY, **{"next": None} | doing)), Note)
-    assert noted(view(verdict=READY, **{"next": None} | doing | {"wish": FORCED})) is State.SUCCESS
+    assert not isinstance(decide(view(verdict=READY, **doing)), Note)
+    assert noted(view(verdict=READY, **doing | {"wish": FORCED})) is State.SUCCESS
+
+
+def test_the_course_is_told_with_its_times_and_what_comes_next() -> None:
+    begun = Record(State.IN_PROGRESS, NOW)
+    assert as_json(begun, Held(""), "db-0 is evicted", allowed=60.0) == {
+        "state": "InProgress",
+        "startedAt": stamp(0),
+        "deadline": stamp(-60),
+        "slot": "held",
+        "next": "db-0 is evicted",
+    }
+    assert as_json(begun, THEIRS, "x" * 5000, allowed=0.0) == {
+        "state": "InProgress",
+        "startedAt": stamp(0),
+        "slot": "waits",
+        "next": "x" * 1024,
+    }
+    assert as_json(Record(), None, "", allowed=60.0) == {}
 
 
 # --- slots ------------------------------------------------------------------------------------------------------------
@@ -97,30 +113,31 @@ def test_it_has_not_succeeded_while_something_can_be_sent_away(doing: Any) -> No
 
 @pytest.mark.parametrize("following", [None, FOR_A_PERSON], ids=["nothing is left to send away", "only a person can help"])
 def test_the_slot_is_given_back_while_nobody_can_be_sent_away_and_the_time_runs_on(following: Any) -> None:
-    back = step(view(next=following))
+    back = decide(view(next=following))
     assert isinstance(back, Note)
     assert (back.state, back.gives_back, back.begins) == (State.IN_PROGRESS, True, False)
-    assert isinstance(step(view(next=following, has_slot=False)), Rest)
-    begun = step(view(State.PENDING, next=following))
+    assert str(back.reason) not in back.why, "the report says it before"
+    assert isinstance(decide(view(next=following, has_slot=False)), Rest)
+    begun = decide(view(State.PENDING, next=following))
     assert isinstance(begun, Note)
     assert (begun.state, begun.begins) == (State.IN_PROGRESS, True), "it waits for nobody's turn"
-    assert isinstance(step(view(next=following, late=True)), Note)
+    assert isinstance(decide(view(next=following, late=True)), Note)
 
 
 def test_a_replica_that_is_away_keeps_the_slot() -> None:
-    assert isinstance(step(view(next=FOR_A_PERSON, away=AWAY)), TakeSlot)
+    assert isinstance(decide(view(next=AWAY, stuck=True)), TakeSlot)
 
 
 def test_while_another_node_has_the_slot_nobody_is_sent_away() -> None:
-    told = step(view(State.PENDING, slot=THEIRS))
+    told = decide(view(State.PENDING, slot=THEIRS))
     assert told == Rest("node n3 is being emptied, and its turn is first", Reason.WAITING_FOR_SLOT)
     assert noted(view(slot=THEIRS)) is State.PENDING, "its own has run out"
-    assert noted(view(slot=THEIRS, away=AWAY)) is State.PENDING
+    assert noted(view(slot=THEIRS, next=AWAY)) is State.PENDING
 
 
 def test_while_it_is_not_known_whose_turn_it_is_nobody_is_sent_away() -> None:
-    for doing in ({}, {"away": AWAY}, {"next": REPLICA}):
-        assert step(view(slot=NotKnown("no answer"), **doing)) == Rest("no answer", Reason.NOT_KNOWN)
+    for doing in ({}, {"next": AWAY}, {"next": REPLICA}):
+        assert decide(view(slot=NotKnown("no answer"), **doing)) == Rest("no answer", Reason.NOT_KNOWN)
 
 
 # --- the deadline -----------------------------------------------------------------------------------------------------
@@ -129,40 +146,40 @@ def test_while_it_is_not_known_whose_turn_it_is_nobody_is_sent_away() -> None:
 def test_at_the_deadline_it_fails_or_is_overridden_once_whatever_is_known() -> None:
     for verdict, slot in product((BLOCKED, UNKNOWN), (None, Held(""), THEIRS, NotKnown("no answer"))):
         late = view(late=True, verdict=verdict, slot=slot)
-        failed, overridden = step(late), step(replace(late, expiry=Expiry.OVERRIDE))
+        failed, overridden = decide(late), decide(replace(late, expiry=Expiry.OVERRIDE))
         assert isinstance(failed, Note) and isinstance(overridden, Note)
         assert (failed.state, failed.gives_back, failed.reason) == (State.FAILED, True, Reason.DEADLINE_EXCEEDED)
         assert (overridden.state, overridden.event) == (State.OVERRIDDEN, names.EVACUATION_OVERRIDDEN)
         assert not lets_go(late)
         assert "longer than" in lets_go(replace(late, expiry=Expiry.OVERRIDE))
-    assert isinstance(step(view(State.FAILED, late=True)), Rest)
-    assert isinstance(step(view(State.OVERRIDDEN, late=True, expiry=Expiry.OVERRIDE)), Rest)
+    assert isinstance(decide(view(State.FAILED, late=True)), Rest)
+    assert isinstance(decide(view(State.OVERRIDDEN, late=True, expiry=Expiry.OVERRIDE)), Rest)
     assert noted(view(State.FAILED, late=True, verdict=READY, next=None)) is State.SUCCESS
 
 
 def test_a_node_that_waits_for_its_turn_loses_no_time() -> None:
     """It had a slot before, gave it back, and another node has it now."""
     waits = view(record=Record(state=State.PENDING, started_at=NOW - 3600), late=True, expiry=Expiry.OVERRIDE, slot=THEIRS)
-    assert isinstance(step(waits), Rest)
+    assert isinstance(decide(waits), Rest)
     assert not lets_go(waits)
-    begun = step(replace(waits, **HAS))
+    begun = decide(replace(waits, **HAS))
     assert isinstance(begun, Note)
     assert (begun.state, begun.begins) == (State.IN_PROGRESS, True)
 
 
 def test_a_start_that_makes_no_sense_becomes_now() -> None:
-    begun = step(view(record=Record(state=State.IN_PROGRESS), **HAS))
+    begun = decide(view(record=Record(state=State.IN_PROGRESS), **HAS))
     assert isinstance(begun, Note)
     assert (begun.state, begun.begins) == (State.IN_PROGRESS, True)
 
 
 def test_an_override_by_hand_says_why_once_and_ends_with_its_word() -> None:
-    decision = step(view(State.PENDING, wish=FORCED, verdict=UNKNOWN))
+    decision = decide(view(State.PENDING, wish=FORCED, verdict=UNKNOWN))
     assert isinstance(decision, Note)
     assert (decision.state, decision.event) == (State.OVERRIDDEN, names.EVACUATION_OVERRIDDEN)
     assert "the disk is dead" in decision.why
-    assert isinstance(step(view(State.OVERRIDDEN, wish=FORCED)), Rest)
-    assert isinstance(step(view(State.OVERRIDDEN)), TakeSlot)
+    assert isinstance(decide(view(State.OVERRIDDEN, wish=FORCED)), Rest)
+    assert isinstance(decide(view(State.OVERRIDDEN)), TakeSlot)
     assert noted(view(State.OVERRIDDEN, **HAS)) is State.IN_PROGRESS
 
 
@@ -186,7 +203,7 @@ def test_a_label_overridden_is_believed_only_where_the_rule_would_override_again
 
 @pytest.mark.parametrize("changes", [{}, {"late": True}, {"wish": FORCED}], ids=["in time", "late", "forced"])
 def test_what_blocks_after_success_begins_another_evacuation(changes: Any) -> None:
-    decision = step(view(State.SUCCESS, **changes))
+    decision = decide(view(State.SUCCESS, **changes))
     assert isinstance(decision, Note)
     assert (decision.state, BLOCKED.message in decision.why) == (State.PENDING, True)
 
@@ -194,14 +211,14 @@ def test_what_blocks_after_success_begins_another_evacuation(changes: Any) -> No
 def test_a_pod_that_can_be_sent_away_after_success_begins_another_one_while_time_is_left() -> None:
     for following in (CANDIDATE, REPLICA):
         assert noted(view(State.SUCCESS, verdict=READY, next=following)) is State.PENDING
-        assert isinstance(step(view(State.SUCCESS, verdict=READY, next=following, late=True)), Rest)
+        assert isinstance(decide(view(State.SUCCESS, verdict=READY, next=following, late=True)), Rest)
     for resting in ({"verdict": UNKNOWN}, {"verdict": READY, "next": PASSES}, {"verdict": READY, "wish": FORCED}):
-        assert isinstance(step(view(State.SUCCESS, **resting)), Rest)
+        assert isinstance(decide(view(State.SUCCESS, **resting)), Rest)
 
 
 @pytest.mark.parametrize("state", list(State))
 def test_it_is_undone_from_any_state(state: State) -> None:
-    decision = step(view(state, wish=None, away=AWAY))
+    decision = decide(view(state, wish=None, next=AWAY))
     assert isinstance(decision, Note)
     assert (decision.state, decision.event, decision.gives_back) == (None, names.EVACUATION_UNDONE, True)
 
@@ -225,17 +242,16 @@ EVERYTHING = list(
         (False, True),
         Expiry,
         (None, Held(""), THEIRS, NotKnown("no answer")),
-        (None, AWAY),
-        (None, CANDIDATE, REPLICA, PASSES, FOR_A_PERSON),
+        (None, AWAY, CANDIDATE, REPLICA, PASSES, FOR_A_PERSON),
     )
 )
 
 
 def test_whatever_is_seen_nobody_is_sent_away_without_a_slot_and_what_is_not_known_never_succeeds() -> None:
-    for state, wish, verdict, late, expiry, slot, away, following in EVERYTHING:
-        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, away=away, next=following)
-        decision = step(seen)
-        if isinstance(decision, Evict | MakeAnew | Continue):
+    for state, wish, verdict, late, expiry, slot, following in EVERYTHING:
+        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, next=following)
+        decision = decide(seen)
+        if isinstance(decision, SendAway):
             assert isinstance(slot, Held) and is_under_way(seen.record, wish)
         if isinstance(decision, Note) and decision.state is State.SUCCESS:
             assert verdict.status is Status.TRUE
@@ -244,12 +260,12 @@ def test_whatever_is_seen_nobody_is_sent_away_without_a_slot_and_what_is_not_kno
 
 
 def test_whatever_is_noted_is_not_noted_again() -> None:
-    for state, wish, verdict, late, expiry, slot, away, following in EVERYTHING:
-        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, away=away, next=following)
-        first = step(seen)
+    for state, wish, verdict, late, expiry, slot, following in EVERYTHING:
+        seen = view(state, wish=wish, verdict=verdict, late=late, expiry=expiry, slot=slot, next=following)
+        first = decide(seen)
         if isinstance(first, Note):
             record = replace(
                 seen.record, state=first.state, started_at=NOW if first.begins or first.state is None else seen.record.started_at
             )
-            again = step(replace(seen, record=record, late=late and not first.begins, has_slot=seen.has_slot and not first.gives_back))
+            again = decide(replace(seen, record=record, late=late and not first.begins, has_slot=seen.has_slot and not first.gives_back))
             assert not isinstance(again, Note) or again.state is not first.state, (seen, first)

@@ -230,7 +230,7 @@ def test_what_keeps_pods_off() -> None:
 
 def may_go(*others: Pod, pod: Pod | None = None, **changes: Any) -> Reason | None:
     mine = pod or evictable()
-    hold = objection(Candidate(mine, ()), replace(Replicas((mine, *others), None, (), needs_budget=False), **changes))
+    hold = objection(Candidate(mine, ()), replace(Replicas((mine, *others), 1, (), needs_budget=False), **changes))
     return hold.reason if hold else None
 
 
@@ -271,6 +271,23 @@ def test_where_several_nodes_are_emptied_a_workload_with_other_replicas_needs_a_
     assert may_go(needs_budget=True) is None, "it has no other replica"
 
 
+def test_where_nobody_knows_how_many_replicas_there_are_to_be_a_workload_with_others_needs_a_budget() -> None:
+    """Operators' own kinds: the first that was evicted may not be made again yet, and nothing would show it."""
+    other = samples.pod("db-1", node="n2")
+    assert may_go(other, wanted=None) is Reason.PDB_BLOCKED
+    assert may_go(other, wanted=None, budgets=(samples.budget(),)) is None
+    assert may_go(wanted=None) is None, "it has no other replica"
+
+
+def test_both_replica_sets_of_a_deployment_that_is_rolled_out_are_one_workload() -> None:
+    def of(pod_hash: str, name: str, **more: Any) -> Pod:
+        return samples.pod(name, owner=samples.owner("ReplicaSet", f"web-{pod_hash}"), labels={"pod-template-hash": pod_hash}, **more)
+
+    mine = of("old", "a")
+    assert may_go(of("new", "b", ready=False), pod=mine) is Reason.REPLICA_NOT_READY
+    assert may_go(of("new", "b"), pod=mine) is None
+
+
 @pytest.mark.parametrize(
     ("budgets", "pod", "reason", "lasting"),
     [
@@ -285,5 +302,5 @@ def test_where_several_nodes_are_emptied_a_workload_with_other_replicas_needs_a_
     ],
 )
 def test_what_budgets_say(budgets: Any, pod: Any, reason: Reason | None, lasting: bool) -> None:
-    hold = refused_by_budget(evictable(**pod), budgets, needs_one=False)
+    hold = refused_by_budget(evictable(**pod), budgets, needs_one="")
     assert (hold.reason, hold.lasting) == (reason, lasting) if hold else reason is None

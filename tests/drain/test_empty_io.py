@@ -8,11 +8,12 @@ import pytest
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.engine.health import OK, Degraded
-from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
+from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NAMESPACES, NODES, PODS, REPLICA_SETS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
-from tests.harness.drain.simulated import EVACUATE, STATE, Story, all_of, change, node_of, wait
-from tests.harness.emptying import ARGS, EVICTING, Evictions, app, play, pods, run
+from tests.harness.drain.simulated import EVACUATE, STATE, Story, all_of, change, node_of, running, wait
+from tests.harness.emptying import ARGS, EVICTING, Evictions, app, one_more, owner, play, pods, run
+from tests.harness.replicas_anew import unready
 
 REBOOT: Final = EVACUATE | {"value": "reboot"}
 
@@ -114,11 +115,84 @@ def test_two_of_one_workload_never_leave_at_once() -> None:
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 120)
         assert seen.calls == ["db-0"]
-        of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
+        (of,) = next(pod for pod in await all_of(bench, PODS) if pod["metadata"]["name"] == "db-1")["metadata"]["ownerReferences"]
         body = {"metadata": {"name": "db-0", "ownerReferences": [of]}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
         await bench.you.create(PODS, body | {"spec": body["spec"] | {"nodeName": "n1"}}, namespace="default")
         await wait(bench, 120)
         assert seen.calls == ["db-0", "db-1"]
+
+    play(story, seen)
+
+
+def test_of_a_workload_whose_owner_does_not_say_how_many_pods_there_are_to_be_none_leaves_without_a_budget() -> None:
+    """As the kinds of operators. The first one is not made again here, and nothing would show that it is missing."""
+    seen = Evictions()
+    of = {"apiVersion": "postgresql.example/v1", "kind": "Cluster", "name": "pg", "uid": "uid-pg", "controller": True}
+
+    async def story(bench: Story) -> None:
+        for name in ("pg-1", "pg-2"):
+            await app(bench, name)
+            await bench.you.patch(PODS, name, {"metadata": {"ownerReferences": [of]}}, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 20)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 400)
+        assert seen.calls == []
+
+    play(story, seen)
+
+
+def test_while_a_deployment_is_rolled_out_its_two_replica_sets_lose_one_pod_together() -> None:
+    seen = Evictions()
+
+    async def story(bench: Story) -> None:
+        for pod_hash in ("old", "new"):
+            notes = {names.DESIRED_REPLICAS: "2"}
+            body = {"metadata": {"name": f"web-{pod_hash}", "annotations": notes}, "spec": {"replicas": 1}}
+            made = await bench.you.create(REPLICA_SETS, body, namespace="default")
+            name = f"web-{pod_hash}-0"
+            await run(bench, name, of=owner(f"web-{pod_hash}", made["metadata"]["uid"], "ReplicaSet"))
+            labels = {"metadata": {"labels": {"pod-template-hash": pod_hash}}}
+            await bench.you.patch(PODS, name, labels, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 100)
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 20)
+        (first,) = seen.calls
+        await wait(bench, 100)
+        assert seen.calls == [first]
+        # It is made again, and is not ready yet.
+        uid = (await bench.you.get(REPLICA_SETS, first.removesuffix("-0"), namespace="default"))["metadata"]["uid"]
+        await run(bench, "again", of=owner(first.removesuffix("-0"), uid, "ReplicaSet"), nodeName="n1")
+        again = {"metadata": {"labels": {"pod-template-hash": first.split("-")[1]}}}
+        await bench.you.patch(PODS, "again", again, namespace="default", content_type=MERGE_PATCH)
+        await unready(bench, "again")
+        await wait(bench, 200)
+        assert seen.calls == [first]
+
+    play(story, seen)
+
+
+def test_a_stricter_word_of_a_namespace_keeps_its_pods_here_at_once() -> None:
+    """Its words are listed once a minute; before an eviction they are read again."""
+    seen = Evictions()
+
+    async def word(bench: Story, policy: str) -> None:
+        body = {"metadata": {"annotations": {names.DRAIN_POLICY: policy}}}
+        await bench.you.patch(NAMESPACES, "default", body, content_type=MERGE_PATCH)
+
+    async def story(bench: Story) -> None:
+        await word(bench, "Ignore")
+        for name, node in (("a", "n0"), ("b", "n1")):
+            await running(bench, name, node=node)
+            reference = {"metadata": {"ownerReferences": [owner("db", await one_more(bench, "db"))]}}
+            await bench.you.patch(PODS, name, reference, namespace="default", content_type=MERGE_PATCH)
+        await wait(bench, 100)
+        await unready(bench, "b")
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await wait(bench, 67)
+        await word(bench, "Block")
+        await unready(bench, "b", False)
+        await wait(bench, 120)
+        assert seen.calls == []
 
     play(story, seen)
 
@@ -240,7 +314,6 @@ def test_an_eviction_whose_answer_was_lost_lets_no_second_pod_go_at_once() -> No
 
 
 def test_an_eviction_whose_answer_was_lost_keeps_its_workload_here_until_it_can_come_no_more() -> None:
-    """However many pods its controller wants: that is not known."""
     at: list[float] = []
     benches: list[Story] = []
 

@@ -9,7 +9,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.gate import HeldPods
 from sidecar.drain.marks import Marks
 from sidecar.drain.report import MOST_CLAIMS, DrainEvent, changes
-from sidecar.drain.words import WORDS, Reason, Status
+from sidecar.drain.words import Reason, Status
 from sidecar.model import names
 from sidecar.model.objects import Json
 from tests.harness.drain.samples import claim, idle, judged, marks, pod, snapshot, used, volume
@@ -20,7 +20,7 @@ REBOOTING = marks(annotations={names.DRAIN_INTENT: "reboot"}, cordoned=True)
 
 
 def stored(found: Assessment) -> Json:
-    return report.body(found, marks(), agent="1", course=report.Course(), held=HeldPods(), gate=None, previous=None)
+    return report.body(found, marks(), agent="1", course={}, held=HeldPods(), gate=None, previous=None)
 
 
 def told(was: Assessment | None, after: Assessment, told_of: Marks | None = None, **how: Any) -> list[DrainEvent]:
@@ -51,7 +51,7 @@ def test_the_node_is_told_when_a_verdict_changes(status: Status, reasons: list[s
 
 def test_the_node_is_told_the_reason_and_what_to_do() -> None:
     (event,) = told(judged(idle(), retire=TRUE), judged(idle()))
-    remedy = WORDS[Reason.LAST_COPY].remedy
+    remedy = Reason.LAST_COPY.remedy
     assert event.message == f"local.example.com: LastCopy: PersistentVolumeClaim apps/data-0: LastCopy. What to do: {remedy}."
 
 

@@ -16,7 +16,7 @@ from sidecar.drain.assess import Assessment
 from sidecar.drain.gate import Build, Clear, GateView, HeldPods, Leave, Open, decide
 from sidecar.drain.gate_io import TRUSTED, Gate, open_gate
 from sidecar.drain.marks import Marks, NodePolicy
-from sidecar.drain.picture import Picture
+from sidecar.drain.node_io import Picture
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
 from sidecar.kube.api import BUDGETS, DEPLOYMENTS, MERGE_PATCH, NODES
@@ -32,15 +32,14 @@ TRUE, FALSE, UNKNOWN = Status.TRUE, Status.FALSE, Status.UNKNOWN
 REBOOT, RETIRE = Intent.REBOOT, Intent.RETIRE
 
 
+SETTINGS = Settings(NODE, DRIVER, "storage", "1", judges=True, gate=True, gate_image="registry.example.com/pause:3")
+
+
 def view(of: Node | None = None, **changes: Any) -> GateView:
     """A node that is being drained, with blockers and no gate yet."""
     base = GateView(
         node=of or node(),
-        driver=DRIVER,
-        namespace="storage",
-        image="registry.example.com/pause:3",
-        assumed=RETIRE,
-        enabled=True,
+        settings=SETTINGS,
         draining=True,
         verdict=FALSE,
         holds_volumes=True,
@@ -81,7 +80,6 @@ PEACE: dict[str, Any] = {"draining": False}
         pytest.param({**PEACE, "holds_volumes": False, "verdict": TRUE}, False, id="nothing is here"),
         pytest.param({"overridden": True}, False, id="overridden"),
         pytest.param({"overridden": True, "verdict": UNKNOWN}, False, id="overridden, whatever is not known"),
-        pytest.param({"enabled": False}, False, id="switched off"),
         pytest.param({"verdict": UNKNOWN}, None, id="a drain, and nobody knows"),
         pytest.param({**PEACE, "verdict": UNKNOWN, "holds_volumes": None}, None, id="in peace, and nobody knows what is here"),
         pytest.param({**PEACE, "verdict": UNKNOWN, "holds_volumes": False}, None, id="in peace, and the verdict alone is not known"),
@@ -258,7 +256,7 @@ def test_a_gate_that_is_still_being_deleted_is_waited_for() -> None:
     [
         pytest.param(view(node("n2")), id="another node"),
         pytest.param(view(node(uid="uid-of-another")), id="another machine under the name"),
-        pytest.param(view(driver="other.example.com"), id="another driver"),
+        pytest.param(view(settings=replace(SETTINGS, driver="other.example.com")), id="another driver"),
     ],
 )
 def test_drain_E3_the_budget_holds_its_own_guard_and_no_other(other: GateView) -> None:
@@ -339,7 +337,7 @@ class Scene:
         here = await self.bench.node()
         found = judged(used(), uid=here.uid, drain=self.status, retire=self.status)
         picture = Picture(here, marks(cordoned=self.cordoned, uid=here.uid), snapshot(), found)
-        return await self.gate.step(picture, self.pods, overridden=self.overridden)
+        return await self.gate.update(picture, self.pods, overridden=self.overridden)
 
     async def there(self) -> list[str]:
         return [kind.kind for kind in (BUDGETS, DEPLOYMENTS) for _ in (await self.bench.you.list_page(kind)).items]
@@ -415,7 +413,7 @@ async def test_in_an_outage_the_gate_stays_as_it_is_and_opens_after_it() -> None
     it.bench.refuse = lambda _: Unavailable("connection refused")
     for _ in range(3):
         with pytest.raises(Unavailable):
-            await asyncio.wait_for(it.gate.step(await _picture(it), it.pods, overridden=False), 5)
+            await asyncio.wait_for(it.gate.update(await _picture(it), it.pods, overridden=False), 5)
         await asyncio.sleep(10)
     assert await it.there() == SHUT
     it.bench.refuse = lambda _: None
@@ -517,10 +515,13 @@ async def test_switched_off_it_takes_away_what_an_earlier_process_has_built_and_
     await it.look()
     off = Scene(it.bench, gate=False)
     await off.look()
-    assert (await off.there(), off.gate.may_stand) == ([], False)
+    assert await off.there() == []
+    it.bench.calls.clear()
+    await off.look()
+    assert it.bench.asked() == [], "it is looked for once"
     bare = Scene(it.bench, gate=False)
     it.bench.refuse = lambda call: Forbidden("no", status=403) if call.resource in (BUDGETS, DEPLOYMENTS) else None
-    assert isinstance(await bare.look(), Leave) and not bare.gate.may_stand
+    assert isinstance(await bare.look(), Leave)
     with pytest.raises(Forbidden):
         await Scene(it.bench).look()
 

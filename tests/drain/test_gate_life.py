@@ -2,11 +2,12 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, MERGE_PATCH, NODES, Resource
-from sidecar.kube.errors import ApiError, Unavailable
+from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Story, all_of, change, node_of, play, report_of, running, wait
 
@@ -180,3 +181,27 @@ def test_who_takes_it_away_for_ever_has_no_node_write_for_ever() -> None:
 
     for kinds, drained in [((BUDGETS, DEPLOYMENTS), False), ((DEPLOYMENTS,), True)]:
         case(kinds, drained)
+
+
+def test_a_gate_that_is_switched_off_goes_although_its_deletion_was_refused_at_first() -> None:
+    refuses = False
+
+    def refuse(call: Call) -> ApiError | None:
+        of_gate = call.verb == "delete" and call.resource in (BUDGETS, DEPLOYMENTS)
+        return Forbidden("a policy keeps budgets", status=403) if refuses and of_gate else None
+
+    async def story(bench: Story) -> None:
+        nonlocal refuses
+        await running(bench, "a")
+        await wait(bench, 90)
+        assert await gate(bench) == SHUT
+        refuses = True
+        bench.plan = replace(bench.plan, args=JUDGING)
+        bench.nodes["n0"].kill()
+        await wait(bench, 300)
+        assert await gate(bench) == SHUT
+        refuses = False
+        await wait(bench, 600)
+        assert await gate(bench) == OPEN
+
+    play(story, args=GATED, refuse=refuse)

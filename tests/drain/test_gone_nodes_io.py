@@ -438,3 +438,81 @@ def test_a_node_that_was_there_for_a_moment_is_missed_from_then_on() -> None:
         assert await there(bench, CLAIMS) == []
 
     play(story, args=(*CLEANING, "--node-gone-after=30m"))
+
+
+def test_one_failed_request_delays_news_by_a_minute_and_resolves_no_alert() -> None:
+    def case(resource: Resource, verb: str) -> None:
+        fails, failed = False, list[str]()
+
+        def refuse(call: Call) -> ApiError | None:
+            if not fails or failed or (call.verb, call.resource) != (verb, resource):
+                return None
+            failed.append(call.name)
+            return Unavailable("away", status=503)
+
+        async def counted(bench: Story) -> bool:
+            pages = [page(node.tools.metrics.families()).decode() for node in bench.nodes.values() if node.alive and node.tools]
+            return any(f'lost_volumes{{evidence="{said}"}} 1' in each for each in pages for said in ("None", "Acknowledged"))
+
+        async def story(bench: Story) -> None:
+            nonlocal fails
+            await one_replica(bench)
+            await vanish(bench)
+            await wait(bench, 120)
+            assert await counted(bench)
+            fails = True
+            await say(bench, await uid_then(bench))
+            for _ in range(30):
+                await wait(bench, 5)
+                assert await counted(bench)
+            assert failed and (await gone(bench))["evidence"] == "Acknowledged"
+
+        play(story, Watchman(refuse))
+
+    case(VOLUMES, "list")
+    case(CSI_NODES, "get")
+
+
+async def uid_then(bench: Story) -> str:
+    stored = await report(bench)
+    assert stored is not None
+    return str(stored["status"]["nodeUID"])
+
+
+# --- many at once ---------------------------------------------------------------------------------------------------------
+
+
+async def left_by(bench: Story, node: str, uid: str) -> None:
+    """A volume of which nobody has the claim any more."""
+    term = {"matchExpressions": [{"key": names.HOSTNAME, "operator": "In", "values": [node]}]}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": "Delete",
+        "csi": {"driver": DRIVER, "volumeHandle": node},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    meta = {"name": f"pv-{node}", "annotations": {names.LIES_ON: f"{node}/{uid}"}}
+    await bench.you.create(VOLUMES, {"metadata": meta, "spec": spec})
+
+
+def test_of_more_gone_nodes_than_one_look_takes_all_are_told_and_at_rest_they_cost_little() -> None:
+    seen = Watchman()
+    lost = [f"gone-{number:02}" for number in range(45)]
+
+    async def story(bench: Story) -> None:
+        for node in lost:
+            await left_by(bench, node, f"uid-{node}")
+        await wait(bench, 400)
+        assert sorted(one["spec"]["nodeName"] for one in await all_of(bench, DRAIN_REPORTS) if "gone" in one["status"]) == lost
+        name = names.drain_report(lost[-1], DRIVER)
+        await say(bench, f"uid-{lost[-1]}", name=name)
+        await wait(bench, 90)
+        stored = await bench.you.get(DRAIN_REPORTS, name)
+        assert stored["status"]["gone"]["evidence"] == "Acknowledged", "news come before what is only looked at again"
+        await wait(bench, 600)
+        before = len(seen.calls)
+        await wait(bench, 3600)
+        assert len(seen.calls) - before < 3600, "one a second, for all of the driver's sidecars"
+
+    play(story, seen, args=CLEANING)

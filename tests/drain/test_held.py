@@ -43,6 +43,8 @@ def test_a_drain_is_held_from_its_cordon_until_a_reboot_is_announced_or_it_is_fo
         await two_replicas(bench)
         assert await listed(bench) == [] and await told(bench) == []
         assert await marked(bench) == (BOTH, "retire, assumed")
+        assert await marked(bench, intent="reboott") == (BOTH, "retire, assumed")
+        assert "in a word that counts (csi-node-sidecar.io/drain-intent says 'reboott'" in (await report_of(bench))["heldBecause"]
         assert await marked(bench, intent="reboot") == ([], "reboot, annotation")
         assert await marked(bench) == (BOTH, "retire, assumed")
         assert await marked(bench, force="power is gone") == ([], "retire, assumed")

@@ -117,3 +117,20 @@ def test_a_reboot_that_becomes_a_retirement_while_it_is_judged_opens_no_gate() -
         assert (await gates(bench), deleted) == (1, [])
 
     play(story, args=GATED, nodes=("n0",), answering=answering)
+
+
+def test_a_word_of_a_namespace_after_a_reboot_was_announced_opens_no_gate_at_the_cordon() -> None:
+    async def story(bench: Story) -> None:
+        await running(bench, "a")
+        await wait(bench, 100)
+        await change(bench, "n0", annotations={names.DRAIN_INTENT: "reboot"})
+        await wait(bench, 63)
+        await of_namespace(bench, {names.DRAIN_POLICY_REBOOT: "Block"})
+        await wait(bench, 1)
+        await change(bench, "n0", {"unschedulable": True})
+        for _ in range(15):
+            await wait(bench, 1)
+            assert await gates(bench) == 1
+        assert await verdicts(bench) == ("False", "False")
+
+    play(story, args=GATED)

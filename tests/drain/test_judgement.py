@@ -15,7 +15,7 @@ from sidecar.drain.blockers import OF_THINGS, Blocker, is_bare
 from sidecar.drain.look_io import LATELY, MADE_AGAIN_WITHIN, RecentUse
 from sidecar.drain.snapshot import InFlight, Own, Snapshot, Unplaced
 from sidecar.drain.things import Thing, classify, used_though_acknowledged
-from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, VolumeClass, first_few, quoted
+from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass, first_few, quoted
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import ClaimRef, Notes
@@ -107,7 +107,7 @@ def test_a_volume_that_exists_is_in_flight_no_more_and_a_claim_of_another_does_n
     there = replace(volume(claim="new"), claim=ClaimRef("uid-apps-new", "apps", "new"))
     assert [item.name for item in classify(snapshot(volumes=(there,), in_flight=(FLIGHT, FLIGHT)))] == ["pv-0"]
     one = only(idle(claims=(claim(policy="Ignore", uid="another"),)))
-    assert (one.object.kind, one.retire and one.retire.policy) == (names.VOLUME, Policy.BLOCK)
+    assert (one.object.kind, one.policies[Intent.RETIRE].policy) == (names.VOLUME, Policy.BLOCK)
 
 
 # --- what blocks ------------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_a_blocker_says_all_that_is_needed_and_reboots_come_first_then_the_large
         Policy.BLOCK,
         "default",
     )
-    assert (one.message, one.remedy) == ("no pod uses it", WORDS[LAST].remedy)
+    assert (one.message, one.remedy) == ("no pod uses it", LAST.remedy)
     volumes = (volume(gib=1), volume("pv-1", "data-1", gib=7), volume("pv-2", "data-2", gib=2))
     claims = (claim("data-0"), claim("data-1"), claim("data-2", policy="Block"))
     found = assess(used(volumes=volumes, claims=claims, pods=(pod("db-2", "data-2"),)))
@@ -224,9 +224,9 @@ def test_a_blocker_says_all_that_is_needed_and_reboots_come_first_then_the_large
 
 
 def test_every_reason_of_the_tables_is_explained_with_what_to_do_and_each_that_withholds_something_is_in_the_words() -> None:
-    assert {row.reason for row in OF_THINGS} <= set(WORDS)
-    assert set(Reason) - set(WORDS) == {Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS}
-    assert all(word.says and word.remedy and "\n" not in word.says + word.remedy for word in WORDS.values())
+    assert all(row.reason.remedy for row in OF_THINGS)
+    assert {reason for reason in Reason if not reason.remedy} == {Reason.NOTHING_BLOCKS}
+    assert all(bool(each.says) == bool(each.remedy) and "\n" not in each.says + each.remedy for each in Reason)
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def unplaced(**changes: Any) -> Snapshot:
 @pytest.mark.parametrize(
     ("found", "expected", "reason"),
     [
-        pytest.param(snapshot(), (TRUE, TRUE), Reason.NOTHING_HERE, id="nothing is here"),
+        pytest.param(snapshot(), (TRUE, TRUE), Reason.NOTHING_BLOCKS, id="nothing is here"),
         pytest.param(idle(claims=(claim(policy="Ignore"),)), (TRUE, TRUE), Reason.NOTHING_BLOCKS, id="nothing blocks"),
         pytest.param(used(ignorance=("claims",)), (UNKNOWN, FALSE), IN_USE, id="not all is known, and something blocks"),
         pytest.param(snapshot(ignorance=("claims",)), (UNKNOWN, UNKNOWN), Reason.NOT_KNOWN, id="not all is known"),
@@ -326,17 +326,17 @@ def unplaced(**changes: Any) -> Snapshot:
         pytest.param(used(node=node(ready="False")), (TRUE, FALSE), IN_USE, id="its kubelet is unwell"),
         pytest.param(snapshot(unplaced=(SHARED,)), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="a volume may be here"),
         pytest.param(snapshot(unplaced=(LOST,)), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="a snapshot may be here"),
-        pytest.param(unplaced(notes=notes(ack="ann")), (TRUE, TRUE), Reason.NOTHING_HERE, id="which may be lost"),
-        pytest.param(unplaced(policy="Ignore"), (TRUE, TRUE), Reason.NOTHING_HERE, id="which may be lost by its policy"),
-        pytest.param(unplaced(phase="Released"), (TRUE, TRUE), Reason.NOTHING_HERE, id="which is to be deleted anyhow"),
+        pytest.param(unplaced(notes=notes(ack="ann")), (TRUE, TRUE), Reason.NOTHING_BLOCKS, id="which may be lost"),
+        pytest.param(unplaced(policy="Ignore"), (TRUE, TRUE), Reason.NOTHING_BLOCKS, id="which may be lost by its policy"),
+        pytest.param(unplaced(phase="Released"), (TRUE, TRUE), Reason.NOTHING_BLOCKS, id="which is to be deleted anyhow"),
         pytest.param(unplaced(phase="Released", reclaim_policy="Retain"), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="which was kept"),
         pytest.param(
             replace(unplaced(), own=Own(default_policy=Policy.IGNORE)), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="a driver's default"
         ),
-        pytest.param(snapshot(unplaced=(replace(LOST, notes=notes(ack="a")),)), (TRUE, TRUE), Reason.NOTHING_HERE, id="snapshot, acked"),
+        pytest.param(snapshot(unplaced=(replace(LOST, notes=notes(ack="a")),)), (TRUE, TRUE), Reason.NOTHING_BLOCKS, id="snapshot, acked"),
         pytest.param(snapshot(unplaced=(replace(LOST, notes=notes(ack="a")), SHARED)), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="one of two"),
         pytest.param(snapshot(own=Own(not_listed="it broke")), (TRUE, UNKNOWN), Reason.NOT_KNOWN, id="the driver has not said"),
-        pytest.param(snapshot(own=Own(untracked_unknown="x")), (TRUE, TRUE), Reason.NOTHING_HERE, id="a driver that cannot list"),
+        pytest.param(snapshot(own=Own(untracked_unknown="x")), (TRUE, TRUE), Reason.NOTHING_BLOCKS, id="a driver that cannot list"),
     ],
 )
 def test_what_is_not_known_is_never_true_and_what_is_known_to_block_stays_false(

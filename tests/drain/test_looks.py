@@ -10,10 +10,10 @@ from hack.sim.cluster import Call
 from sidecar.csi.api import LIST_VOLUMES
 from sidecar.drain.assess import assess
 from sidecar.drain.driver_list_io import APART, EVERY, PATIENCE, DriverList
-from sidecar.drain.look_io import LAST_GOOD, LATELY, Cached, Looks, RecentUse
+from sidecar.drain.look_io import LAST_GOOD, LATELY, Looks
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
-from sidecar.drain.words import Policy, Status
+from sidecar.drain.words import Intent, Policy, Status
 from sidecar.kube.api import CLAIMS, CLASSES, NAMESPACES, NODES, PODS, VOLUMES, Change
 from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.kube.store import Store
@@ -38,7 +38,6 @@ class Sidecar:
         self.caches.classes.apply(Change(CLASS, None, class_()))
         self.pods: Store[Any] = Store()
         self.contents: Store[Any] = Store()
-        self.recent = RecentUse(clock=bench.clock)
         self.driver = ScriptedDriver(info=samples.info(controller=(LIST_VOLUMES,)))
         self.list = DriverList(
             bench.kube,
@@ -49,20 +48,20 @@ class Sidecar:
         )
         self.list.unknown = ""
         self.begun: set[str] = set()
-        cached = Cached(
-            nodes=Store(),
+        self.looks = Looks(
+            bench.kube,
+            Settings(NODE, DRIVER, NAMESPACE, "1", judges=True, **settings),
+            self.caches,
+            self.list,
             pods=self.pods,
-            claims=self.caches.claims,
-            volumes=self.caches.volumes,
-            classes=self.caches.classes,
-            attachments=self.caches.attachments,
             contents=self.contents,
             ignorance=tuple,
             segment=Segment(((KEY, NODE),)),
             begun=lambda: self.begun,
+            clock=bench.clock,
+            wall=bench.wall,
         )
-        told = Settings(NODE, DRIVER, NAMESPACE, "1", judges=True, **settings)
-        self.looks = Looks(bench.kube, cached, told, self.recent, self.list, clock=bench.clock, wall=bench.wall)
+        self.recent = self.looks.recent
 
     def shows(self, *items: Volume | Claim | Any) -> None:
         for item in items:
@@ -70,8 +69,8 @@ class Sidecar:
             key = item.name if isinstance(item, Volume) else item.uid
             store.apply(Change(key, store.get(key), item))
 
-    async def look(self, *, observed: bool = False, anew: bool = False) -> Snapshot:
-        return await self.looks.look(await self.bench.node(), observed=observed, anew=anew)
+    async def look(self, *, drain_expected: bool = False, anew: bool = False) -> Snapshot:
+        return await self.looks.look(await self.bench.node(), drain_expected=drain_expected, anew=anew)
 
 
 async def begun(**settings: Any) -> tuple[Bench, Sidecar]:
@@ -106,32 +105,32 @@ async def test_in_peace_it_lists_every_ten_minutes_while_somebody_drains_every_m
         await asyncio.sleep(60)
         await sidecar.look()
     assert bench.asked() == [], "however often it looks"
-    await sidecar.look(observed=True)
+    await sidecar.look(drain_expected=True)
     assert len(bench.asked()) == 2
     await asyncio.sleep(59)
-    await sidecar.look(observed=True)
+    await sidecar.look(drain_expected=True)
     assert bench.asked() == []
-    await sidecar.look(observed=True, anew=True)
+    await sidecar.look(drain_expected=True, anew=True)
     assert len(bench.asked()) == 2
 
 
 @virtual
 async def test_while_the_api_server_is_away_the_last_good_answer_counts_for_some_minutes_and_for_no_yes() -> None:
     bench, sidecar = await begun()
-    assert not (await sidecar.look(observed=True)).ignorance
+    assert not (await sidecar.look(drain_expected=True)).ignorance
     bench.refuse = lambda call: OUT if call.verb == "list" else None
     await asyncio.sleep(61)
-    assert not (await sidecar.look(observed=True)).ignorance
+    assert not (await sidecar.look(drain_expected=True)).ignorance
     tried = len(bench.asked())
-    await sidecar.look(observed=True)
+    await sidecar.look(drain_expected=True)
     assert (tried > 0, bench.asked()) == (True, []), "it is asked again after some seconds, not with every look"
-    assert (await sidecar.look(observed=True, anew=True)).ignorance, "nothing is opened on what was not read a moment ago"
+    assert (await sidecar.look(drain_expected=True, anew=True)).ignorance, "nothing is opened on what was not read a moment ago"
     await asyncio.sleep(LAST_GOOD)
-    lost = await sidecar.look(observed=True)
+    lost = await sidecar.look(drain_expected=True)
     assert any("namespaces" in line for line in lost.ignorance) and f"namespace {NAMESPACE}" in lost.unread
     bench.refuse = lambda _: None
     await asyncio.sleep(6)
-    assert not (await sidecar.look(observed=True)).ignorance
+    assert not (await sidecar.look(drain_expected=True)).ignorance
 
 
 # --- what is never overlooked -----------------------------------------------------------------------------------------
@@ -139,7 +138,7 @@ async def test_while_the_api_server_is_away_the_last_good_answer_counts_for_some
 
 def words(seen: Snapshot) -> set[Policy]:
     """The policies of all volumes for retiring."""
-    return {thing.retire.policy for thing in assess(seen).things if thing.retire is not None}
+    return {thing.policies[Intent.RETIRE].policy for thing in assess(seen).things if thing.policies}
 
 
 @virtual
@@ -227,10 +226,10 @@ async def test_a_pod_without_a_node_is_found_and_its_claim_counts_as_used_after_
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}]
     waits = {"metadata": {"name": "db-0"}, "spec": {"volumes": volumes, "containers": [{"name": "a", "image": "a"}]}}
     await bench.you.create(PODS, waits, namespace=NAMESPACE)
-    seen = await sidecar.look(observed=True, anew=True)
+    seen = await sidecar.look(drain_expected=True, anew=True)
     assert [item.name for item in seen.claimants] == ["db-0"]
     await bench.you.delete(PODS, "db-0", namespace=NAMESPACE)
-    seen = await sidecar.look(observed=True, anew=True)
+    seen = await sidecar.look(drain_expected=True, anew=True)
     assert (seen.claimants, seen.own.lately_used) == ((), {f"{NAMESPACE}/data-0"})
 
 
@@ -251,7 +250,7 @@ async def test_the_source_of_a_snapshot_that_says_no_node_is_looked_for_in_the_w
     sidecar.contents.apply(Change("s", None, content(managed_by="", source_handle="h9")))
     assert [item.name for item in (await sidecar.look()).unplaced] == ["snap-0"]
     await stored(bench, "h9", "n2")
-    assert not (await sidecar.look(observed=True, anew=True)).unplaced
+    assert not (await sidecar.look(drain_expected=True, anew=True)).unplaced
 
 
 # --- what the driver lists --------------------------------------------------------------------------------------------

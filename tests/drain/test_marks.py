@@ -81,7 +81,7 @@ def test_who_says_what_a_drain_is_for(
 
 
 @pytest.mark.parametrize(
-    ("found", "observed", "draining"),
+    ("found", "expected", "draining"),
     [
         pytest.param(marks(), False, False, id="nothing"),
         pytest.param(marks(annotations=intent("reboot")), True, False, id="a reboot is announced for a cordon to come"),
@@ -93,8 +93,8 @@ def test_who_says_what_a_drain_is_for(
         pytest.param(marks(taint(names.CORDON_TAINT)), True, True, id="a cordon is its taint, too"),
     ],
 )
-def test_when_a_node_is_drained(found: Marks, observed: bool, draining: bool) -> None:
-    assert (found.observed, found.draining) == (observed, draining)
+def test_when_a_node_is_drained(found: Marks, expected: bool, draining: bool) -> None:
+    assert (found.drain_expected, found.draining) == (expected, draining)
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,10 @@ class Machine:
         self.annotations = annotations
         self.before: Marks | None = None
 
-    def look(self, *taints: Taint, cordoned: bool = False, noted: bool = True, uid: str = "uid-n1") -> Marks:
+    def look(self, *taints: Taint, cordoned: bool = False, uid: str = "uid-n1") -> Marks:
         self.before = marks(*taints, cordoned=cordoned, annotations=dict(self.annotations), before=self.before, uid=uid)
-        if noted:
-            self.annotations.pop(RECORD, None)
-            self.annotations |= {RECORD: text} if (text := self.before.record.as_text(uid)) else {}
+        self.annotations.pop(RECORD, None)
+        self.annotations |= {RECORD: text} if (text := self.before.record.as_text(uid)) else {}
         return self.before
 
 
@@ -205,14 +204,6 @@ def test_a_word_that_stood_while_the_node_was_shut_is_spent_once_it_is_open(key:
 
 
 @pytest.mark.parametrize(("key", "text"), WORDS)
-def test_an_uncordon_of_a_moment_ends_it_though_nothing_could_be_noted(key: str, text: str) -> None:
-    machine = Machine(**{key: text})
-    machine.look(cordoned=True)
-    machine.look(noted=False)
-    assert not counts(machine.look(cordoned=True, noted=False))
-
-
-@pytest.mark.parametrize(("key", "text"), WORDS)
 def test_a_word_that_was_for_an_earlier_machine_of_the_name_is_spent(key: str, text: str) -> None:
     machine = Machine(**{key: text})
     machine.look(cordoned=True)
@@ -232,21 +223,19 @@ def test_a_force_drain_beside_an_announcement_is_for_that_one_though_nobody_shut
     assert not machine.look(cordoned=True).forced, "nor at the next drain, months later"
 
 
-STEPS = st.lists(
-    st.tuples(st.sampled_from([None, "monday", "tuesday", ""]), st.booleans(), st.booleans(), st.booleans()), min_size=3, max_size=12
-)
+STEPS = st.lists(st.tuples(st.sampled_from([None, "monday", "tuesday", ""]), st.booleans(), st.booleans()), min_size=3, max_size=12)
 
 
 @given(STEPS)
-def test_no_word_counts_under_two_cordons_between_which_it_stayed(steps: list[tuple[str | None, bool, bool, bool]]) -> None:
-    """Whatever is written, however often the process dies after its note, and whether notes are written or not while it lives."""
+def test_no_word_counts_under_two_cordons_between_which_it_stayed(steps: list[tuple[str | None, bool, bool]]) -> None:
+    """Whatever is written, and however often the process dies after its note."""
     machine, present, counted, over = Machine(), None, False, False
-    for value, cordoned, noted, restarts in steps:
+    for value, cordoned, restarts in steps:
         machine.annotations.pop(names.KURED_REBOOTS, None)
         machine.annotations |= {} if value is None else {names.KURED_REBOOTS: value}
         counted, over = (False, False) if value != present else (counted, over)
         present = value
-        seen = machine.look(cordoned=cordoned, noted=noted or restarts)
+        seen = machine.look(cordoned=cordoned)
         over = over or (counted and not cordoned)
         counted = counted or (value is not None and cordoned)
         assert seen.intent is (REBOOT if cordoned and value is not None and not over else None)

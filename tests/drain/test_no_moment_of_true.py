@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hack.sim.cluster import Call
-from hack.sim.driver.faults import parse_fault
+from hack.sim.driver.faults import Fault
 from hack.sim.world.node import DRIVER
 from hack.sim.world.story import Story
 from sidecar.kube.api import CLAIMS, PODS
@@ -41,7 +41,7 @@ def test_retire_ready_is_never_true_while_a_creation_ends_during_a_look(begun: f
         await wait(bench, begun)
         benches.append(bench)
         await bench.you.delete(PODS, "old-0", namespace="default")
-        bench.nodes["n0"].reception.faults.set([parse_fault("CreateVolume:hang=9")])
+        bench.nodes["n0"].reception.faults.set([Fault(method="CreateVolume", hang=9)])
         bench.spawn(with_pod(bench, "new-0"))
         await bench.you.delete(CLAIMS, "old-0", namespace="default")
         await wait(bench, 1)

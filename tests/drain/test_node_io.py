@@ -162,7 +162,7 @@ async def test_the_record_and_its_label_are_written_at_once_and_taken_away_toget
     bench, scene = await begun()
     found = await scene.own.write_record(await scene.show(), STARTED)
     assert (found.labels[LABEL], json.loads(found.annotations[RECORD])["state"]) == ("InProgress", "InProgress")
-    assert scene.nodes.get(NODE) == found, "what was written is known before the watch shows it"
+    assert scene.own.known() == found, "what was written is known before the watch shows it"
     bench.calls.clear()
     await scene.own.write_record(found, STARTED)
     assert bench.asked() == []
@@ -188,10 +188,10 @@ async def test_an_answer_that_is_read_late_rolls_nothing_back() -> None:
     bench.kube.patch = slow  # type: ignore[method-assign]
     later["meta"] = {"annotations": {names.DRAIN_INTENT: "retire"}}
     await scene.own.write_record(before, STARTED)
-    assert (scene.nodes.get(NODE) or before).annotations[names.DRAIN_INTENT] == "retire"
+    assert (scene.own.known() or before).annotations[names.DRAIN_INTENT] == "retire"
     later["gone"] = True
     await scene.own.write_record(await scene.show(), Record())
-    assert scene.nodes.get(NODE) is None, "a Node of which the watch has shown the end does not come back"
+    assert scene.own.known() is None, "a Node of which the watch has shown the end does not come back"
 
 
 @virtual
@@ -201,7 +201,7 @@ async def test_a_record_is_not_written_on_another_machine_and_a_refusal_changes_
     bench.refuse = lambda call: Forbidden("cannot patch nodes", status=403) if call.verb == "patch" else None
     with pytest.raises(Forbidden):
         await scene.own.write_record(old, STARTED)
-    assert scene.nodes.get(NODE) == old
+    assert scene.own.known() == old
     bench.refuse = lambda _: None
     await bench.you.delete(NODES, NODE)
     await bench.node()

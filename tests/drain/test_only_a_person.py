@@ -131,7 +131,7 @@ def test_a_pod_that_its_owner_puts_back_is_evicted_once_and_the_report_says_so(k
         await wait(bench, 1200)
         assert sorted(seen.calls) == ["db-0", "next"]
         assert await states(bench) == ["InProgress" if kept else "Success", "Success"]
-        assert ("WouldComeBack: it was put on this node" in (await report_of(bench))["evacuation"].get("next", "")) is kept
+        assert ("WouldComeBack: default/db-0 was put on this node" in (await report_of(bench))["evacuation"].get("next", "")) is kept
 
     play(story, seen)
 

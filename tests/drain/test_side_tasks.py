@@ -2,12 +2,13 @@
 
 import pytest
 
-from hack.sim.world.story import Story, do
+from hack.sim.world.story import Story
 from sidecar.capacity.gone_nodes_io import GoneNodes
 from sidecar.drain.driver_list_io import DriverList
-from sidecar.drain.watch.turn_io import Watch
+from sidecar.drain.watch.turn_io import Looker
 from sidecar.drain.watches import DrainPart
 from sidecar.engine.health import OK, Degraded
+from sidecar.kube.api import PODS
 from sidecar.ownership.controller import Contenders
 from sidecar.provisioning.part import ProvisioningPart
 from sidecar.provisioning.sweep import SnapshotSweep
@@ -17,7 +18,7 @@ from tests.harness.replicas_anew import metric
 TASKS = {
     "drain: volumes of the driver": (DriverList, "run"),
     "drain: held pods": (DrainPart, "_write_held"),
-    "drain: silent sidecars and gone nodes": (Watch, "run"),
+    "drain: silent sidecars and gone nodes": (Looker, "run"),
     "drain: what was said before": (DrainPart, "take_back"),
     "capacity: capacity of nodes that are gone": (GoneNodes, "look_for_ever"),
     "provisioning: journal": (ProvisioningPart, "look_for_what_no_event_tells"),
@@ -44,7 +45,7 @@ def test_a_fault_in_a_side_task_is_told_counted_and_tried_again(path: str, monke
         tools = bench.nodes["n0"].tools
         assert tools is not None
         await with_pod(bench, "db-0")
-        await do(bench, "until running db-0")
+        await bench.until_phase(PODS, "db-0", "Running")
 
         def state() -> object:
             return next(row.state for row in tools.health.rows() if row.path == path)

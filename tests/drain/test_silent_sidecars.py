@@ -52,7 +52,7 @@ def test_after_a_quarter_of_an_hour_nobody_stands_for_what_a_silent_sidecar_said
         before = (await node_of(bench))["metadata"]["resourceVersion"]
         await wait(bench, 1000)
         assert (await node_of(bench))["metadata"]["resourceVersion"] == before, "it is said once"
-        assert await verdict(bench, "n1") == ("True", "NoVolumes")
+        assert await verdict(bench, "n1") == ("True", "NothingBlocks")
 
     play(story)
 
@@ -62,7 +62,7 @@ def test_a_sidecar_that_lives_is_never_silent() -> None:
         await looked_after(bench)
         for _ in range(60):
             await wait(bench, 60)
-            assert [await verdict(bench, node) for node in ("n0", "n1")] == [("True", "NoVolumes")] * 2
+            assert [await verdict(bench, node) for node in ("n0", "n1")] == [("True", "NothingBlocks")] * 2
 
     play(story)
 

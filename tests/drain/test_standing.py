@@ -17,12 +17,8 @@ from tests.harness.drain.samples import DRIVER, NODE, NOW, marks, node, stamp, t
 CORDON = Taint(names.CORDON_TAINT, "", "NoSchedule")
 RECORD = names.of_driver(DRIVER, names.DRAIN_RECORD)
 KURED = {names.KURED_REBOOTS: "2026-01-01T00:00:00Z"}
-SPENT = {names.DRAIN_INTENT: "reboot"} | {
-    RECORD: marks(
-        annotations={names.DRAIN_INTENT: "reboot"}, before=marks(annotations={names.DRAIN_INTENT: "reboot"}, cordoned=True)
-    ).record.as_text("uid-n1")
-    or ""
-}
+REBOOT = {names.DRAIN_INTENT: "reboot"}
+SPENT = REBOOT | {RECORD: marks(annotations=REBOOT, cordoned=True).record.as_text("uid-n1") or ""}
 
 AT_ONCE, CLOSED_ONLY, NOTHING = (0, 0), (0, None), (None, None)
 """Seconds until the node takes no volumes, and until it is evacuated; None: never."""

@@ -6,7 +6,7 @@ from sidecar.drain.assess import Assessment, assess
 from sidecar.drain.marks import State
 from sidecar.drain.snapshot import Own
 from sidecar.drain.text import render
-from sidecar.drain.words import WORDS, Fate, Intent, Reason, VolumeClass
+from sidecar.drain.words import Fate, Intent, Reason, VolumeClass
 from tests.harness.drain.listed_cluster import DRIVER, Lists, claim, look, node, pod, volume
 
 
@@ -38,10 +38,10 @@ def test_the_table_says_it_all() -> None:
         "    used by default/db-0",
         "",
         "What to do:",
-        f"  LastCopy: {WORDS[Reason.LAST_COPY].says}",
-        f"    {WORDS[Reason.LAST_COPY].remedy}",
-        f"  VolumeInUse: {WORDS[Reason.VOLUME_IN_USE].says}",
-        f"    {WORDS[Reason.VOLUME_IN_USE].remedy}",
+        f"  LastCopy: {Reason.LAST_COPY.says}",
+        f"    {Reason.LAST_COPY.remedy}",
+        f"  VolumeInUse: {Reason.VOLUME_IN_USE.says}",
+        f"    {Reason.VOLUME_IN_USE.remedy}",
         "",
         "POD           IF DRAINED            IF RETIRED             VOLUMES  WHY",
         "default/db-0  ReturnsAfterUncordon  StrandedUntilUncordon  pv-used  only this node has pv-used: it stays Pending until the "
@@ -62,11 +62,11 @@ def test_nobody_s_text_can_pass_as_a_line_of_the_table() -> None:
 
 
 def test_every_reason_to_withhold_something_says_what_to_do() -> None:
-    assert {reason for reason in Reason if reason not in WORDS} == {Reason.NOTHING_HERE, Reason.NOTHING_BLOCKS}
+    assert {reason for reason in Reason if not reason.remedy} == {Reason.NOTHING_BLOCKS}
 
 
 def test_the_page_of_reasons_says_what_the_program_says_and_knows_its_other_words() -> None:
     page = (REPOSITORY / "deploy" / "components" / "drain" / "reasons" / "README.md").read_text()
-    rows = (f"| `{reason}` | {word.says} | {word.remedy} |" for reason, word in WORDS.items())
+    rows = (f"| `{reason}` | {reason.says} | {reason.remedy} |" for reason in Reason if reason.remedy)
     assert "\n".join(("| reason | what it says | what to do |", "|---|---|---|", *rows)) in page
     assert not [word for words in (Fate, VolumeClass, State) for word in words if f"`{word}`" not in page]

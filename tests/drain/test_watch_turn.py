@@ -9,8 +9,8 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from sidecar.drain.settings import Settings
-from sidecar.drain.watch import loss_io, silent_io, turn_io
-from sidecar.drain.watch.turn_io import Watch
+from sidecar.drain.watch import loss_io, turn_io
+from sidecar.drain.watch.turn_io import Looker
 from sidecar.kube.api import CSI_NODES, DRAIN_REPORTS, LEASES, NODES, VOLUMES, Page, Resource
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unavailable
 from sidecar.model import names
@@ -78,11 +78,11 @@ def _volume(number: int, *, on: int) -> Json:
     return {"metadata": {"name": f"pv-{number}", "annotations": note}, "spec": {"csi": {"driver": DRIVER}}}
 
 
-def sidecar(api: Counting, number: int = 0, *, uid: str = "") -> Watch:
+def sidecar(api: Counting, number: int = 0, *, uid: str = "") -> Looker:
     loop = asyncio.get_running_loop()
     own = Node.of({"metadata": {"name": f"n{number}", "uid": uid or f"uid-{number}"}})
     settings = Settings(own.name, DRIVER, "kube-system", "v0", judges=True, follows_loss=True)
-    return Watch(doors.tools(api, clock=loop.time, wall=loop.time), settings, own_node=lambda: own, attaches=False)
+    return Looker(doors.tools(api, clock=loop.time, wall=loop.time), settings, own_node=lambda: own, attaches=False)
 
 
 def test_a_thousand_nodes_at_rest_ask_for_less_than_three_things_a_second() -> None:
@@ -101,7 +101,7 @@ def test_a_thousand_nodes_at_rest_ask_for_less_than_three_things_a_second() -> N
     assert sum(api.asked.values()) / seconds <= 3.0, api.asked
     assert api.asked["list csinodes"] == pytest.approx(seconds / turn_io.EVERY, abs=2), "one looks for all"
     assert api.asked["list persistentvolumes"] == pytest.approx(seconds / loss_io.VOLUMES_EVERY, abs=1)
-    assert api.asked["list nodes"] == pytest.approx(seconds / silent_io.EVERY, abs=1)
+    assert api.asked["list nodes"] == pytest.approx(seconds / turn_io.SILENT_EVERY, abs=1)
     assert api.asked["get nodes"] == 0
 
 

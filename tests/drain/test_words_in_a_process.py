@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
+from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import DEPLOYMENTS
+from sidecar.kube.api import DEPLOYMENTS, NODES
+from sidecar.kube.errors import ApiError, Forbidden
 from sidecar.model import names
 from tests.harness.drain.simulated import STATE, Story, all_of, change, node_of, play, report_of, running, wait
 
@@ -96,3 +98,30 @@ def test_a_process_that_is_killed_again_and_again_does_not_put_off_what_a_long_c
         assert STATE in (await node_of(bench))["metadata"]["labels"], "80 seconds have passed, and no process has run for 30"
 
     play(story, args=("--drain-report", "--node-drain-policy=Evacuate"), nodes=("n0",))
+
+
+@pytest.mark.parametrize("word", [(names.DRAIN_INTENT, "reboot"), (names.FORCE_DRAIN, "its disk is dead")], ids=["a reboot", "an override"])
+def test_a_word_that_was_for_an_earlier_drain_stays_spent_while_that_cannot_be_noted(word: tuple[str, str]) -> None:
+    """A webhook refuses writes of Nodes from the uncordon on, and the process lives on."""
+    refuses = False
+
+    def refuse(call: Call) -> ApiError | None:
+        of_node = (call.verb, call.resource, call.subresource) == ("patch", NODES, "")
+        return Forbidden("a webhook", status=403) if refuses and of_node else None
+
+    async def story(bench: Story) -> None:
+        nonlocal refuses
+        await running(bench, "a")
+        await wait(bench, 90)
+        await change(bench, "n0", CORDONED, annotations=dict([word]))
+        await wait(bench, 60)
+        assert not await stands(bench)
+        refuses = True
+        await change(bench, "n0", UNCORDON)
+        await wait(bench, 300)
+        assert await stands(bench)
+        await change(bench, "n0", CORDONED)
+        await wait(bench, 60)
+        assert await stands(bench)
+
+    play(story, args=(*GATED, "--node-drain-policy=NoSchedule"), refuse=refuse)

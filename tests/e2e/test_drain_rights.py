@@ -15,11 +15,12 @@ from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.drain.assess import Assessment, PodFate, Verdict
 from sidecar.drain.blockers import Blocker
+from sidecar.drain.course import Held, as_json
 from sidecar.drain.gate import HeldPods
-from sidecar.drain.marks import read
+from sidecar.drain.marks import Record, State, read
 from sidecar.drain.node_io import PROTECTING, conditions, conditions_patch
-from sidecar.drain.report import Course, body, differs, head_patch, status_patch
-from sidecar.drain.watch.silent_io import SILENT
+from sidecar.drain.report import body, differs, head_patch, status_patch
+from sidecar.drain.watch.turn_io import SILENT
 from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.kube.events.correlator import ObjectRef
@@ -36,7 +37,7 @@ DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 NOT_INSTALLED = ("DaemonSet", "StorageClass", "CSIDriver")
 OURS, STATE = (names.of_driver(DRIVER, name) for name in (names.DRAIN_RECORD, names.EVACUATION_STATE))
-READY = Verdict(Status.TRUE, Reason.NOTHING_HERE, "no volume is here")
+READY = Verdict(Status.TRUE, Reason.NOTHING_BLOCKS, "no volume is here")
 BLOCKED = Verdict(Status.FALSE, Reason.LAST_COPY, "PersistentVolumeClaim shop/data-0: LastCopy")
 
 
@@ -108,7 +109,7 @@ def report(node: str, uid: str = "0f0f", *, retiring: bool = False, held: HeldPo
     judged = Assessment(node, uid, DRIVER, 1_700_000_000.0, READY, BLOCKED, (blocker,), (), (fate,), ("a note",), complete=True)
     said = {names.DRAIN_INTENT: "retire"} if retiring else {}
     marks = read(Node.of({"metadata": {"name": node, "uid": uid, "annotations": said}}), DRIVER, now=1_700_000_000.0)
-    course = Course("InProgress", 1_699_999_000.0, 1_700_009_000.0, "evacuation-slot-0", "WouldComeBack: cordon it")
+    course = as_json(Record(State.IN_PROGRESS, 1_699_999_000.0), Held(""), "WouldComeBack: cordon it", allowed=10_000.0)
     gate = {"enabled": True, "held": True, "why": "it holds"}
     return body(judged, marks, agent="1", course=course, held=held or HeldPods(), gate=gate, previous=None)
 

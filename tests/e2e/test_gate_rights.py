@@ -15,7 +15,8 @@ import pytest
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json
 from sidecar.drain.gate import GateView, budget_of, deployment_of
-from sidecar.drain.words import Intent, Status
+from sidecar.drain.settings import Settings
+from sidecar.drain.words import Status
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names
 from sidecar.model.nodes import Node, Taint
@@ -60,11 +61,7 @@ class GateObjects:
 def gate(cluster: Secured, node: str = "n1", taints: tuple[Taint, ...] = ()) -> GateObjects:
     view = GateView(
         node=replace(Node.of(cluster.plane.request("GET", f"{NODES}/{node}")), taints=taints),
-        driver=DRIVER,
-        namespace=NAMESPACE,
-        image=image(),
-        assumed=Intent.RETIRE,
-        enabled=True,
+        settings=Settings(node, DRIVER, NAMESPACE, "1", gate=True, gate_image=image()),
         draining=False,
         verdict=Status.FALSE,
         holds_volumes=True,

@@ -210,6 +210,17 @@ def test_our_finalizer_alone_is_taken_off_and_only_while_it_is_being_deleted(clu
     cluster.plane.request("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE_PATCH)
 
 
+def test_our_finalizer_is_put_on_volumes_of_its_own_node_alone(cluster: Secured) -> None:
+    """On another's it would keep what a person deletes."""
+    for node in ("n1", "n2"):
+        kept: Any = volume(f"pv-kept-{node}", lies_on="", node=node, persistentVolumeReclaimPolicy="Retain")
+        del kept["metadata"]["finalizers"]
+        cluster.make(VOLUMES, kept)
+    asked = {"metadata": {"finalizers": [names.VOLUME_FINALIZER, "kubernetes.io/pv-protection"]}}
+    allowed(patch(f"{VOLUMES}/pv-kept-n1", asked), cluster.n1)
+    Abuse(patch(f"{VOLUMES}/pv-kept-n2", asked), "of its own node only").check(cluster, cluster.n1)
+
+
 # --- reports and the lease ------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +239,7 @@ def test_a_peer_reports_on_a_node_that_is_gone_and_says_no_verdict(cluster: Secu
     for lie, says in (
         (gone | {"verdicts": {"drain": {"status": "True"}}}, "may not report on node n8"),
         (gone | {"leaving": {"nodeUID": "uid-8", "volumes": ["uid"]}}, "is for its own sidecar to say"),
+        (gone | {"held": ["default/db-0"]}, "is for the sidecar of their own node to say"),
     ):
         code, said, _ = patch(f"{path}/status", [{"op": "add", "path": "/status", "value": lie}], content_type=JSON_PATCH).by(cluster.n1)
         assert code == 422 and says in said, (code, said)

@@ -23,7 +23,7 @@ def machine(cluster: Secured, node: str) -> str:
     return f"{node}/{cluster.plane.request('GET', f'/api/v1/nodes/{node}')['metadata']['uid']}"
 
 
-def claim(name: str, mark: str = "", *, made_on: str = "", volume: str = "some-volume", driver: str = "") -> Json:
+def claim(name: str, mark: str = "", *, made_on: str = "n1", volume: str = "some-volume", driver: str = DRIVER) -> Json:
     wish: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none", "resources": {"requests": {"storage": "1Gi"}}}
     said = {names.REPROVISIONED_BY: mark, names.SELECTED_NODE: made_on, names.STORAGE_PROVISIONER: driver}
     notes = {key: text for key, text in said.items() if text}
@@ -78,7 +78,6 @@ def test_a_claim_that_the_own_node_has_not_marked(cluster: Secured) -> None:
     for name, mark in marks.items():
         cluster.make(CLAIMS, claim(name, mark))
         Abuse(deletion(cluster, name), "deletes no claim but those that its own node has marked").check(cluster, cluster.n1)
-    allowed(deletion(cluster, "others"), cluster.n2)
 
 
 def test_a_claim_whatever_it_is_by_now(cluster: Secured) -> None:
@@ -107,6 +106,8 @@ def test_a_mark_of_another_node(cluster: Secured, before: str, after: str) -> No
 def test_a_claim_whose_volume_was_made_on_another_node(cluster: Secured) -> None:
     """Whoever has stolen one node's token: neither its mark nor its deletion, nor another word for where it was made."""
     mine, other = machine(cluster, "n1"), machine(cluster, "n2")
+    cluster.make(CLAIMS, claim("n2s-of-n2", other, made_on="n2"))
+    allowed(deletion(cluster, "n2s-of-n2"), cluster.n2)
     cluster.make(CLAIMS, claim("n2s", made_on="n2"))
     cluster.make(CLAIMS, claim("n2s-marked", mine, made_on="n2"))
     cluster.make(CLAIMS, claim("n1s", mine, made_on="n1"))
@@ -120,14 +121,20 @@ def test_a_claim_whose_volume_was_made_on_another_node(cluster: Secured) -> None
         Abuse(asked, "that a claim is for node n2").check(cluster, cluster.n1)
 
 
-def test_a_claim_of_another_driver_or_without_a_volume(cluster: Secured) -> None:
-    """Drivers that bind at once leave no node on a claim, so that each node could say that it is its own."""
-    mine = machine(cluster, "n1")
-    for name, made in {"of-another-driver": {"driver": "other.example.com"}, "pending": {"volume": ""}}.items():
+def test_a_claim_that_was_bound_by_hand_or_of_another_driver_or_without_a_volume(cluster: Secured) -> None:
+    """Whoever binds at once or by hand leaves no node on a claim, or no driver: each node could say that it is its own."""
+    mine, others = machine(cluster, "n1"), "claims without a volume, nor those of other drivers"
+    cases = (
+        ("of-another-driver", {"driver": "other.example.com"}, others),
+        ("asked-of-nobody", {"driver": ""}, others),
+        ("pending", {"volume": ""}, others),
+        ("of-no-node", {"made_on": ""}, "on no node that they name"),
+    )
+    for name, made, says in cases:
         cluster.make(CLAIMS, claim(name, **made))
         cluster.make(CLAIMS, claim(f"{name}-marked", mine, **made))
-        Abuse(note(name, mine), "claims without a volume, nor those of other drivers").check(cluster, cluster.n1)
-        Abuse(deletion(cluster, f"{name}-marked"), "claims without a volume, nor those of other drivers").check(cluster, cluster.n1)
+        Abuse(note(name, mine), says).check(cluster, cluster.n1)
+        Abuse(deletion(cluster, f"{name}-marked"), says).check(cluster, cluster.n1)
     to_ours = Request(
         "PATCH", f"{CLAIMS}/of-another-driver", {"metadata": {"annotations": {names.STORAGE_PROVISIONER: DRIVER}}}, MERGE_PATCH
     )

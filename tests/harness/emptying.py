@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, find
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, PODS, STATEFUL_SETS, find
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
 from tests.harness.drain import simulated
@@ -36,11 +36,23 @@ def play(story: Callable[[Story], Awaitable[None]], seen: Evictions, *, args: tu
 
 
 async def app(bench: Story, name: str, *, policy: str = "Ignore", owner: str = "", **spec: Any) -> None:
-    """A pod on n0 with a volume of this policy, of a workload of its own."""
+    """A pod on n0 with a volume of this policy, of a workload of its own, or one replica more of the StatefulSet `owner`."""
     await with_pod(bench, name, **spec)
     await bench.you.patch(CLAIMS, name, _annotated(policy), namespace="default", content_type=MERGE_PATCH)
-    of = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner or name, "uid": f"uid-{owner or name}", "controller": True}
-    await bench.you.patch(PODS, name, {"metadata": {"ownerReferences": [of]}}, namespace="default", content_type=MERGE_PATCH)
+    of = await one_more(bench, owner) if owner else f"uid-{name}"
+    reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": owner or name, "uid": of, "controller": True}
+    await bench.you.patch(PODS, name, {"metadata": {"ownerReferences": [reference]}}, namespace="default", content_type=MERGE_PATCH)
+
+
+async def one_more(bench: Story, name: str) -> str:
+    """Its uid."""
+    before = await find(bench.you, STATEFUL_SETS, name, namespace="default")
+    if before is None:
+        made = await bench.you.create(STATEFUL_SETS, {"metadata": {"name": name}, "spec": {"replicas": 1}}, namespace="default")
+        return str(made["metadata"]["uid"])
+    body = {"spec": {"replicas": before["spec"]["replicas"] + 1}}
+    await bench.you.patch(STATEFUL_SETS, name, body, namespace="default", content_type=MERGE_PATCH)
+    return str(before["metadata"]["uid"])
 
 
 def _annotated(policy: str) -> dict[str, Any]:

@@ -82,9 +82,9 @@ async def announce(bench: Story) -> None:
     await wait(bench, 30)
 
 
-async def say(bench: Story, text: str) -> None:
+async def say(bench: Story, text: str, *, name: str = REPORT) -> None:
     """As a person, on the report on the gone node."""
-    await bench.you.patch(DRAIN_REPORTS, REPORT, {"metadata": {"annotations": {names.ACKNOWLEDGED: text}}}, content_type=MERGE_PATCH)
+    await bench.you.patch(DRAIN_REPORTS, name, {"metadata": {"annotations": {names.ACKNOWLEDGED: text}}}, content_type=MERGE_PATCH)
 
 
 async def note(bench: Story, claim: str, annotations: Json) -> None:

@@ -158,8 +158,7 @@ async def _serve_api(folder: Path, fill: str, count: int) -> None:
     """At SIGUSR1 its history is compacted and all watches end, at SIGUSR2 the largest objects change."""
     cluster = _filled(fill, count)
     served = (_Refusing if fill == REFUSING else Served)(cluster, certificate=self_signed(folder))
-    served.demand_token()
-    await served.start(0)
+    await served.start()
     marks = map(str, itertools.count())
 
     def begin_anew() -> None:
@@ -198,7 +197,7 @@ async def _serve_driver(manner: str, options: argparse.Namespace) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     driver = MANNERS[manner](options.spec, state=options.state)
-    reception = Reception(record=Record(options.calls), faults=Faults(options.faults, file=options.faults_file))
+    reception = Reception(record=Record(options.calls), faults=Faults(options.faults))
     async with serving(driver, options.endpoint, reception=reception):
         await stop.wait()
     driver.close()

@@ -17,8 +17,7 @@ from hack.sim.driver.calls import Reception
 from hack.sim.world.network import Latency, Network, Weather
 from hack.sim.world.node import DRIVER, TOPOLOGY_KEY, Node, csi_node
 from hack.sim.world.plan import Plan
-from hack.sim.world.requests import RequestLog
-from hack.sim.world.transcript import Transcript
+from hack.sim.world.records import RequestLog, Transcript
 from sidecar.engine.limiter import TokenBucket
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, CSI_NODES, NAMESPACES, NODES, VOLUMES, KubeApi
 from sidecar.kube.transport import Limiter

@@ -12,7 +12,7 @@ from hack.sim.cluster import Call, InProcessApi
 from hack.sim.driver.faults import Fault
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.plan import Plan
-from hack.sim.world.story import Story, do
+from hack.sim.world.story import Story
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, PODS, SECRETS, VOLUMES
 from sidecar.model.names import SELECTED_NODE
@@ -52,7 +52,7 @@ async def make_class(bench: Story, **more: str) -> None:
 
 
 async def claimed(bench: Story, name: str) -> None:
-    await do(bench, f"claim {name} class=keyed")
+    await bench.claim(name, "keyed")
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     body = {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
     await bench.you.create(PODS, {"metadata": {"name": name}, "spec": body}, namespace="default")
@@ -110,7 +110,7 @@ def test_who_keeps_a_volume_while_its_secret_is_read_keeps_it() -> None:
 
     async def story(bench: Story) -> None:
         await claimed(bench, "data")
-        await do(bench, "until running data")
+        await bench.until_phase(PODS, "data", "Running")
         benches.append(bench)
         await bench.you.delete(PODS, "data", namespace="default")
         await bench.you.delete(CLAIMS, "data", namespace="default")
@@ -140,12 +140,12 @@ def test_what_a_dead_process_has_stored_is_bound_to_a_volume_though_its_claim_we
 
     async def story(bench: Story) -> None:
         bench.nodes["n1"].lay_down()
-        await do(bench, "claim data class=keyed")
+        await bench.claim("data", "keyed")
         await select(bench, "n0")
         await sent.wait()
         bench.nodes["n0"].kill()
         await select(bench, "n1")
-        await do(bench, "until bound data")
+        await bench.until_phase(CLAIMS, "data", "Bound")
         await asyncio.sleep(200)
         (volume,) = await all_of(bench, VOLUMES)
         assert volume["spec"]["csi"]["volumeHandle"] in {made.id for made in bench.nodes["n0"].driver.volumes()}
@@ -158,7 +158,7 @@ def test_what_was_asked_for_before_or_after_the_class_was_made_anew_is_found_by_
     async def story(bench: Story) -> None:
         node, call = bench.nodes["n0"], partial(Fault, method="CreateVolume", times=1)
         node.reception.faults.set([call(delay=60)] if made == "before" else [call(hang=1000), call(delay=60)])
-        await do(bench, "claim data class=keyed")
+        await bench.claim("data", "keyed")
         await select(bench, "n0")
         await asyncio.sleep(5)
         await bench.you.delete(CLASSES, "keyed")

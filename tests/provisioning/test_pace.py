@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hack.sim.world.requests import CREATIONS, MOST, most_in_a_minute
+from hack.sim.world.records import CREATIONS, MOST, most_in_a_minute
 from sidecar.engine.backoff import Backoff
 from sidecar.provisioning.decisions import Create, Wait
 from sidecar.provisioning.pace import APART, NO_PACE, PacedAttempts

@@ -63,7 +63,7 @@ def test_e1_e2_a_real_drain_is_held_by_the_gate_and_let_go(ground: Ground) -> No
         assert "error: " not in drain.output()
         assert not ground.items(BUDGETS) and not ground.items(DEPLOYMENTS)
         ground.await_state(driver, "Success")
-        ground.await_verdict(driver, "True", "NoVolumes")
+        ground.await_verdict(driver, "True", "NothingBlocks")
 
 
 def test_pods_of_a_held_drain_run_on_until_a_reboot_is_announced_or_the_drain_is_forced(ground: Ground) -> None:

@@ -142,7 +142,8 @@ def test_a_held_pod_goes_at_the_word_of_its_own_sidecar_alone(secure: Secured) -
     allowed(evict, secure.unrestricted)
     secure.make(REPORTS, drain_report("n1", DRIVER, held))
     refused = until(lambda: answer if (answer := evict.by(secure.unrestricted))[0] == 403 else None, "it is refused")
-    assert "default/tenant must not be evicted: the drain of n1 is held" in refused[1]
+    says = f"default/tenant must not be evicted: the drain of n1 is held (NodeDrainReport {names.drain_report('n1', DRIVER)})"
+    assert says in refused[1], refused
     allowed(evict, secure.n1)
     secure.plane.request("DELETE", REPORTS)
     secure.made = [path for path in secure.made if not path.startswith(REPORTS)]

@@ -3,7 +3,7 @@
 import pytest
 
 from hack.sim.world.node import DRIVER
-from hack.sim.world.story import Story, do
+from hack.sim.world.story import Story
 from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, PODS
 from sidecar.model import names
 from tests.harness.drain.simulated import ARGS, EVACUATE, STATE, all_of, change, node_of, play, wait, with_pod
@@ -28,7 +28,7 @@ async def left_over(bench: Story) -> list[str]:
 def test_an_evacuation_that_was_killed_anywhere_still_ends_and_leaves_nothing(boundary: int, step: str) -> None:
     async def story(bench: Story) -> None:
         await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await bench.until_phase(PODS, "a", "Running")
         await wait(bench, 5)
         if step == "beginning":
             bench.nodes["n0"].doom(boundary)
@@ -57,7 +57,7 @@ def test_an_undoing_that_was_killed_anywhere_leaves_nothing_but_the_gate(boundar
 
     async def story(bench: Story) -> None:
         await with_pod(bench, "a")
-        await do(bench, "until running a")
+        await bench.until_phase(PODS, "a", "Running")
         await change(bench, "n0", {"taints": [EVACUATE]})
         await wait(bench, 60)
         bench.nodes["n0"].doom(boundary)

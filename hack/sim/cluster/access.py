@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hack.sim.cluster.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
-from hack.sim.cluster.refusals import Refused, invalid, required, unauthorized
+from hack.sim.cluster.refusals import Refused, forbidden, invalid, required
 from hack.sim.cluster.store import Store
 from sidecar.kube.api import REVIEWS_OF_OTHERS, Resource
 from sidecar.model.objects import Json
@@ -57,7 +57,7 @@ class Access:
             return ADMIN
         found = self._users.get((authorization or "").removeprefix("Bearer ").strip())
         if found is None:
-            raise unauthorized()
+            raise Refused(401, "Unauthorized", "Unauthorized")
         return found
 
     def demand(self, user: User, wish: Wish) -> None:
@@ -66,10 +66,7 @@ class Access:
             return
         place = f'in the namespace "{wish.namespace}"' if wish.namespace else "at the cluster scope"
         why = f'User "{user.name}" cannot {wish.verb} resource "{wish.resource}" in API group "{wish.group}" {place}'
-        whole = f"{wish.resource}.{wish.group}" if wish.group else wish.resource
-        whom = f'{whole} "{wish.name}"' if wish.name else whole
-        details = {"name": wish.name, "group": wish.group, "kind": wish.resource}
-        raise Refused(403, "Forbidden", f"{whom} is forbidden: {why}", details={key: value for key, value in details.items() if value})
+        raise forbidden(Resource(wish.group, "", wish.resource, "", bool(wish.namespace)), wish.name, why)
 
     def allows(self, user: User, wish: Wish) -> bool:
         return _MASTERS in user.groups or any(_allows(rule, wish) for rule in self._rules(user, wish.namespace))
@@ -79,20 +76,14 @@ class Access:
         if kind == REVIEWS_OF_OTHERS:
             self.demand(user, Wish(verb="create", group=kind.group, resource=kind.plural))
         spec = review.get("spec") or {}
-        asked = spec.get("resourceAttributes")
-        if not asked:
+        if not (asked := spec.get("resourceAttributes")):
             why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             raise invalid(kind.kind, kind.group, "", [required("spec.resourceAttributes", why)])
         if kind == REVIEWS_OF_OTHERS:
             user = User(str(spec.get("user") or ""), tuple(spec.get("groups") or ()))
-        subresource = asked.get("subresource")
-        wish = Wish(
-            verb=asked.get("verb", ""),
-            group=asked.get("group", ""),
-            resource=f"{asked.get('resource', '')}{f'/{subresource}' if subresource else ''}",
-            namespace=asked.get("namespace", ""),
-            name=asked.get("name", ""),
-        )
+        verb, group, resource, namespace, name = (asked.get(key, "") for key in ("verb", "group", "resource", "namespace", "name"))
+        resource += f"/{asked['subresource']}" if asked.get("subresource") else ""
+        wish = Wish(verb=verb, group=group, resource=resource, namespace=namespace, name=name)
         return {**review, "status": {"allowed": self.allows(user, wish)}}
 
     def _rules(self, user: User, namespace: str) -> Iterable[Json]:
@@ -110,13 +101,10 @@ class Access:
 
 
 def _binds(binding: Json, user: User) -> bool:
-    return any(_is(subject, user) for subject in binding.get("subjects") or ())
-
-
-def _is(subject: Json, user: User) -> bool:
-    if subject.get("kind") == "ServiceAccount":
-        return user.name == f"system:serviceaccount:{subject.get('namespace')}:{subject.get('name')}"
-    return subject.get("name") in (user.groups if subject.get("kind") == "Group" else (user.name,))
+    account = user.name.removeprefix("system:serviceaccount:")
+    own = {("User", user.name), ("ServiceAccount", account), *(("Group", group) for group in user.groups)}
+    subjects = binding.get("subjects") or ()
+    return any((each["kind"], f"{each['namespace']}:{each['name']}" if "namespace" in each else each["name"]) in own for each in subjects)
 
 
 def _allows(rule: Json, wish: Wish) -> bool:

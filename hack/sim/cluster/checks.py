@@ -10,7 +10,6 @@ from sidecar.model.objects import Json
 Causes = list[Cause]
 
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE: Final = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _LONGEST_NAME: Final = 253
@@ -23,15 +22,6 @@ _GIVEN_BY_SERVER: Final = ("uid", "creationTimestamp", "deletionTimestamp", "del
 def subdomain(name: str) -> str:
     """Why this cannot be a name; empty if it can. The rule of most kinds."""
     return _why_not(name, _SUBDOMAIN, _LONGEST_NAME, "a lowercase RFC 1123 subdomain")
-
-
-def label_name(name: str) -> str:
-    return _why_not(name, _LABEL, _LONGEST_LABEL, "a lowercase RFC 1123 label")
-
-
-def any_name(_: str) -> str:
-    """Roles and their bindings may be called almost anything."""
-    return ""
 
 
 def _why_not(text: str, pattern: str, longest: int, what: str) -> str:
@@ -87,18 +77,10 @@ def qualified_name(text: str) -> str:
 
 def label_selector(selector: Json | None, field: str) -> Causes:
     found = labels((selector or {}).get("matchLabels"), f"{field}.matchLabels")
-    return found + _expressions((selector or {}).get("matchExpressions") or (), f"{field}.matchExpressions")
+    return found + expressions((selector or {}).get("matchExpressions") or (), f"{field}.matchExpressions")
 
 
-def node_selector_terms(terms: Sequence[Json], field: str) -> Causes:
-    return [
-        cause
-        for number, term in enumerate(terms)
-        for cause in _expressions(term.get("matchExpressions") or (), f"{field}[{number}].matchExpressions")
-    ]
-
-
-def _expressions(items: Sequence[Json], field: str) -> Causes:
+def expressions(items: Sequence[Json], field: str) -> Causes:
     found: Causes = []
     for number, item in enumerate(items):
         key, place = str(item.get("key") or ""), f"{field}[{number}]"
@@ -113,7 +95,7 @@ def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> Causes:
     return [unsupported(field, value, allowed) for value in values if value not in allowed]
 
 
-def changed(new: Json, old: Json, *fields: str) -> Causes:
+def changed(new: Json, old: Json, fields: Iterable[str]) -> Causes:
     """These may not change. Dots lead inwards."""
     return [immutable(field, inside(new, field)) for field in fields if inside(new, field) != inside(old, field)]
 

@@ -2,24 +2,23 @@
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from hack.sim.cluster import checks, deletion
 from hack.sim.cluster.deletion import Options
-from hack.sim.cluster.kinds import TABLE, Kind
+from hack.sim.cluster.kinds import TABLE, Kind, fill
 from hack.sim.cluster.patches import APPLY_PATCH, patched
 from hack.sim.cluster.reading import Listed, Query, Watch, list_page
 from hack.sim.cluster.refusals import (
     Cause,
     Refused,
-    already_exists,
+    about,
     bad_request,
     conflict,
     internal,
     invalid,
-    modified,
     namespace_ends,
     no_such_resource,
     not_found,
@@ -43,14 +42,12 @@ _KEPT: Final = ("uid", "namespace", "creationTimestamp", "deletionTimestamp", "d
 class Cluster:
     """All objects, and the rules by which they change.
 
-    `clock` is the wall clock in seconds, `rng` gives numbers in [0, 1). `history` is how many changes of each kind are remembered.
+    `clock` is the wall clock in seconds, `rng` gives numbers in [0, 1).
     Objects handed in are copied; objects handed out are shared and must not be changed.
     """
 
-    def __init__(
-        self, *, clock: Callable[[], float], rng: Callable[[], float], history: int = 10_000, kinds: Iterable[Kind] = TABLE
-    ) -> None:
-        self.store = Store(kinds, history=history)
+    def __init__(self, *, clock: Callable[[], float], rng: Callable[[], float]) -> None:
+        self.store = Store(TABLE)
         self._clock = clock
         self._rng = rng
         for name in _FIRST_NAMESPACES:
@@ -60,11 +57,8 @@ class Cluster:
     def revision(self) -> int:
         return self.store.revision
 
-    def now(self) -> str:
-        return self.time(0)
-
-    def time(self, seconds: float) -> str:
-        """The time so many seconds from now, in the form that objects use."""
+    def now(self, seconds: float = 0.0) -> str:
+        """The time, or that so many seconds from now, in the form that objects use."""
         return datetime.fromtimestamp(int(self._clock() + seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def kind(self, resource: Resource, subresource: str = "") -> Kind:
@@ -72,8 +66,6 @@ class Cluster:
         if kind is None or (subresource and not (subresource == "status" and kind.status) and subresource not in kind.subresources):
             raise no_such_resource()
         return kind
-
-    # --- reading ----------------------------------------------------------------------------------------------------
 
     def get(self, resource: Resource, name: str, *, namespace: str = "", subresource: str = "") -> Stored:
         return self._existing(self.kind(resource, subresource), name, namespace)
@@ -88,26 +80,16 @@ class Cluster:
         """Forgets all history: watches and continue tokens from before are answered with 410."""
         self.store.forget()
 
-    # --- writing ----------------------------------------------------------------------------------------------------
-
-    def create(
-        self,
-        resource: Resource,
-        body: Mapping[str, Any],
-        *,
-        namespace: str = "",
-        dry_run: bool = False,
-        manager: str = "",
-    ) -> Stored:
+    def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "", dry_run: bool = False) -> Stored:
         kind = self.kind(resource)
         new = self._formed(kind, body)
         self._place(kind, new, namespace)
         self._name(kind, new)
-        self._bear(kind, new, manager)
+        self._bear(kind, new)
         name = new["metadata"].get("name", "")
         _refuse_if(kind, name, checks.metadata(new["metadata"], name_rule=kind.name_rule) + kind.check(new))
         if self.store.stored(kind, name, namespace) is not None:
-            raise already_exists(resource, name)
+            raise about(resource, name, 409, "AlreadyExists", "already exists")
         return Stored(new) if dry_run else self.store.put(kind, key_of(name, new["metadata"].get("namespace", "")), new)
 
     def replace(
@@ -141,12 +123,11 @@ class Cluster:
         namespace: str = "",
         subresource: str = "",
         dry_run: bool = False,
-        manager: str = "",
     ) -> Stored:
         kind = self.kind(resource, subresource)
         if content_type == APPLY_PATCH and self.store.stored(kind, name, namespace) is None:
             _same_name(patch, name)
-            return self.create(resource, patch, namespace=namespace, dry_run=dry_run, manager=manager)
+            return self.create(resource, patch, namespace=namespace, dry_run=dry_run)
         old = self._existing(kind, name, namespace)
         result = patched(old.obj, patch, content_type)
         try:
@@ -172,8 +153,6 @@ class Cluster:
         """Does all that the garbage collector would do. Returns how many objects went."""
         return deletion.collect(self)
 
-    # --- for `deletion` ---------------------------------------------------------------------------------------------
-
     def rewrite(self, kind: Kind, old: Stored, new: Json) -> Stored:
         """Stores a change that no rule needs to check, unless nothing has changed. An object that waited only for this is deleted."""
         key = key_of(new["metadata"]["name"], new["metadata"].get("namespace", ""))
@@ -187,11 +166,11 @@ class Cluster:
     def _update(self, kind: Kind, old: Stored, new: Json, *, subresource: str, dry_run: bool) -> Stored:
         self._check_version(kind, old, new)
         result = _combined(kind, old.obj, new, subresource)
-        kind.defaults(result)
+        fill(result, kind.defaults)
         meta, was = result["metadata"], old.obj["metadata"]
         causes = checks.metadata(meta, name_rule=lambda _: "") + checks.metadata_change(meta, was)
         if subresource != "status":
-            causes += kind.check(result) + kind.check_change(result, old.obj)
+            causes += kind.check(result) + kind.check_change(result, old.obj) + checks.changed(result, old.obj, kind.fixed)
         _refuse_if(kind, was["name"], causes)
         kind.admit(result, old.obj, self.store)
         if kind.counted and result.get("spec") != old.obj.get("spec"):
@@ -205,7 +184,8 @@ class Cluster:
             cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
             raise invalid(resource.plural, resource.group, was["name"], [cause])
         if version not in ("0", was["resourceVersion"]):
-            raise modified(resource, was["name"])
+            why = "the object has been modified; please apply your changes to the latest version and try again"
+            raise conflict(resource.plural, resource.group, was["name"], why)
 
     def _existing(self, kind: Kind, name: str, namespace: str) -> Stored:
         stored = self.store.stored(kind, name, namespace)
@@ -246,26 +226,25 @@ class Cluster:
             if self.store.stored(kind, meta["name"], meta.get("namespace", "")) is None:
                 return
 
-    def _bear(self, kind: Kind, new: Json, manager: str) -> None:
+    def _bear(self, kind: Kind, new: Json) -> None:
         meta = new["metadata"]
         if meta.pop("resourceVersion", None):
             raise internal("resourceVersion should not be set on objects to be created")
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
             meta.pop(key, None)
         now = self.now()
-        meta |= {"uid": self._uid(), "creationTimestamp": now}
+        digits = "".join(f"{int(self._rng() * 2**32):08x}" for _ in range(4))
+        meta |= {"uid": str(uuid.UUID(hex=digits, version=4)), "creationTimestamp": now}
         if kind.counted:
             meta["generation"] = 1
         if "ownerReferences" in meta:
             meta["ownerReferences"] = list({owner.get("uid"): owner for owner in meta["ownerReferences"]}.values())
-        kind.defaults(new)
-        kind.born(new, now)
+        fill(new, kind.defaults)
+        kind.bear(new)
         kind.admit(new, None, self.store)
-        meta["managedFields"] = [_managed(kind.resource, new, manager or "unknown", now)]
-
-    def _uid(self) -> str:
-        digits = "".join(f"{int(self._rng() * 2**32):08x}" for _ in range(4))
-        return str(uuid.UUID(hex=digits, version=4))
+        # One entry without the fields' names: who wrote which of them nobody tracks here.
+        entry = {"manager": "unknown", "operation": "Update", "apiVersion": kind.resource.api_version, "time": now}
+        meta["managedFields"] = [entry | {"fieldsType": "FieldsV1", "fieldsV1": {}}]
 
 
 def _combined(kind: Kind, old: Json, new: Json, subresource: str) -> Json:
@@ -315,10 +294,3 @@ def _same_namespace(obj: Json, namespace: str, kind: Kind) -> None:
     own = obj["metadata"].get("namespace") or ""
     if own and own != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-
-
-def _managed(resource: Resource, obj: Json, manager: str, now: str) -> Json:
-    """One entry that says who made the object. Fields are not tracked by manager here."""
-    fields: Json = {f"f:{key}": {} for key in obj if key not in ("kind", "apiVersion", "status")}
-    entry = {"manager": manager, "operation": "Update", "apiVersion": resource.api_version, "time": now}
-    return entry | {"fieldsType": "FieldsV1", "fieldsV1": fields}

@@ -5,13 +5,13 @@ One call does all that the garbage collector would do. Not here: orphaning, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster.checks import inside
 from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.refusals import Refused, conflict, internal, namespace_ends, too_many_requests
+from hack.sim.cluster.refusals import Refused, conflict, internal, namespace_ends
 from hack.sim.cluster.selectors import labels_of, selector_test
 from hack.sim.cluster.store import Stored
 from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
@@ -42,14 +42,10 @@ def options_of(body: Mapping[str, Any]) -> Options:
     )
 
 
-# ---- deletions ----
-
-
 def delete(cluster: Cluster, kind: Kind, old: Stored, options: Options) -> tuple[Stored, bool]:
     """As `Cluster.delete`."""
     _check_preconditions(kind, old.obj["metadata"], options)
-    grace = _grace(kind, old.obj, options)
-    marked = _marked(cluster, kind, old.obj, grace=grace)
+    marked = _marked(cluster, kind, old.obj, grace=_grace(kind, old.obj, options))
     gone = is_over(marked)
     return (Stored(marked) if options.dry_run else cluster.rewrite(kind, old, marked)), gone
 
@@ -67,11 +63,9 @@ def _check_preconditions(kind: Kind, meta: Json, options: Options) -> None:
     if options.uid and options.uid != meta["uid"]:
         why = f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta['uid']})"
         raise conflict(*what, f"{why}. The object might have been deleted and then recreated")
-    version = meta["resourceVersion"]
-    if options.resource_version and options.resource_version != version:
-        why = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record ({version})"
-        )
+    wanted, version = options.resource_version, meta["resourceVersion"]
+    if wanted and wanted != version:
+        why = f"the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version})"
         raise conflict(*what, f"{why}. The object might have been modified")
 
 
@@ -87,20 +81,17 @@ def _marked(cluster: Cluster, kind: Kind, obj: Json, *, grace: int) -> Json:
     """The object marked as deleted. A second deletion can only shorten its grace period."""
     meta = dict(obj["metadata"])
     if not meta.get("deletionTimestamp"):
-        meta["deletionTimestamp"] = cluster.time(grace)
+        meta["deletionTimestamp"] = cluster.now(grace)
         if kind.resource != NAMESPACES:
             meta["deletionGracePeriodSeconds"] = grace
         if kind.counted:
             meta["generation"] = meta.get("generation", 0) + 1
     elif grace < meta.get("deletionGracePeriodSeconds", 0):
-        meta |= {"deletionTimestamp": cluster.time(grace), "deletionGracePeriodSeconds": grace}
+        meta |= {"deletionTimestamp": cluster.now(grace), "deletionGracePeriodSeconds": grace}
     result = obj | {"metadata": meta}
     if kind.resource == NAMESPACES:
         result["status"] = obj.get("status", {}) | {"phase": "Terminating"}
     return result
-
-
-# ---- evictions, and bindings to nodes ----
 
 
 def post(cluster: Cluster, kind: Kind, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str) -> Json:
@@ -126,16 +117,12 @@ def _bind(cluster: Cluster, kind: Kind, pod: Stored, node: str) -> None:
 
 
 def _evict(cluster: Cluster, kind: Kind, pod: Stored, options: Options) -> None:
-    if not _may_always_go(pod.obj):
+    """A pod that does not run, or is being deleted already, disrupts nothing."""
+    if inside(pod.obj, "status.phase") == "Running" and "deletionTimestamp" not in pod.obj["metadata"]:
         budget = _budget_of(cluster, pod.obj)
         if budget is not None and not _sick_and_free(pod.obj, budget.obj):
             _spend(cluster, budget, pod.obj["metadata"]["name"], dry_run=options.dry_run)
     delete(cluster, kind, pod, options)
-
-
-def _may_always_go(pod: Json) -> bool:
-    """A pod that does not run, or is being deleted already, disrupts nothing."""
-    return inside(pod, "status.phase") in ("Succeeded", "Failed", "Pending") or "deletionTimestamp" in pod["metadata"]
 
 
 def _budget_of(cluster: Cluster, pod: Json) -> Stored | None:
@@ -178,10 +165,8 @@ def _spend(cluster: Cluster, budget: Stored, pod: str, *, dry_run: bool) -> None
 
 def _over_budget(why: str, *, retry_after: int | None) -> Refused:
     message = "Cannot evict pod as it would violate the pod's disruption budget."
-    return too_many_requests(message, retry_after=retry_after, causes=[{"reason": "DisruptionBudget", "message": why}])
-
-
-# ---- garbage ----
+    details: Json = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
+    return Refused(429, "TooManyRequests", message, details=details | ({} if retry_after is None else {"retryAfterSeconds": retry_after}))
 
 
 def collect(cluster: Cluster) -> int:
@@ -189,15 +174,9 @@ def collect(cluster: Cluster) -> int:
     went, before = 0, -1
     while before != cluster.revision:
         before = cluster.revision
-        for kind, stored in list(_everything(cluster)):
-            went += _attend(cluster, kind, stored)
+        everything = [(kind, stored) for kind in cluster.store.kinds.values() for stored in cluster.store.history(kind).all()]
+        went += sum(_attend(cluster, kind, stored) for kind, stored in everything)
     return went
-
-
-def _everything(cluster: Cluster) -> Iterator[tuple[Kind, Stored]]:
-    for kind in cluster.store.kinds.values():
-        for stored in cluster.store.history(kind).all():
-            yield kind, stored
 
 
 def _attend(cluster: Cluster, kind: Kind, stored: Stored) -> int:

@@ -1,17 +1,21 @@
 """The kinds this server knows, one row each. To add a kind, add a row; columns that are left out have the defaults of `Kind`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster import checks, claim_policy, rules
 from hack.sim.cluster.checks import Causes
-from hack.sim.cluster.claim_policy import Others
 from hack.sim.cluster.refusals import bad_request
 from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, MapOf, Schema
 from sidecar.kube import api
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
+
+if TYPE_CHECKING:
+    from hack.sim.cluster.store import Store
 
 SERVICE_ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount", True)
 ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role", True)
@@ -20,15 +24,7 @@ CLUSTER_ROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles
 CLUSTER_ROLE_BINDINGS: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", False)
 
 
-def _nothing(_obj: Json, *_more: object) -> None:
-    return None
-
-
-def _fixed(*fields: str) -> Callable[[Json, Json], Causes]:
-    return lambda new, old: checks.changed(new, old, *fields)
-
-
-def _no_causes(_obj: Json, *_more: object) -> Causes:
+def _nothing(*_: object) -> Any:
     return []
 
 
@@ -48,15 +44,21 @@ class Kind:
     """It may be replaced without saying which version is meant."""
     selectable: Mapping[str, str] = field(default_factory=dict)
     """Fields a selector may name besides name and namespace, and what stands for each if it is absent."""
-    defaults: Callable[[Json], None] = _nothing
-    """Fills in what was left open, at every write."""
-    born: Callable[[Json, str], None] = _nothing
-    """Sets what a new object has, its first status above all; the second argument is the time."""
-    admit: Callable[[Json, Json | None, Others], None] = _nothing
+    defaults: Json = field(default_factory=dict)
+    """What is filled in at every write where it was left open."""
+    first_status: Json | None = None
+    """Of a new object; None: what its creator says."""
+    protection: str = ""
+    """The finalizer that a new object gets."""
+    born: Callable[[Json], None] = _nothing
+    """Sets what else a new object has."""
+    admit: Callable[[Json, Json | None, Store], None] = _nothing
     """Admission, which may look at other objects, refuse, and change labels. The second argument is the object as it was; without one it
     is new, has not been checked yet, and may be changed in all its parts."""
-    check: Callable[[Json], Causes] = _no_causes
-    check_change: Callable[[Json, Json], Causes] = _no_causes
+    check: Callable[[Json], Causes] = _nothing
+    check_change: Callable[[Json, Json], Causes] = _nothing
+    fixed: tuple[str, ...] = ()
+    """Fields that may not change."""
     subresources: Mapping[str, str] = field(default_factory=dict)
     """The subresources besides /status, with the kind of body that each takes."""
 
@@ -64,9 +66,13 @@ class Kind:
     def all_fields(self) -> Mapping[str, Schema]:
         return {"kind": str, "apiVersion": str, "metadata": META, **self.fields}
 
-    @property
-    def all_selectable(self) -> Mapping[str, str]:
-        return {"metadata.name": "", "metadata.namespace": "", **self.selectable}
+    def bear(self, new: Json) -> None:
+        meta = new["metadata"]
+        if self.first_status is not None:
+            new["status"] = dict(self.first_status)
+        if self.protection and self.protection not in (meta.get("finalizers") or ()):
+            meta["finalizers"] = [*(meta.get("finalizers") or ()), self.protection]
+        self.born(new)
 
     def refuse_foreign(self, body: Json) -> None:
         """A body may leave out what it is, but not say that it is something else."""
@@ -121,24 +127,21 @@ _BUDGET: Final = {
         "disruptedPods": MapOf(TIME), "conditions": [dict],
     },
 }  # fmt: skip
-
-
-def _workload(resource: Resource) -> Kind:
-    return Kind(
-        resource=resource,
-        fields={"spec": {"selector": dict, "template": dict, "replicas": int}, "status": dict},
-        status=True,
-        counted=True,
-        born=rules.workload_born,
-    )
+_UNCOUNTED: Final = dict.fromkeys(("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0)
+_WORKLOAD: Final = {"spec": {"selector": dict, "template": dict, "replicas": int}, "status": dict}
+_RIGHTS: Final = dict.fromkeys(("rules", "aggregationRule", "subjects", "roleRef"), ANY)
+_POD_DEFAULTS: Final = {
+    "restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst", "securityContext": {},
+    "schedulerName": "default-scheduler", "priority": 0, "enableServiceLinks": True, "preemptionPolicy": "PreemptLowerPriority",
+}  # fmt: skip
 
 
 TABLE: Final[Iterable[Kind]] = (
     Kind(
         resource=api.NAMESPACES,
         fields={"spec": {"finalizers": [str]}, "status": {"phase": str, "conditions": [dict]}},
-        name_rule=checks.label_name,
         status=True,
+        first_status={"phase": "Active"},
         born=rules.namespace_born,
     ),
     Kind(
@@ -155,7 +158,8 @@ TABLE: Final[Iterable[Kind]] = (
         status=True,
         counted=True,
         selectable={"spec.nodeName": "", "spec.schedulerName": "", "status.phase": ""},
-        defaults=rules.pod_defaults,
+        defaults={"spec": _POD_DEFAULTS},
+        first_status={"phase": "Pending"},
         born=rules.pod_born,
         check=rules.check_pod,
         check_change=rules.check_pod_change,
@@ -165,8 +169,9 @@ TABLE: Final[Iterable[Kind]] = (
         resource=api.CLAIMS,
         fields=_CLAIM,
         status=True,
-        defaults=rules.claim_defaults,
-        born=rules.claim_born,
+        defaults={"spec": {"volumeMode": "Filesystem", "resources": {}}},
+        first_status={"phase": "Pending"},
+        protection="kubernetes.io/pvc-protection",
         admit=rules.claim_admit,
         check=rules.check_claim,
         check_change=rules.check_claim_change,
@@ -175,31 +180,28 @@ TABLE: Final[Iterable[Kind]] = (
         resource=api.VOLUMES,
         fields=_VOLUME,
         status=True,
-        defaults=rules.volume_defaults,
-        born=rules.volume_born,
+        defaults={"spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"}},
+        first_status={"phase": "Pending"},
+        protection="kubernetes.io/pv-protection",
         check=rules.check_volume,
         check_change=rules.check_volume_change,
     ),
     Kind(resource=api.EVENTS, fields=_EVENT, selectable=_EVENT_SELECTABLE, check=rules.check_event),
     Kind(resource=api.CONFIG_MAPS, fields={"data": WORDS, "binaryData": WORDS, "immutable": bool}),
-    Kind(
-        resource=api.SECRETS,
-        fields={"data": WORDS, "type": str, "immutable": bool},
-        selectable={"type": ""},
-    ),
+    Kind(resource=api.SECRETS, fields={"data": WORDS, "type": str, "immutable": bool}, selectable={"type": ""}),
     Kind(resource=SERVICE_ACCOUNTS, fields={"secrets": [dict], "imagePullSecrets": [dict], "automountServiceAccountToken": bool}),
     Kind(
         resource=api.CLASSES,
         fields=_CLASS,
-        defaults=rules.class_defaults,
-        check_change=_fixed("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
+        defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+        fixed=("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
     ),
     Kind(
         resource=api.CAPACITIES,
         fields={"storageClassName": str, "nodeTopology": dict, "capacity": QUANTITY, "maximumVolumeSize": QUANTITY},
         unconditional=False,
         check=rules.check_capacity,
-        check_change=_fixed("nodeTopology", "storageClassName"),
+        fixed=("nodeTopology", "storageClassName"),
     ),
     Kind(
         resource=api.ATTACHMENTS,
@@ -215,20 +217,29 @@ TABLE: Final[Iterable[Kind]] = (
         fields={"spec": {"drivers": [{"name": str, "nodeID": str, "topologyKeys": [str], "allocatable": {"count": int}}]}},
         unconditional=False,
     ),
-    Kind(resource=api.CSI_DRIVERS, fields={"spec": dict}, unconditional=False, defaults=rules.csi_driver_defaults),
+    Kind(resource=api.CSI_DRIVERS, fields={"spec": dict}, unconditional=False, defaults={"spec": {"attachRequired": True}}),
     # What deploy/components/drain installs.
     Kind(resource=api.DRAIN_REPORTS, fields={"spec": dict, "status": dict}, status=True, counted=True, unconditional=False),
     Kind(resource=api.LEASES, fields=_LEASE, unconditional=False),
-    Kind(resource=api.BUDGETS, fields=_BUDGET, status=True, counted=True, unconditional=False, born=rules.budget_born),
+    Kind(resource=api.BUDGETS, fields=_BUDGET, status=True, counted=True, unconditional=False, first_status=_UNCOUNTED),
     # What deploy/components/scoped-watches installs.
     Kind(resource=claim_policy.POLICIES, fields={"spec": dict}, counted=True, unconditional=False),
     Kind(resource=claim_policy.BINDINGS, fields={"spec": dict}, counted=True, unconditional=False),
-    _workload(api.DAEMON_SETS),
-    _workload(api.DEPLOYMENTS),
-    _workload(api.REPLICA_SETS),
-    _workload(api.STATEFUL_SETS),
-    Kind(resource=ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),
-    Kind(resource=CLUSTER_ROLES, fields=dict.fromkeys(("rules", "aggregationRule"), ANY), name_rule=checks.any_name),
-    Kind(resource=ROLE_BINDINGS, fields=dict.fromkeys(("subjects", "roleRef"), ANY), name_rule=checks.any_name),
-    Kind(resource=CLUSTER_ROLE_BINDINGS, fields=dict.fromkeys(("subjects", "roleRef"), ANY), name_rule=checks.any_name),
+    *(
+        Kind(resource=resource, fields=_WORKLOAD, status=True, counted=True, first_status={})
+        for resource in (api.DAEMON_SETS, api.DEPLOYMENTS, api.REPLICA_SETS, api.STATEFUL_SETS)
+    ),
+    *(
+        Kind(resource=resource, fields=_RIGHTS, name_rule=lambda _: "")
+        for resource in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
+    ),
 )
+
+
+def fill(obj: Json, defaults: Json) -> None:
+    """Sets what is not there."""
+    for key, value in defaults.items():
+        if isinstance(value, dict):
+            fill(obj.setdefault(key, {}), value)
+        else:
+            obj.setdefault(key, value)

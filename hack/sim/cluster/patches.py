@@ -4,7 +4,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hack.sim.cluster.refusals import Refused, bad_request, rejected
+from hack.sim.cluster.refusals import Refused, bad_request
 from sidecar.kube.api import JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH
 from sidecar.model.objects import Json
 
@@ -95,5 +95,5 @@ def _json_patched(old: Json, patch: Any) -> Json:
                 case other:
                     raise ValueError(other)
     except (KeyError, IndexError, ValueError, TypeError, AttributeError):
-        raise rejected() from None
+        raise Refused(422, "Invalid", "the server rejected our request due to an error in our request", details={}) from None
     return result

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hack.sim.cluster.kinds import Kind
-from hack.sim.cluster.refusals import RESOURCE_EXPIRED, Refused, bad_request, expired, internal
+from hack.sim.cluster.refusals import Refused, bad_request, expired, internal
 from hack.sim.cluster.selectors import Test, everything, field_test, label_test
 from hack.sim.cluster.store import Key, Record, Store, Stored
 from sidecar.kube.api import Resource
@@ -66,7 +66,7 @@ class Selection:
     def __init__(self, kind: Kind, query: Query) -> None:
         self.prefix = f"{query.namespace}/" if query.namespace and kind.resource.namespaced else ""
         self.labels: Test = label_test(query.labels)
-        self.fields: Test = field_test(query.fields, selectable=kind.all_selectable)
+        self.fields: Test = field_test(query.fields, selectable={"metadata.name": "", "metadata.namespace": "", **kind.selectable})
         self.narrow = self.labels is not everything or self.fields is not everything
 
     def holds(self, key: Key, stored: Stored | None) -> bool:
@@ -75,10 +75,13 @@ class Selection:
 
 def list_page(store: Store, kind: Kind, query: Query) -> Listed:
     selection = Selection(kind, query)
-    revision, start = _from_token(query.token) if query.token else (_revision_of_list(store, query), "")
+    if query.version and not query.version.isdigit():
+        raise bad_request(f"invalid resource version: {_no_number(query.version)}")
+    # The revision of now is not older than the one that is asked for.
+    revision, start = _from_token(query.token) if query.token else (store.revision, "")
     history = store.history(kind)
-    if revision < history.forgotten:
-        raise expired(RESOURCE_EXPIRED)
+    if revision < history.forgotten:  # with the first sentence of the real one: nobody goes on with what it offers then
+        raise expired("The provided continue parameter is too old to display a consistent list result.")
     keys, objects = history.at(revision)
     limit = 0 if query.version == "0" else query.limit  # such a list comes from a cache, which knows no pages
     items: list[Stored] = []
@@ -90,13 +93,6 @@ def list_page(store: Store, kind: Kind, query: Query) -> Listed:
                 return Listed(kind.resource, items, revision, _token(revision, key))
             items.append(objects[key])
     return Listed(kind.resource, items, revision, "")
-
-
-def _revision_of_list(store: Store, query: Query) -> int:
-    """That of now, which is not older than the one that is asked for."""
-    if query.version and not query.version.isdigit():
-        raise bad_request(f"invalid resource version: {_no_number(query.version)}")
-    return store.revision
 
 
 def _token(revision: int, start: Key) -> str:

@@ -8,9 +8,6 @@ from typing import Any
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
-RESOURCE_EXPIRED = "The provided continue parameter is too old to display a consistent list result."
-"""With the real one's first sentence. Nobody goes on with what it offers then, an inconsistent list."""
-
 
 class Refused(Exception):
     """The answer to a request that is not granted. `status` is the object that goes over the wire."""
@@ -65,22 +62,22 @@ def invalid(what: str, group: str, name: str, causes: Iterable[Cause]) -> Refuse
     """`what` is the kind in most refusals, and the plural in some."""
     found = list(causes)
     texts = [f"{cause.field}: {cause.message}" for cause in found]
-    message = f"{_qualified(what, group)} {_quoted(name)} is invalid: {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}"
+    message = f'{_qualified(what, group)} "{name}" is invalid: {texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"}'
     told = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found]
     return Refused(422, "Invalid", message, details=_details(name, what, group) | {"causes": told})
-
-
-def rejected() -> Refused:
-    return Refused(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
 def bad_request(message: str) -> Refused:
     return Refused(400, "BadRequest", message)
 
 
+def about(resource: Resource, name: str, code: int, reason: str, text: str) -> Refused:
+    """That one object is not there, or is there already."""
+    return Refused(code, reason, f'{resource} "{name}" {text}', details=_details(name, resource.plural, resource.group))
+
+
 def not_found(resource: Resource, name: str) -> Refused:
-    details = _details(name, resource.plural, resource.group)
-    return Refused(404, "NotFound", f"{resource} {_quoted(name)} not found", details=details)
+    return about(resource, name, 404, "NotFound", "not found")
 
 
 def no_such_resource() -> Refused:
@@ -91,24 +88,14 @@ def no_such_method() -> Refused:
     return Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={})
 
 
-def already_exists(resource: Resource, name: str) -> Refused:
-    details = _details(name, resource.plural, resource.group)
-    return Refused(409, "AlreadyExists", f"{resource} {_quoted(name)} already exists", details=details)
-
-
 def conflict(what: str, group: str, name: str, why: str) -> Refused:
-    message = f"Operation cannot be fulfilled on {_qualified(what, group)} {_quoted(name)}: {why}"
+    message = f'Operation cannot be fulfilled on {_qualified(what, group)} "{name}": {why}'
     return Refused(409, "Conflict", message, details=_details(name, what, group))
-
-
-def modified(resource: Resource, name: str) -> Refused:
-    why = "the object has been modified; please apply your changes to the latest version and try again"
-    return conflict(resource.plural, resource.group, name, why)
 
 
 def forbidden(resource: Resource, name: str, why: str, *, causes: Sequence[Json] = ()) -> Refused:
     details = _details(name, resource.plural, resource.group) | ({"causes": list(causes)} if causes else {})
-    whom = f"{resource} {_quoted(name)}" if name else str(resource)
+    whom = f'{resource} "{name}"' if name else str(resource)
     return Refused(403, "Forbidden", f"{whom} is forbidden: {why}", details=details)
 
 
@@ -120,17 +107,8 @@ def namespace_ends(resource: Resource, name: str, namespace: str) -> Refused:
     return forbidden(resource, name, why, causes=[cause])
 
 
-def unauthorized() -> Refused:
-    return Refused(401, "Unauthorized", "Unauthorized")
-
-
 def expired(message: str) -> Refused:
     return Refused(410, "Expired", message)
-
-
-def too_many_requests(message: str, *, retry_after: int | None, causes: Sequence[Json] = ()) -> Refused:
-    details: Json = {"causes": list(causes)} if causes else {}
-    return Refused(429, "TooManyRequests", message, details=details | ({} if retry_after is None else {"retryAfterSeconds": retry_after}))
 
 
 def internal(message: str) -> Refused:
@@ -147,11 +125,5 @@ def _qualified(what: str, group: str) -> str:
     return f"{what}.{group}" if group else what
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"'
-
-
 def _shown(value: Any) -> str:
-    if isinstance(value, str):
-        return _quoted(value)
-    return json.dumps(value, separators=(",", ":"))
+    return f'"{value}"' if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

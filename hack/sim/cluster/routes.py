@@ -48,7 +48,8 @@ def target(method: str, path: str, query: Mapping[str, str], kinds: Iterable[Kin
     if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] != "status":
         namespace, rest = rest[1], rest[2:]
     plural, name, subresource = (*rest, "", "", "")[:3]
-    kind = next((kind for kind in kinds if _names(kind.resource) == (group, version, plural)), None)
+    asked = (group, version, plural)
+    kind = next((kind for kind in kinds if (kind.resource.group, kind.resource.version, kind.resource.plural) == asked), None)
     if kind is None or len(rest) > 3 or "/" in name or (bool(namespace or name) and kind.resource.namespaced is not bool(namespace)):
         raise no_such_resource()
     if name in (".", ".."):
@@ -75,10 +76,6 @@ def proxied(path: str) -> tuple[Wish, str] | None:
             return None
 
 
-def _names(resource: Resource) -> tuple[str, str, str]:
-    return resource.group, resource.version, resource.plural
-
-
 def query_of(target: Target, given: Mapping[str, str]) -> Query:
     return Query(
         namespace=target.namespace,
@@ -95,18 +92,9 @@ def flag(given: Mapping[str, str], key: str) -> bool:
     return key in given and given[key].lower() not in ("false", "0")
 
 
-def manager(given: Mapping[str, str], user_agent: str) -> str:
-    """The field manager that is recorded: the one in the query, or else the first word of the user agent."""
-    return given.get("fieldManager") or user_agent.partition("/")[0] or "unknown"
-
-
-# ---- what the server says about itself ----
-
-
 def document(path: str, kinds: Iterable[Kind]) -> Json | None:
     """The answer to a GET of this path; None if it is not about the server itself."""
     known = sorted({kind.resource.api_version for kind in kinds})
-    groups = [version.split("/") for version in known if "/" in version]
     match path.rstrip("/").split("/")[1:]:
         case ["version"]:
             major, minor, _ = VERSION.removeprefix("v").split(".")
@@ -114,15 +102,12 @@ def document(path: str, kinds: Iterable[Kind]) -> Json | None:
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(*group) for group in groups]}
+            entries = {version: {"groupVersion": version, "version": version.rpartition("/")[2]} for version in known if "/" in version}
+            groups = [{"name": key.partition("/")[0], "versions": [entry], "preferredVersion": entry} for key, entry in entries.items()]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         case ["api" | "apis", *version] if "/".join(version) in known:
             return _resources("/".join(version), kinds)
     return None
-
-
-def _group(name: str, version: str) -> Json:
-    entry = {"groupVersion": f"{name}/{version}", "version": version}
-    return {"name": name, "versions": [entry], "preferredVersion": entry}
 
 
 def _resources(api_version: str, kinds: Iterable[Kind]) -> Json:

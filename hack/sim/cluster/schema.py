@@ -25,16 +25,7 @@ class MapOf:
     values: Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """A text with a syntax of its own."""
-
-    name: str
-
-
-QUANTITY: Final = Leaf("quantity")
-TIME: Final = Leaf("time")
-ANY: Final = Leaf("any")
+QUANTITY, TIME, ANY = "a quantity", "a time", "anything"
 WORDS: Final = MapOf(str)
 QUANTITIES: Final = MapOf(QUANTITY)
 
@@ -72,15 +63,15 @@ def _counts(key: str, item: Any) -> bool:
 def _formed(value: Any, schema: Schema, at: str) -> Any:
     if value is None:
         return None
-    if schema is ANY or schema is dict:
+    if schema == ANY or schema is dict:
         if schema is dict:
             _demand(value, dict, at)
         if isinstance(value, dict):
             return _fields(value, {}, at=at)
         return [_formed(item, ANY, at) for item in value] if isinstance(value, list) else value
-    if schema is QUANTITY:
+    if schema == QUANTITY:
         return canonical(value)
-    if schema is TIME:
+    if schema == TIME:
         _demand(value, str, at)
         try:
             datetime.fromisoformat(value)
@@ -104,8 +95,6 @@ def _demand(value: Any, wanted: type, at: str) -> None:
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise Misshapen(f"json: cannot unmarshal {type(value).__name__} into Go struct field {at} of type {wanted.__name__}")
 
-
-# ---- quantities ----
 
 _BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}

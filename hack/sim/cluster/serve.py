@@ -1,8 +1,8 @@
 """The simulated API server behind HTTP.
 
 A server for demos and tests, on loopback, which keeps everything in memory. It is not made to be fast: on one core thirty watchers can
-follow a thousand small writes a second. With tokens it knows users, and the stored roles and bindings decide what they may do; without
-tokens everybody is the admin. kubectl sends tokens by TLS only; of kubectl's verbs it knows those that send JSON, and shows name and age.
+follow a thousand small writes a second. It knows users by their tokens, and the stored roles and bindings decide what they may do. Of
+kubectl's verbs it knows those that send JSON, and shows name and age.
 """
 
 import base64
@@ -52,21 +52,24 @@ class Certificate:
 
 
 class Served:
-    """A running server, and what tests do to it. Not thread-safe: from other threads use `loop.call_soon_threadsafe`.
+    """A running server, and what tests do to it. Not thread-safe: from other threads use `loop.call_soon_threadsafe`. With a certificate
+    it asks for tokens, without one everybody is the admin.
 
     `before` runs ahead of every request for objects and `after` behind its effect: sleep there for latency, raise `Refused` for another
     answer, or `ConnectionError`, and there is none.
     """
 
-    def __init__(self, cluster: Cluster, *, certificate: Certificate | None = None, before: Hook = nothing, after: Hook = nothing) -> None:
+    def __init__(self, cluster: Cluster, *, certificate: Certificate | None = None, before: Hook = nothing) -> None:
         self.cluster = cluster
         self.access = Access(cluster.store)
-        self.before, self.after = before, after
+        self.before, self.after = before, nothing
         self.pages: dict[str, bytes] = {}
         """What pods serve to who asks the API server for it, by NAMESPACE/POD:PORT/PATH?QUERY."""
         self.url = ""
         self._certificate = certificate
-        self._admin_token = ""
+        self._admin_token = secrets.token_hex(16) if certificate else ""
+        if certificate:
+            self.access.add(self._admin_token, ADMIN)
         self._streams: set[Stream] = set()
         self._runner = web.ServerRunner(web.Server(self._handle, handler_cancellation=True, access_log=None), shutdown_timeout=0.1)
 
@@ -89,20 +92,15 @@ class Served:
         path.write_text(json.dumps(config, indent=1) + "\n")
         return path
 
-    def demand_token(self, token: str = "") -> None:
-        """From now on only the bearer of this token is the admin. Without one it is drawn."""
-        self._admin_token = token or secrets.token_hex(16)
-        self.access.add(self._admin_token, ADMIN)
-
     def cut_watches(self) -> None:
         """Ends all open watches normally."""
         for stream in tuple(self._streams):
             stream.end(None)
 
-    async def start(self, port: int) -> None:
+    async def start(self) -> None:
         context = None if self._certificate is None else self._certificate.context()
         await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", port, ssl_context=context, reuse_address=True).start()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=context, reuse_address=True).start()
         self.url = f"{'https' if context else 'http'}://127.0.0.1:{self._runner.addresses[0][1]}"
 
     async def stop(self) -> None:
@@ -167,7 +165,7 @@ class Served:
     def _done(self, request: web.BaseRequest, target: Target, body: Any) -> tuple[int, bytes]:
         """Status and body of a success. It never awaits, so no other request comes in between."""
         cluster, query, resource, name, namespace = self.cluster, request.query, target.resource, target.name, target.namespace
-        trial, manager = query.get("dryRun") == "All", routes.manager(query, request.headers.get("User-Agent", ""))
+        trial = query.get("dryRun") == "All"
         match target.verb:
             case "list":
                 return 200, _list_body(cluster.list(resource, routes.query_of(target, query)))
@@ -175,21 +173,21 @@ class Served:
                 return 200, cluster.get(resource, name, namespace=namespace, subresource=target.subresource).whole
             case "delete":
                 # kubectl's words are in the query where there is no body.
-                options = options_of(body if isinstance(body, dict) and body else {**query, "gracePeriodSeconds": _grace(query)})
+                grace = int(query["gracePeriodSeconds"]) if "gracePeriodSeconds" in query else None
+                options = options_of(body if isinstance(body, dict) and body else {**query, "gracePeriodSeconds": grace})
                 stored, gone = cluster.delete(resource, name, namespace=namespace, options=options)
                 return 200, _encoded(_success(target, stored.obj)) if gone else stored.whole
             case "create" if target.subresource:
                 return 201, _encoded(cluster.post(resource, name, target.subresource, _object(body), namespace=namespace))
             case "create":
-                new = _object(body)
-                return 201, cluster.create(resource, new, namespace=namespace, dry_run=trial, manager=manager).whole
+                return 201, cluster.create(resource, _object(body), namespace=namespace, dry_run=trial).whole
             case "update":
                 new, part = _object(body), target.subresource
                 return 200, cluster.replace(resource, new, name=name, namespace=namespace, subresource=part, dry_run=trial).whole
             case _:
                 content_type = (request.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
                 fresh = content_type == APPLY_PATCH and cluster.store.stored(cluster.kind(resource), name, namespace) is None
-                where: dict[str, Any] = {"namespace": namespace, "subresource": target.subresource, "manager": manager}
+                where: dict[str, Any] = {"namespace": namespace, "subresource": target.subresource}
                 stored = cluster.patch(resource, name, body, content_type=content_type, dry_run=trial, **where)
                 return (201 if fresh else 200), stored.whole
 
@@ -226,14 +224,10 @@ class Served:
 
 
 @asynccontextmanager
-async def serving_cluster(
-    cluster: Cluster, *, port: int = 0, token: str | None = None, certificate: Certificate | None = None, before: Hook = nothing
-) -> AsyncIterator[Served]:
-    """Serves the cluster on loopback inside the block. `token` is the admin's: an empty one is drawn, None asks for no token at all."""
+async def serving_cluster(cluster: Cluster, *, certificate: Certificate | None = None, before: Hook = nothing) -> AsyncIterator[Served]:
+    """Serves the cluster on loopback inside the block."""
     served = Served(cluster, certificate=certificate, before=before)
-    if token is not None:
-        served.demand_token(token)
-    await served.start(port)
+    await served.start()
     try:
         yield served
     finally:
@@ -263,10 +257,6 @@ def _object(body: Any) -> Json:
     if not isinstance(body, dict):
         raise bad_request(f"the object provided is unrecognized: json: cannot unmarshal {type(body).__name__} into Go value of type struct")
     return body
-
-
-def _grace(query: Mapping[str, str]) -> int | None:
-    return int(query["gracePeriodSeconds"]) if "gracePeriodSeconds" in query else None
 
 
 def _list_body(page: Listed) -> bytes:

@@ -11,6 +11,7 @@ from hack.sim.cluster.kinds import Kind
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
 
+_REMEMBERED: Final = 10_000
 _WRITTEN_FIRST: Final = ("name", "generateName", "namespace", "uid", "resourceVersion")
 
 Wake = Callable[[], None]
@@ -22,13 +23,6 @@ def key_of(name: str, namespace: str = "") -> Key:
     return f"{namespace}/{name}" if namespace else name
 
 
-def _as_written(obj: Json) -> Json:
-    """With what identifies it at the beginning, where API servers have it."""
-    meta = obj["metadata"]
-    first = {field: meta[field] for field in _WRITTEN_FIRST if field in meta}
-    return {"metadata": first | meta} | {field: value for field, value in obj.items() if field != "metadata"}
-
-
 class Stored:
     """One version of an object. It never changes, and its bytes are made only once."""
 
@@ -37,12 +31,16 @@ class Stored:
 
     @cached_property
     def bare(self) -> Json:
-        """The bytes as in a list, whose items do not name their kind."""
+        """As in a list, whose items do not name their kind."""
         return {key: value for key, value in self.obj.items() if key not in ("kind", "apiVersion")}
 
     @cached_property
     def item(self) -> bytes:
-        return json.dumps(_as_written(self.bare), separators=(",", ":"), ensure_ascii=False).encode()
+        """With what identifies it at the beginning, where API servers have it."""
+        meta = self.obj["metadata"]
+        first = {field: meta[field] for field in _WRITTEN_FIRST if field in meta}
+        others = {key: value for key, value in self.bare.items() if key != "metadata"}
+        return json.dumps({"metadata": first | meta} | others, separators=(",", ":"), ensure_ascii=False).encode()
 
     @cached_property
     def whole(self) -> bytes:
@@ -71,10 +69,9 @@ class Record:
 
 
 class History:
-    """All of one kind. Keeps the last `limit` changes and sometimes more."""
+    """All of one kind, with the last changes."""
 
-    def __init__(self, *, limit: int) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._now: dict[Key, Stored] = {}
         self._keys: list[Key] = []
         self._records: list[Record] = []
@@ -100,8 +97,8 @@ class History:
             self._now[key] = stored
         self._records.append(record)
         self._revisions.append(revision)
-        if len(self._records) > 2 * self._limit:
-            self.forget(self._revisions[-self._limit - 1])
+        if len(self._records) > 2 * _REMEMBERED:
+            self.forget(self._revisions[-_REMEMBERED - 1])
         return record
 
     def forget(self, revision: int) -> None:
@@ -137,9 +134,9 @@ class History:
 class Store:
     """Objects by kind and key. It checks no rules; `Cluster` has checked them before it writes."""
 
-    def __init__(self, kinds: Iterable[Kind], *, history: int) -> None:
+    def __init__(self, kinds: Iterable[Kind]) -> None:
         self.kinds = {kind.resource: kind for kind in kinds}
-        self._histories = {resource: History(limit=history) for resource in self.kinds}
+        self._histories = {resource: History() for resource in self.kinds}
         # A dict serves as an ordered set: the order of waking must not depend on addresses in memory.
         self._wakes: dict[Resource, dict[Wake, None]] = {resource: {} for resource in self.kinds}
         self.revision = 1

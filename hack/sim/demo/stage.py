@@ -79,8 +79,6 @@ class Stage:
         self._told: set[str] = set()
         self._now: dict[Resource, dict[str, Json]] = {}
 
-    # --- telling ------------------------------------------------------------------------------------------------------
-
     def say(self, text: str) -> None:
         """One line for each thing that happens, with the seconds since the beginning."""
         print(f"{self.seconds():5.1f} s  {text}", flush=True)
@@ -102,8 +100,6 @@ class Stage:
         ]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
-
-    # --- looking ------------------------------------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], T], what: str) -> T:
         """Waits for the first true answer. Failed if there is none in time, or if a program ends that should not."""
@@ -193,8 +189,6 @@ class Stage:
         """How often the sidecars of these nodes, or of all, have bid for an Immediate claim."""
         sidecars = [self.sidecars[name] for name in nodes or self.sidecars]
         return int(sum([await asyncio.to_thread(one.metric, "csi_node_sidecar_ownership_bids_total") for one in sidecars]))
-
-    # --- actions ------------------------------------------------------------------------------------------------------
 
     async def claim(self, name: str, binding: str, size: str) -> None:
         self.claims[name] = Seen(size=size, created=time.monotonic())

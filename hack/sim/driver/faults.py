@@ -1,36 +1,29 @@
 """Scripted faults: what goes wrong with which calls, how often, and before or after the effect.
 
-    METHOD:key=value,key=value,…            CreateVolume:names=pvc-a*,times=2,delay=3,lose=DEADLINE_EXCEEDED,message=disk is slow
+    [{"method": "CreateVolume", "names": "pvc-a*", "times": 2, "delay": 3, "lose": "DEADLINE_EXCEEDED", "message": "disk is slow"}]
 
-METHOD is a CSI method or a pattern of names (`*` is every method). What happens to a call, in this order:
-    hang=SECONDS     waits; a caller that gives up meanwhile takes the call back, and nothing is done
-    fail=CODE        answers this status and does nothing
-    delay=SECONDS    waits, then does it even if the caller has given up; until then the volume is busy (ABORTED for others)
-    linger=SECONDS   waits after doing it, before the answer
-    lose=CODE        did it, but answers this status: the answer is lost after the effect
+The method is one of CSI, or a pattern (`*` is every method). What happens to a call, in this order:
+    hang      waits so many seconds; a caller that gives up meanwhile takes the call back, and nothing is done
+    fail      answers this status and does nothing
+    delay     waits, then does it even if the caller has given up; until then the volume is busy (ABORTED for others)
+    linger    waits after doing it, before the answer
+    lose      did it, but answers this status: the answer is lost after the effect
 and how far the fault reaches:
-    names=PATTERN    only these volume names (CreateVolume) or volume ids (the other methods)
-    times=N          only the next N such calls; without it every one, until the fault is taken away
-    message=TEXT     goes with `fail` and `lose`; it is the last key, because it may contain commas
-`inf` seconds is for ever. A faults file is the JSON list of such objects, {"method": …, "times": 2, …}. It is read anew when it has
-changed, and then replaces what it said before; the counts of its faults start again.
+    names     only these volume names (CreateVolume) or volume ids (the other methods)
+    times     only the next so many such calls; without it every one, until the fault is taken away
+    message   goes with `fail` and `lose`
+A file of faults is read anew when it has changed, and then replaces what it said before; the counts of its faults start again.
 """
 
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
 from sidecar.csi.outcome import Code
-
-_KINDS: Final[Mapping[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("hang", "delay", "linger"), float),
-    **dict.fromkeys(("fail", "lose"), lambda name: Code[str(name)]),
-    "times": int,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,26 +48,22 @@ NO_FAULT: Final = Fault(method="*")
 
 
 class Faults:
-    """The script given at the start, and the one in the file, which may change while the driver runs.
+    """A script, which may change while the driver runs. Of each call the first fault that concerns it and has times left."""
 
-    Of each call the first fault that concerns it and has times left, the standing ones before those of the file.
-    """
-
-    def __init__(self, standing: Iterable[Fault] = (), *, file: Path | None = None, complain: Callable[[str], None] = print) -> None:
-        self._standing = _counted(standing)
-        self._filed: list[list[Any]] = []
+    def __init__(self, file: Path | None = None, *, complain: Callable[[str], None] = print) -> None:
+        self._faults: list[list[Any]] = []
         self._file = file
         self._complain = complain
         self._seen: tuple[int, ...] = ()
 
     def set(self, faults: Iterable[Fault]) -> None:
         """Replaces the script, as editing the file does; for tests in the same process."""
-        self._filed = _counted(faults)
+        self._faults = [[fault, fault.times or math.inf] for fault in faults]
 
     def take(self, method: str, name: str) -> Fault:
         """The fault for this call, counted as used; NO_FAULT if there is none."""
         self._read_if_changed()
-        for entry in (*self._standing, *self._filed):
+        for entry in self._faults:
             fault, left = entry
             if left and fault.concerns(method, name):
                 entry[1] = left - 1
@@ -82,7 +71,10 @@ class Faults:
         return NO_FAULT
 
     def _read_if_changed(self) -> None:
-        if self._file is None or (version := _version(self._file)) == self._seen:
+        if self._file is None:
+            return
+        stat = self._file.stat() if self._file.exists() else None
+        if (version := (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else ()) == self._seen:
             return
         self._seen = version
         try:
@@ -93,34 +85,10 @@ class Faults:
             self._complain(f"faults file {self._file}: {error}")
 
 
-def _counted(faults: Iterable[Fault]) -> list[list[Any]]:
-    return [[fault, fault.times or math.inf] for fault in faults]
-
-
-def parse_fault(text: str) -> Fault:
-    """The compact form."""
-    method, _, rest = text.partition(":")
-    head, found, message = rest.partition("message=")
-    given = dict(item.split("=", 1) for item in head.split(",") if item)
-    return fault_of({"method": method, **given, **({"message": message} if found else {})})
-
-
 def fault_of(data: Mapping[str, Any]) -> Fault:
-    """The JSON form. Numbers and codes may be texts."""
-    unknown = sorted(data.keys() - {field.name for field in fields(Fault)})
-    if unknown:
-        raise ValueError(f"no such key: {', '.join(unknown)}")
-    if not data.keys() & _KINDS.keys() - {"times"}:
-        raise ValueError("a fault says what happens")
+    """A ValueError if it says nothing that this driver could do."""
     try:
-        return Fault(**{key: _KINDS.get(key, str)(value) for key, value in data.items() if value is not None})
+        given: dict[str, Any] = {key: Code[value] if key in ("fail", "lose") else value for key, value in data.items()}
+        return Fault(**given)
     except (KeyError, TypeError) as error:
         raise ValueError(f"no fault: {error}") from error
-
-
-def _version(path: Path) -> tuple[int, ...]:
-    try:
-        stat = path.stat()
-    except FileNotFoundError:
-        return ()
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino

@@ -90,8 +90,6 @@ class Folders(Backing):
             return "a volume here is a folder: raw block volumes (volumeMode Block) are not supported"
         return f"a volume here is a folder: mount options ({', '.join(mount_flags)}) are not supported" if mount_flags else ""
 
-    # ---- coming and going ----
-
     def retired(self) -> list[str]:
         return [path.name.removeprefix(_RETIRED) for path in self._roof.iterdir() if path.name.startswith(_RETIRED)]
 
@@ -122,8 +120,6 @@ class Folders(Backing):
     def discard(self, volume_id: str) -> None:
         if self._id.fullmatch(volume_id):
             shutil.rmtree(self._roof / f"{_RETIRED}{volume_id}", ignore_errors=True)
-
-    # ---- in pods ----
 
     def publish(self, target: Path, volume_id: str, *, block: bool, readonly: bool) -> None:
         place = Path(os.path.realpath(target))
@@ -190,9 +186,6 @@ def _bytes_in(folder: Path) -> int:
         except FileNotFoundError:
             continue
     return total
-
-
-# ---- mounts ----
 
 
 class Mount(NamedTuple):

@@ -6,12 +6,13 @@ for a name that stands for something else, INVALID_ARGUMENT for what cannot be m
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
 from hack.sim.driver.folders import Backing, NotOurs
 from hack.sim.driver.spec import FEATURES, Spec
-from hack.sim.driver.state import Journal, LocalVolume, Published, State, added_target, created, read_state
+from hack.sim.driver.state import Journal, LocalVolume, Published, State, read_state
 from sidecar.csi import api
 from sidecar.csi.api import Capability, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
@@ -22,7 +23,6 @@ T = TypeVar("T")
 POOL_PARAMETER: Final = "pool"
 """The class parameter that selects a pool, as `kind` does for hostpath. A class without it gets the first pool."""
 _LONGEST_NAME: Final = 128
-_PLUGIN: Final = frozenset({api.CONTROLLER_SERVICE, api.TOPOLOGY})
 _ONE_NODE: Final = frozenset({"SINGLE_NODE_WRITER", "SINGLE_NODE_READER_ONLY"})
 _ONE_NODE_FINELY: Final = frozenset({"SINGLE_NODE_SINGLE_WRITER", "SINGLE_NODE_MULTI_WRITER"})
 
@@ -43,20 +43,15 @@ class LocalDriver:
 
     @property
     def info(self) -> DriverInfo:
-        spec = self.spec
-        claimed = frozenset(capability for feature, capability in FEATURES.items() if feature not in spec.without)
+        spec, without = self.spec, {FEATURES[name] for name in self.spec.without}
         return DriverInfo(
             name=spec.name,
             version=spec.version,
-            plugin=claimed & _PLUGIN,
-            controller=claimed - _PLUGIN if api.CONTROLLER_SERVICE in claimed else frozenset(),
+            plugin=frozenset({api.CONTROLLER_SERVICE, api.TOPOLOGY} - without),
+            controller=frozenset({api.CREATE_DELETE_VOLUME, api.GET_CAPACITY, api.LIST_VOLUMES, api.SINGLE_NODE_MULTI_WRITER} - without),
             node_id=spec.node_id,
-            segment=spec.segment if api.TOPOLOGY in claimed else Segment(),
+            segment=Segment() if api.TOPOLOGY in without else spec.segment,
         )
-
-    @property
-    def node_capabilities(self) -> frozenset[str]:
-        return frozenset({api.SINGLE_NODE_MULTI_WRITER} - {FEATURES[name] for name in self.spec.without})
 
     def volumes(self) -> tuple[LocalVolume, ...]:
         return tuple(self._state.volumes.values())
@@ -69,7 +64,6 @@ class LocalDriver:
 
     def create(self, request: CreateRequest, *, limit_bytes: int = 0) -> CreatedVolume:
         """Idempotent by name. A repetition is compared before space is, so that it succeeds on a full node."""
-        self.demand(api.CREATE_DELETE_VOLUME)
         self._check_form(request, limit_bytes)
         existing = self._state.named(request.name)
         if existing is not None:
@@ -81,7 +75,7 @@ class LocalDriver:
         volume = self._new(request, self._pool_with(size, request.parameters), size)
         self._backed(lambda: self._backing.make(volume.id))
         try:
-            self._change(created(volume))
+            self._change({"op": "create", "volume": asdict(volume)})
         except DriverError:
             self._backed(lambda: self._backing.unmake(volume.id))
             raise
@@ -89,7 +83,6 @@ class LocalDriver:
 
     def delete(self, volume_id: str) -> None:
         """Idempotent: a volume that is not there counts as deleted."""
-        self.demand(api.CREATE_DELETE_VOLUME)
         _require(volume_id, "a volume id")
         if volume_id in self._state.volumes:
             recorded = [published.target for published in self._state.targets(volume_id)]
@@ -103,14 +96,14 @@ class LocalDriver:
 
     def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         """Zero for a pool, a topology or a use that this driver does not have: that is an answer, not an error."""
-        self.demand(api.GET_CAPACITY)
+        if api.GET_CAPACITY not in self.info.controller:
+            _fail(Code.UNIMPLEMENTED, f"this driver does not claim {api.GET_CAPACITY}")
         known = not self._unsupported(query.capabilities) and (not query.segment or self._reaches((query.segment,)))
         available = max(0, self.free(self._pool(query.parameters))) if known else 0
         return CapacityAnswer(available, available - available % self.spec.unit, self.spec.unit)
 
     def list_volumes(self, max_entries: int = 0, starting_token: str = "") -> tuple[tuple[CreatedVolume, ...], str]:
         """Oldest first, so that a page's token, the age of its last volume, holds whatever is created or deleted in between."""
-        self.demand(api.LIST_VOLUMES)
         if max_entries < 0:
             _fail(Code.INVALID_ARGUMENT, "max_entries is negative")
         if starting_token and not (starting_token.isascii() and starting_token.isdigit()):
@@ -122,16 +115,12 @@ class LocalDriver:
 
     def validate(self, volume_id: str, capabilities: Sequence[Capability]) -> str:
         """The reason why the volume cannot be used like this; empty if it can."""
-        self.demand(api.CONTROLLER_SERVICE)
         _require(volume_id, "a volume id")
         _require(capabilities, "volume capabilities")
         volume = self._volume(volume_id)
         if {capability.block for capability in capabilities} != {capability.block for capability in volume.capabilities}:
             return "block and file system are not exchangeable"
         return self._unsupported(capabilities)
-
-    def volume(self, volume_id: str) -> CreatedVolume:
-        return self._answer(self._volume(volume_id))
 
     def publish(self, volume_id: str, target: str, *, capability: Capability | None, readonly: bool = False) -> None:
         """Idempotent. A single writer is held to one target."""
@@ -149,7 +138,7 @@ class LocalDriver:
         self._check_target(wanted)
         self._backed(lambda: self._backing.publish(Path(target), volume_id, block=capability.block, readonly=readonly))
         if target not in self._state.published:
-            self._change(added_target(wanted))
+            self._change({"op": "publish", "published": asdict(wanted)})
 
     def unpublish(self, volume_id: str, target: str) -> None:
         """Idempotent, also for a volume that is gone."""
@@ -160,40 +149,27 @@ class LocalDriver:
         if known is not None and known.volume_id == volume_id:
             self._change({"op": "unpublish", "target": target})
 
-    def demand(self, capability: str) -> None:
-        """Refuses a call whose capability the driver does not claim."""
-        if capability not in self.info.controller | self.info.plugin:
-            _fail(Code.UNIMPLEMENTED, f"this driver does not claim {capability}")
-
     def close(self) -> None:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
 
     def _recover(self, path: Path) -> None:
-        known = read_state(path)
-        if known.node not in ("", self.spec.node_id):
-            raise ValueError(f"{path} is the state of node {known.node}, not of {self.spec.node_id}")
-        known.node = self.spec.node_id
-        self._state = known
-        self._journal = Journal(path)
-        for change in self._overtaken():
-            known.apply(change)
-        self._journal.rewrite(known.changes())
-        self._backing.tidy(known.volumes)
-
-    def _overtaken(self) -> list[dict[str, Any]]:
-        """What has happened to the volumes, and the journal does not know: deletions cut short, and mounts that a reboot has ended."""
-        return [
-            *({"op": "delete", "id": volume_id} for volume_id in self._backing.retired() if volume_id in self._state.volumes),
-            *({"op": "unpublish", "target": published.target} for published in self._ended(self._state.published.values())),
-        ]
-
-    def _ended(self, published: Iterable[Published]) -> list[Published]:
-        return [one for one in published if not self._backing.lasting(Path(one.target), one.volume_id)]
+        """The journal does not know of deletions that were cut short, nor of mounts that a reboot has ended."""
+        self._state, self._journal = read_state(path), Journal(path)
+        if not self._state.node:
+            self._change({"op": "begin", "node": self.spec.node_id})
+        if self._state.node != self.spec.node_id:
+            raise ValueError(f"{path} is the state of node {self._state.node}, not of {self.spec.node_id}")
+        for volume_id in self._backing.retired():
+            if volume_id in self._state.volumes:
+                self._change({"op": "delete", "id": volume_id})
+        self._forget_ended(self._state.published.values())
+        self._backing.tidy(self._state.volumes)
 
     def _forget_ended(self, published: Iterable[Published]) -> None:
-        for target in sorted({one.target for one in self._backed(lambda: self._ended(published))}):
+        ended = self._backed(lambda: {one.target for one in published if not self._backing.lasting(Path(one.target), one.volume_id)})
+        for target in sorted(ended):
             self._change({"op": "unpublish", "target": target})
 
     def _change(self, change: Mapping[str, Any]) -> None:

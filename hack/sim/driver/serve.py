@@ -2,7 +2,7 @@
 
 It is the driver of the demo and the tests, not a product: its volumes are entries in a journal or, with `--volumes`, plain folders, and
 nobody's data should live there. Identity, Controller and Node share one socket; on a second one it registers itself with a kubelet that is
-told of. What `--fault` and a faults file may say is told in `faults`.
+told of. What a file of faults may say is told in `faults`.
 """
 
 import os
@@ -34,7 +34,7 @@ from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.faults import Faults
 from hack.sim.driver.folders import Folders
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.spec import Registration, read_options
+from hack.sim.driver.spec import read_options
 from sidecar.csi import api, redact
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
@@ -52,18 +52,17 @@ _CSI_VERSIONS: Final = ("1.0.0",)
 # ---- the driver's answers, as messages ----
 
 
-def _plugin_info(driver: LocalDriver, _: pb.GetPluginInfoRequest) -> pb.GetPluginInfoResponse:
+def _plugin_info(driver: LocalDriver, _: Message) -> Message:
     return pb.GetPluginInfoResponse(name=driver.info.name, vendor_version=driver.info.version)
 
 
-def _plugin_capabilities(driver: LocalDriver, _: pb.GetPluginCapabilitiesRequest) -> pb.GetPluginCapabilitiesResponse:
-    claimed = [pb.PluginCapability(service=pb.PluginCapability.Service(type=name)) for name in sorted(driver.info.plugin)]
+def _plugin_capabilities(driver: LocalDriver, _: Message) -> Message:
+    claimed = [{"service": {"type": name}} for name in sorted(driver.info.plugin)]
     return pb.GetPluginCapabilitiesResponse(capabilities=claimed)
 
 
-def _controller_capabilities(driver: LocalDriver, _: pb.ControllerGetCapabilitiesRequest) -> pb.ControllerGetCapabilitiesResponse:
-    driver.demand(api.CONTROLLER_SERVICE)
-    claimed = [pb.ControllerServiceCapability(rpc=pb.ControllerServiceCapability.RPC(type=name)) for name in sorted(driver.info.controller)]
+def _controller_capabilities(driver: LocalDriver, _: Message) -> Message:
+    claimed = [{"rpc": {"type": name}} for name in sorted(driver.info.controller)]
     return pb.ControllerGetCapabilitiesResponse(capabilities=claimed)
 
 
@@ -92,11 +91,7 @@ def _validate(driver: LocalDriver, message: pb.ValidateVolumeCapabilitiesRequest
     why_not = driver.validate(message.volume_id, _capabilities(message.volume_capabilities))
     if why_not:
         return pb.ValidateVolumeCapabilitiesResponse(message=why_not)
-    confirmed = pb.ValidateVolumeCapabilitiesResponse.Confirmed(
-        volume_context=message.volume_context,
-        volume_capabilities=message.volume_capabilities,
-        parameters=message.parameters,
-    )
+    confirmed = {name: getattr(message, name) for name in ("volume_context", "volume_capabilities", "parameters")}
     return pb.ValidateVolumeCapabilitiesResponse(confirmed=confirmed)
 
 
@@ -116,14 +111,13 @@ def _capacity(driver: LocalDriver, message: pb.GetCapacityRequest) -> pb.GetCapa
     )
 
 
-def _node_info(driver: LocalDriver, _: pb.NodeGetInfoRequest) -> pb.NodeGetInfoResponse:
+def _node_info(driver: LocalDriver, _: Message) -> Message:
     segment = driver.info.segment
-    topology = pb.Topology(segments=segment.labels()) if segment else None
-    return pb.NodeGetInfoResponse(node_id=driver.info.node_id, accessible_topology=topology)
+    return pb.NodeGetInfoResponse(node_id=driver.info.node_id, accessible_topology={"segments": segment.labels()} if segment else None)
 
 
-def _node_capabilities(driver: LocalDriver, _: pb.NodeGetCapabilitiesRequest) -> pb.NodeGetCapabilitiesResponse:
-    claimed = [pb.NodeServiceCapability(rpc=pb.NodeServiceCapability.RPC(type=name)) for name in sorted(driver.node_capabilities)]
+def _node_capabilities(driver: LocalDriver, _: Message) -> Message:
+    claimed = [{"rpc": {"type": name}} for name in (api.SINGLE_NODE_MULTI_WRITER,) if name in driver.info.controller]
     return pb.NodeGetCapabilitiesResponse(capabilities=claimed)
 
 
@@ -209,7 +203,8 @@ async def serving(
     server = grpc.aio.server()
     for service, methods in SERVICES.items():
         if not (node_only and service == "csi.v1.Controller"):
-            server.add_generic_rpc_handlers([_handlers(service, methods, driver=driver, reception=reception)])
+            served = {name: _handler(method.takes, _served(name, method, driver, reception)) for name, method in methods.items()}
+            server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, served)])
     server.add_insecure_port(f"unix:{path}")
     await server.start()
     try:
@@ -219,16 +214,13 @@ async def serving(
         await reception.close()
 
 
-def _handlers(service: str, methods: dict[str, Method], *, driver: LocalDriver, reception: Reception) -> grpc.GenericRpcHandler:
-    served = {name: _handler(method.takes, _served(name, method, driver=driver, reception=reception)) for name, method in methods.items()}
-    return grpc.method_handlers_generic_handler(service, served)
-
-
 def _handler(takes: type[Message], serve: Serve) -> "grpc.RpcMethodHandler[Any, Any]":
-    return grpc.unary_unary_rpc_method_handler(serve, request_deserializer=takes.FromString, response_serializer=_serialized)
+    return grpc.unary_unary_rpc_method_handler(
+        serve, request_deserializer=takes.FromString, response_serializer=lambda message: message.SerializeToString()
+    )
 
 
-def _served(name: str, method: Method, *, driver: LocalDriver, reception: Reception) -> Serve:
+def _served(name: str, method: Method, driver: LocalDriver, reception: Reception) -> Serve:
     async def serve(message: Any, context: Any) -> Message:
         about = str(getattr(message, method.about)) if method.about else ""
         request = json.loads(redact.one_line(message))
@@ -239,10 +231,6 @@ def _served(name: str, method: Method, *, driver: LocalDriver, reception: Recept
             raise
 
     return serve
-
-
-def _serialized(message: Message) -> bytes:
-    return message.SerializeToString()
 
 
 def _socket_place(path: Path) -> Path:
@@ -259,16 +247,17 @@ def _socket_place(path: Path) -> Path:
 
 
 @asynccontextmanager
-async def registering(name: str, registration: Registration, refused: Callable[[str], None]) -> AsyncIterator[None]:
-    """The kubelet finds the driver inside the block, also after a restart of its own."""
-    path = _socket_place(registration.folder / f"{name}-reg.sock")
+async def registering(name: str, folder: Path, endpoint: str, refused: Callable[[str], None]) -> AsyncIterator[None]:
+    """The kubelet, which looks into that folder, finds the driver inside the block, also after a restart of its own. `endpoint` is the
+    driver's own socket, as the kubelet sees it."""
+    path = _socket_place(folder / f"{name}-reg.sock")
 
     async def info(_: kubelet.InfoRequest, _context: Any) -> kubelet.PluginInfo:
-        return kubelet.PluginInfo(type="CSIPlugin", name=name, endpoint=registration.endpoint, supported_versions=_CSI_VERSIONS)
+        return kubelet.PluginInfo(type="CSIPlugin", name=name, endpoint=endpoint, supported_versions=_CSI_VERSIONS)
 
     async def status(message: kubelet.RegistrationStatus, _context: Any) -> kubelet.RegistrationStatusResponse:
         if message.plugin_registered:
-            _say(f"the kubelet has registered {name} at {registration.endpoint}")
+            _say(f"the kubelet has registered {name} at {endpoint}")
         else:
             refused(message.error or "it gives no reason")
         return kubelet.RegistrationStatusResponse()
@@ -298,17 +287,15 @@ async def run(options: argparse.Namespace) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    folders = None if options.volumes is None else Folders(options.volumes, node_id=options.spec.node_id)
-    driver = LocalDriver(options.spec, state=options.state, backing=folders)
-    faults = Faults(options.faults, file=options.faults_file, complain=_say)
-    reception = Reception(record=Record(options.calls), faults=faults)
+    backing = Folders(options.volumes, node_id=options.spec.node_id) if options.volumes else None
+    driver = LocalDriver(options.spec, state=options.state, backing=backing)
+    reception = Reception(record=Record(options.calls), faults=Faults(options.faults, complain=_say))
     async with AsyncExitStack() as stack:
         stack.callback(driver.close)
-        serves = serving(driver, options.endpoint, reception=reception, node_only=options.node_only)
-        await stack.enter_async_context(serves)
+        await stack.enter_async_context(serving(driver, options.endpoint, reception=reception, node_only=options.node_only))
         _say(f"serving {options.spec.name} for node {options.spec.node_id} on {options.endpoint}")
-        if options.registration is not None:
-            await stack.enter_async_context(registering(options.spec.name, options.registration, refused))
+        if folder := options.kubelet_registration_dir:
+            await stack.enter_async_context(registering(options.spec.name, folder, options.kubelet_socket_path, refused))
         await stop.wait()
     if refusals:
         raise RuntimeError(f"the kubelet refuses to register the driver: {refusals[0]}")

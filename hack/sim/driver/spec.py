@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final
 
-from hack.sim.driver.faults import parse_fault
 from sidecar import __version__
 from sidecar.csi import api
 from sidecar.csi.api import NOTHING
-from sidecar.model.quantity import BadQuantity, parse_bytes
+from sidecar.model.quantity import parse_bytes
 from sidecar.model.topology import Segment
 
 DEFAULT_NAME: Final = "local.csi-node-sidecar.io"
@@ -19,11 +18,8 @@ DEFAULT_POOLS: Final[Mapping[str, int]] = MappingProxyType({"standard": 100 * 2*
 MIB: Final = 2**20
 
 FEATURES: Final = {
-    "controller": api.CONTROLLER_SERVICE,
     "topology": api.TOPOLOGY,
-    "create": api.CREATE_DELETE_VOLUME,
     "capacity": api.GET_CAPACITY,
-    "list": api.LIST_VOLUMES,
     "multi-writer": api.SINGLE_NODE_MULTI_WRITER,
 }
 """What can be switched off, and the capability that then is not claimed."""
@@ -60,33 +56,21 @@ class Spec:
         return max(self.unit, -(-size // self.unit) * self.unit)
 
 
-# ---- the command line of the served driver ----
-
-
-class Registration(NamedTuple):
-    """The folder in which the kubelet looks for plugins, as this process sees it, and the driver's own socket, as the kubelet sees it."""
-
-    folder: Path
-    endpoint: str
-
-
 def read_options(arguments: Sequence[str]) -> argparse.Namespace:
-    """With `spec` and `registration` made of them. Ends the process with exit code 2 and a reason if the arguments make no sense."""
+    """With `spec` made of them. Ends the process with exit code 2 and a reason if the arguments make no sense."""
     parser = _parser()
     given = parser.parse_args(arguments)
-    folder, endpoint = given.kubelet_registration_dir, given.kubelet_socket_path
     if given.volumes and "/" in given.node_id:
         parser.error("with --volumes folders are named after the node id, which therefore has no slash")
-    if (folder is None) != (endpoint is None):
+    if (given.kubelet_registration_dir is None) != (given.kubelet_socket_path is None):
         parser.error("--kubelet-registration-dir and --kubelet-socket-path go together")
-    given.registration = None if folder is None else Registration(folder, endpoint)
     # Beside its volumes, so that who moves or removes the folder has both in hand.
     given.state = given.volumes / ".journal" if given.volumes and not given.state else given.state
     try:
         given.spec = Spec(
             node_id=given.node_id,
             name=given.name,
-            pools=dict(given.pool or DEFAULT_POOLS),
+            pools={name: parse_bytes(size) for name, size in given.pool} if given.pool else DEFAULT_POOLS,
             measured=given.volumes is not None and not given.pool,
             topology=dict(given.topology),
             without=frozenset(feature for feature in FEATURES if getattr(given, f"no_{feature}")),
@@ -113,18 +97,16 @@ def _parser() -> argparse.ArgumentParser:
     topology = "repeatable; default: topology.<name>/node=<node id>"
     add("--topology", type=pair, action="append", default=[], metavar="KEY=VALUE", help=topology)
     pools = "repeatable (default: standard=100Gi; with --volumes what the file system has free)"
-    add("--pool", type=_pool, action="append", metavar="NAME=SIZE", help=pools)
+    add("--pool", type=pair, action="append", metavar="NAME=SIZE", help=pools)
     real = "volumes are folders in here, bind-mounted into pods (needs the right to mount); no raw block volumes"
     add("--volumes", type=Path, metavar="DIR", help=real)
     journal = "the journal of volumes; without it a restart forgets them (default with --volumes: DIR/.journal)"
     add("--state", type=Path, metavar="FILE", help=journal)
     add("--calls", type=Path, metavar="FILE", help="where every call is recorded, as JSON lines")
-    add("--faults", dest="faults_file", type=Path, metavar="FILE", help="a JSON list of faults, read anew whenever it changes")
+    add("--faults", type=Path, metavar="FILE", help="a JSON list of faults, read anew whenever it changes")
     folder = "register with the kubelet, by a socket in this folder (on the node: /var/lib/kubelet/plugins_registry)"
     add("--kubelet-registration-dir", type=Path, metavar="DIR", help=folder)
     add("--kubelet-socket-path", metavar="PATH", help="the path of --endpoint on the node, which is what the kubelet is told")
-    example = "repeatable, e.g. CreateVolume:times=1,lose=DEADLINE_EXCEEDED"
-    add("--fault", dest="faults", type=parse_fault, action="append", default=[], metavar="FAULT", help=example)
     for feature, capability in FEATURES.items():
         add(f"--no-{feature}", action="store_true", dest=f"no_{feature}", help=f"do not claim {capability}")
     return parser
@@ -135,11 +117,3 @@ def pair(text: str) -> tuple[str, str]:
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
     return key, value
-
-
-def _pool(text: str) -> tuple[str, int]:
-    name, size = pair(text)
-    try:
-        return name, parse_bytes(size)
-    except BadQuantity as error:
-        raise argparse.ArgumentTypeError(str(error)) from error

@@ -6,7 +6,7 @@ scheduled pod uses stays, and so does a bound volume. Not here: matching claims 
 
 from typing import Any, Final
 
-from hack.sim.stand_ins.stand_in_base import StandInBase, claim_uid, claims_of, class_name, sides
+from hack.sim.stand_ins.stand_in_base import StandInBase, claim_uid, claims_of, class_name, owners_of, sides
 from sidecar.kube.api import CLAIMS, CLASSES, PODS, VOLUMES, Change, Resource
 from sidecar.kube.errors import NotFound
 from sidecar.kube.store import by_name
@@ -42,13 +42,13 @@ class Binder:
         uids = {claim["metadata"]["uid"] for claim in sides(change)}
         return [volume["metadata"]["name"] for uid in sorted(uids) for volume in self._volumes.by_index("claim", uid)]
 
-    # --- claims -------------------------------------------------------------------------------------------------------
-
     async def _sync_claim(self, key: str) -> None:
         claim = self._claims.get(key)
         if claim is None:
             return
-        if _is_protected(claim, CLAIM_PROTECTION) and not self._in_use(key):
+        # A pod that is not scheduled yet does not count: no kubelet would start it with a claim that is going.
+        in_use = any(pod["spec"].get("nodeName") for pod in self._pods.by_index("claim", key))
+        if _is_protected(claim, CLAIM_PROTECTION) and not in_use:
             await self._unprotect(CLAIMS, claim, CLAIM_PROTECTION)
         elif claim["spec"].get("volumeName"):
             await self._report(claim)
@@ -56,10 +56,6 @@ class Binder:
             await self._bind(claim, made[0])
         else:
             await self._ask_for_volume(claim)
-
-    def _in_use(self, key: str) -> bool:
-        """A pod that is not scheduled yet does not count: no kubelet would start it with a claim that is going."""
-        return any(pod["spec"].get("nodeName") for pod in self._pods.by_index("claim", key))
 
     async def _ask_for_volume(self, claim: Json) -> None:
         class_ = self._classes.get(class_name(claim))
@@ -87,8 +83,6 @@ class Binder:
     async def _annotate(self, claim: Json, notes: dict[str, str], **more: Any) -> Json:
         meta = {"annotations": notes, "resourceVersion": claim["metadata"]["resourceVersion"]}
         return await self._base.patch(CLAIMS, claim, {"metadata": meta, **more})
-
-    # --- volumes ------------------------------------------------------------------------------------------------------
 
     async def _sync_volume(self, name: str) -> None:
         volume = self._volumes.get(name)
@@ -145,7 +139,7 @@ class EphemeralClaims:
         self._pods, self._claims = base.cache(PODS), base.cache(CLAIMS)
         self.pods = base.loop("ephemeral claims", self._sync)
         base.wake(self.pods, PODS, lambda change: [change.key])
-        base.wake(self.pods, CLAIMS, lambda change: [key for claim in sides(change) for key in _pod_of(claim)])
+        base.wake(self.pods, CLAIMS, lambda change: [key for claim in sides(change) for key in owners_of(claim, names.POD)])
 
     async def _sync(self, key: str) -> None:
         pod = self._pods.get(key)
@@ -163,9 +157,3 @@ def _claim_of(pod: Json, volume: Json, name: str) -> Json:
     notes = {key: value for key, value in (template.get("metadata") or {}).items() if key in ("annotations", "labels")}
     owners = [owner | {"controller": True, "blockOwnerDeletion": True}]
     return {"metadata": notes | {"name": name, "ownerReferences": owners}, "spec": template["spec"]}
-
-
-def _pod_of(claim: Json) -> list[str]:
-    meta = claim["metadata"]
-    owners = meta.get("ownerReferences") or ()
-    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == names.POD]

@@ -51,32 +51,26 @@ class Kubelet:
         elif pod["status"]["phase"] == "Pending" and all(self._can_be_mounted(pod, name) for name in claims_of(pod)):
             if seconds := self._start(pod):
                 self._starting[meta["uid"]] = self._base.clock() + seconds
-            await self._base.patch(
-                PODS, pod, {"status": _running(pod["status"], ready=not seconds, now=self._base.clock())}, subresource="status"
-            )
+            await self._run(pod, ready=not seconds)
         elif (due := self._starting.get(meta["uid"])) is not None:
             if due > self._base.clock():
                 return due
             del self._starting[meta["uid"]]
-            await self._base.patch(PODS, pod, {"status": _running(pod["status"], ready=True, now=self._base.clock())}, subresource="status")
+            await self._run(pod, ready=True)
         return None
 
     def _can_be_mounted(self, pod: Json, name: str) -> bool:
         claim = self._claims.get(name)
-        if (
-            claim is None
-            or not is_for(pod, claim)
-            or claim["metadata"].get("deletionTimestamp")
-            or (claim.get("status") or {}).get("phase") != "Bound"
-        ):
+        if claim is None or not is_for(pod, claim) or claim["metadata"].get("deletionTimestamp"):
+            return False
+        if (claim.get("status") or {}).get("phase") != "Bound":
             return False
         volume = self._volumes.get(claim["spec"].get("volumeName") or "")
         return volume is not None and claim["metadata"]["uid"] in claim_uid(volume)
 
-
-def _running(status: Json, *, ready: bool, now: float) -> Json:
-    others = [item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS]
-    since = timestamps.to_text(EPOCH + now)
-    states = {kind: "True" if ready or kind == "Initialized" else "False" for kind in _CONDITIONS}
-    own = [{"type": kind, "status": state, "lastTransitionTime": since} for kind, state in states.items()]
-    return {"phase": "Running", "conditions": [*others, *own]}
+    async def _run(self, pod: Json, *, ready: bool) -> None:
+        others = [item for item in pod["status"].get("conditions") or () if item["type"] not in _CONDITIONS]
+        since = timestamps.to_text(EPOCH + self._base.clock())
+        states = {kind: "True" if ready or kind == "Initialized" else "False" for kind in _CONDITIONS}
+        own = [{"type": kind, "status": state, "lastTransitionTime": since} for kind, state in states.items()]
+        await self._base.patch(PODS, pod, {"status": {"phase": "Running", "conditions": [*others, *own]}}, subresource="status")

@@ -14,12 +14,8 @@ from sidecar.model.objects import Json
 EVERY: Final = 20.0
 _QUARANTINE: Final = 40.0
 _ALL: Final = "all pods"
-_BY_COLLECTOR: Final = {
-    "type": "DisruptionTarget",
-    "status": "True",
-    "reason": "DeletionByPodGC",
-    "message": "PodGC: node no longer exists",
-}
+_WHY: Final = {"reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}
+_BY_COLLECTOR: Final = {"type": "DisruptionTarget", "status": "True", **_WHY}
 
 
 class PodGarbageCollector:

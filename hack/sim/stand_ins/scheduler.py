@@ -103,8 +103,6 @@ class Scheduler:
                 return "pod has unbound immediate PersistentVolumeClaims"
         return ""
 
-    # --- which node ---------------------------------------------------------------------------------------------------
-
     async def _choose(self, pod: Json, claims: list[Json]) -> str:
         """Draws one of the nodes that fit. If none does, the answer is empty and the pod's status says why."""
         judged = {node["metadata"]["name"]: self._obstacle(node, pod, claims) for node in self._nodes.values()}
@@ -151,8 +149,6 @@ class Scheduler:
             and parse_bytes(item.get("maximumVolumeSize") or item.get("capacity") or -1) >= needed
             for item in self._capacities.values()
         )
-
-    # --- writes -------------------------------------------------------------------------------------------------------
 
     async def _select(self, claim: Json, node: str) -> None:
         if selected(claim) != node:

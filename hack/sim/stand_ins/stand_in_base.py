@@ -41,11 +41,11 @@ def is_for(pod: Json, claim: Json) -> bool:
     return not asked or any(owner.get("controller") and owner["uid"] == pod["metadata"]["uid"] for owner in owners)
 
 
-def stateful_set_of(pod: Json) -> list[str]:
-    """`namespace/name` of the StatefulSet that controls the pod."""
-    meta = pod["metadata"]
+def owners_of(obj: Json, kind: str) -> list[str]:
+    """`namespace/name` of what controls it, if that is of this kind."""
+    meta = obj["metadata"]
     owners = meta.get("ownerReferences") or ()
-    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == "StatefulSet"]
+    return [f"{meta['namespace']}/{owner['name']}" for owner in owners if owner.get("controller") and owner["kind"] == kind]
 
 
 def claim_uid(volume: Json) -> list[str]:
@@ -68,7 +68,7 @@ def sides(change: Change[Json]) -> list[Json]:
 _INDEXES: Final[dict[Resource, dict[str, Callable[[Json], Iterable[str]]]]] = {
     CLAIMS: {"uid": lambda claim: (claim["metadata"]["uid"],), "volume": lambda claim: (claim["spec"].get("volumeName", ""),)},
     VOLUMES: {"claim": claim_uid},
-    PODS: {"claim": claims_of, "stateful set": stateful_set_of},
+    PODS: {"claim": claims_of, "stateful set": lambda pod: owners_of(pod, "StatefulSet")},
 }
 
 
@@ -87,7 +87,13 @@ class StandInBase:
     def cache(self, resource: Resource) -> Store[Json]:
         if resource not in self._caches:
             store = self._caches[resource] = Store(_INDEXES.get(resource, {}))
-            self._reflectors.append(self._reflector(resource, store))
+
+            def changed(change: Change[Json]) -> None:
+                for wake in self._wakes.get(resource, ()):
+                    wake(change)
+
+            options: dict[str, Any] = {"store": store, "on_change": changed, "clock": self.clock, "rng": self.rng.random}
+            self._reflectors.append(Reflector(self.api, resource, project=lambda obj: obj, **options))
         return self._caches[resource]
 
     def wake(self, loop: Loop[str], resource: Resource, keys: Keys) -> None:
@@ -132,10 +138,3 @@ class StandInBase:
         meta = obj["metadata"]
         namespace = meta.get("namespace", "")
         return await self.api.patch(resource, meta["name"], patch, content_type=MERGE_PATCH, namespace=namespace, **options)
-
-    def _reflector(self, resource: Resource, store: Store[Json]) -> Reflector[Json]:
-        def changed(change: Change[Json]) -> None:
-            for wake in self._wakes.get(resource, ()):
-                wake(change)
-
-        return Reflector(self.api, resource, project=lambda obj: obj, store=store, on_change=changed, clock=self.clock, rng=self.rng.random)

@@ -6,11 +6,13 @@ for. What was deleted with a StatefulSet is the garbage collector's work. Not he
 `minReadySeconds`, claims that go with their set.
 """
 
+import copy
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hack.sim.stand_ins import stateful_set_objects as objects
-from hack.sim.stand_ins.stand_in_base import StandInBase, sides, stateful_set_of
+from hack.sim.stand_ins.stand_in_base import StandInBase, owners_of, sides
 from sidecar.engine.backoff import Attempts, Backoff
 from sidecar.kube.api import CLAIMS, PODS, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
@@ -18,6 +20,7 @@ from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
 
 _OVER: Final = ("Succeeded", "Failed")
+_REVISION: Final = "controller-revision-hash"
 _AFTER_ERROR: Final = Backoff(0.005, 1000.0)
 
 
@@ -37,13 +40,14 @@ class StatefulSets:
         self._errors: Attempts[str] = Attempts()
         self.sets = base.loop("stateful sets", self._sync)
         base.wake(self.sets, STATEFUL_SETS, lambda change: [change.key])
-        base.wake(self.sets, PODS, lambda change: [key for pod in sides(change) for key in stateful_set_of(pod)])
+        base.wake(self.sets, PODS, lambda change: [key for pod in sides(change) for key in owners_of(pod, "StatefulSet")])
 
     async def _sync(self, key: str) -> float | None:
         workload = self._sets.get(key)
         if workload is None:
             return None
-        pods = [pod for pod in self._pods.by_index("stateful set", key) if _owns(workload, pod)]
+        uid, pods = workload["metadata"]["uid"], self._pods.by_index("stateful set", key)
+        pods = [pod for pod in pods if uid in {ref["uid"] for ref in pod["metadata"]["ownerReferences"]}]
         for pod in pods:
             self._missing.pop(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}", None)
         again = None
@@ -56,12 +60,10 @@ class StatefulSets:
         await self._report(workload, pods)
         return again
 
-    # --- pods ---------------------------------------------------------------------------------------------------------
-
     async def _reconcile(self, workload: Json, pods: list[Json]) -> float | None:
         """When to look again. An ordered set stops at the first pod that is not as it should be."""
-        ordered, wanted = workload["spec"].get("podManagementPolicy") != "Parallel", objects.ordinals(workload)
-        found = {objects.ordinal_of(workload, pod): pod for pod in pods}
+        ordered, wanted = workload["spec"].get("podManagementPolicy") != "Parallel", ordinals(workload)
+        found = {ordinal_of(workload, pod): pod for pod in pods}
         later: list[float] = []
         for batch in ([ordinal] for ordinal in wanted) if ordered else _batches(wanted):
             later += await self._attend_all(workload, {ordinal: found.get(ordinal) for ordinal in batch})
@@ -96,7 +98,7 @@ class StatefulSets:
         return None
 
     async def _make(self, workload: Json, ordinal: int) -> float | None:
-        pod, namespace = objects.pod_of(workload, ordinal), workload["metadata"]["namespace"]
+        pod, namespace = pod_of(workload, ordinal), workload["metadata"]["namespace"]
         key, now = f"{namespace}/{workload['metadata']['name']}", self._base.clock()
         due = self._missing.setdefault(f"{namespace}/{pod['metadata']['name']}", now + self._delay(key))
         if due > now:
@@ -121,7 +123,7 @@ class StatefulSets:
         if (workload["spec"].get("updateStrategy") or {}).get("type") == "OnDelete" or len(descending) < wanted:
             return
         for pod in descending:
-            if _revision(pod) != objects.revision_of(workload) and not _is_leaving(pod):
+            if _revision(pod) != revision_of(workload) and not _is_leaving(pod):
                 await self._delete(pod)
                 return
             if not _is_settled(pod):
@@ -132,12 +134,10 @@ class StatefulSets:
             meta = pod["metadata"]
             await self._base.api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"])
 
-    # --- claims -------------------------------------------------------------------------------------------------------
-
     async def _make_claims(self, workload: Json, ordinal: int) -> None:
         namespace, in_the_way = workload["metadata"]["namespace"], False
-        for claim in objects.claims_of(workload, ordinal).values():
-            there = self._claim(namespace, claim)
+        for claim in claims_for(workload, ordinal).values():
+            there = self._claims.get(f"{namespace}/{claim['metadata']['name']}")
             if there is None:
                 await self._base.api.create(CLAIMS, claim, namespace=namespace)
             elif _is_leaving(there):
@@ -145,13 +145,8 @@ class StatefulSets:
         if in_the_way:
             raise _Later
 
-    def _claim(self, namespace: str, claim: Json) -> Json | None:
-        return self._claims.get(f"{namespace}/{claim['metadata']['name']}")
-
-    # --- what it says of itself ---------------------------------------------------------------------------------------
-
     async def _report(self, workload: Json, pods: list[Json]) -> None:
-        newest, before = objects.revision_of(workload), workload.get("status") or {}
+        newest, before = revision_of(workload), workload.get("status") or {}
         current = before.get("currentRevision") or newest
         ready = [pod for pod in pods if Pod.of(pod).ready]
         status = {
@@ -183,16 +178,12 @@ def _batches(wanted: Sequence[int]) -> Iterator[Sequence[int]]:
         begun, size = begun + size, 2 * size
 
 
-def _owns(workload: Json, pod: Json) -> bool:
-    return workload["metadata"]["uid"] in {ref["uid"] for ref in pod["metadata"]["ownerReferences"]}
-
-
 def _phase(pod: Json) -> str:
     return str((pod.get("status") or {}).get("phase"))
 
 
 def _revision(pod: Json) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(objects.REVISION, ""))
+    return str((pod["metadata"].get("labels") or {}).get(_REVISION, ""))
 
 
 def _is_settled(pod: Json | None) -> bool:
@@ -201,3 +192,50 @@ def _is_settled(pod: Json | None) -> bool:
 
 def _is_leaving(obj: Json) -> bool:
     return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+# --- what it makes ----------------------------------------------------------------------------------------------------------
+
+
+def ordinals(workload: Json) -> range:
+    """Those that it wants."""
+    first = (workload["spec"].get("ordinals") or {}).get("start", 0)
+    return range(first, first + workload["spec"].get("replicas", 1))
+
+
+def ordinal_of(workload: Json, pod: Json) -> int:
+    """-1 for a name that none of its pods has."""
+    parent, _, number = pod["metadata"]["name"].rpartition("-")
+    return int(number) if parent == workload["metadata"]["name"] and number.isascii() and number.isdigit() else -1
+
+
+def revision_of(workload: Json) -> str:
+    digest = hashlib.sha256(json.dumps(workload["spec"]["template"], sort_keys=True).encode()).hexdigest()
+    return f"{workload['metadata']['name']}-{digest[:10]}"
+
+
+def pod_of(workload: Json, ordinal: int) -> Json:
+    """Of the newest revision: partitions are not here."""
+    template, name = copy.deepcopy(workload["spec"]["template"]), f"{workload['metadata']['name']}-{ordinal}"
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    labels |= {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(ordinal), _REVISION: revision_of(workload)}
+    claims = claims_for(workload, ordinal)
+    own = [{"name": key, "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}} for key, claim in claims.items()]
+    others = [volume for volume in template["spec"].get("volumes") or () if volume["name"] not in claims]
+    spec = template["spec"] | {"hostname": name, "volumes": [*own, *others]}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload["metadata"]["name"], "uid": workload["metadata"]["uid"]}
+    owners = [owner | {"controller": True, "blockOwnerDeletion": True}]
+    meta = (template.get("metadata") or {}) | {"name": name, "labels": labels, "ownerReferences": owners}
+    return {"metadata": meta, "spec": spec}
+
+
+def claims_for(workload: Json, ordinal: int) -> dict[str, Json]:
+    """By name of their template."""
+    chosen = workload["spec"]["selector"].get("matchLabels") or {}
+    found = {}
+    for template in workload["spec"].get("volumeClaimTemplates") or ():
+        claim, key = copy.deepcopy(template), template["metadata"]["name"]
+        meta = claim["metadata"] | {"name": f"{key}-{workload['metadata']['name']}-{ordinal}"}
+        labels = (claim["metadata"].get("labels") or {}) | chosen
+        found[key] = {"metadata": meta | {"labels": labels}, "spec": claim["spec"]}
+    return found

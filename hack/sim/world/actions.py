@@ -184,7 +184,7 @@ async def operate(world: "World") -> None:
         claim = world.cluster.store.find(CLAIMS, f"{_DATA}-{pod['metadata']['name']}", NAMESPACE)
         if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != POLICIES[GIVEN_UP]:
             continue
-        node = world.place_of(claim["spec"].get("volumeName", ""))
+        node = world.effects.machine_of(world.effects.volume_of(claim))
         if world.evacuated.get(node):
             world.transcript.tell("operator", f"deletes {claim['metadata']['name']}, whose data is on {node}")
             with suppress(ApiError):  # gone meanwhile
@@ -313,6 +313,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "lag": lambda world, item: world.network.local_delay(item.whom, item.number),
     "lag over": lambda world, item: world.network.local_delay(item.whom, 0.0),
     "errors": lambda world, item: _set_field(world, "errors", item.number),
+    "no errors": lambda world, item: _set_field(world, "errors", 0.0),
     "kubelet hangs": lambda world, item: world.silent.add(item.whom),
     "kubelet works": _kubelet_works,
     LOST: lambda world, item: world.lose(_holder(world) if item.whom == HOLDER else item.whom, item.number, first=item.detail),

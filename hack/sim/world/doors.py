@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.driver.calls import Reception
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.world.life import Life
-from hack.sim.world.network import Broken, Latency, Network, Stream
-from hack.sim.world.requests import RequestLog
+from hack.sim.world.network import Broken, Latency, Life, Network, Stream
+from hack.sim.world.records import RequestLog
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.kube.api import Resource, WatchEvent
 from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable
 from sidecar.provisioning.creations.creation_record import CreationRecord
+from sidecar.provisioning.creations.journal import NoJournal
 
 T = TypeVar("T")
 Tell = Callable[[str], None]
@@ -145,7 +145,7 @@ class Folder:
         self.full = False
 
 
-class NodeJournal:
+class NodeJournal(NoJournal):
     """The journal of one process in that folder. A write takes no time, but the process may die before or after it. What finds no room on
     the disk is written with the next line, or within a minute."""
 
@@ -153,8 +153,8 @@ class NodeJournal:
         self._folder = folder
         self._life = life
         self._own: set[str] = set()
-        self._waits: dict[str, CreationRecord | None] = {}
-        """By key: what is to be written; None: that it has ended."""
+        self._waits: list[tuple[str, CreationRecord | None]] = []
+        """What is to be written by key; None: that it has ended."""
 
     async def begin(self, begun: CreationRecord) -> str:
         what = f"writing down the creation of {begun.request.name}"
@@ -169,22 +169,19 @@ class NodeJournal:
         self._write(key, None)
 
     def _write(self, key: str, record: CreationRecord | None) -> None:
-        if record is not None and (before := self._waits.get(record.other_key)) and before.request.name == record.request.name:
-            del self._waits[record.other_key]
-        self._waits[key] = record
+        self._waits.append((key, record))
         self._catch_up()
 
     def _catch_up(self) -> None:
-        if self._folder.full:
-            return
-        for key, record in self._waits.items():
+        begun = self._folder.begun
+        while self._waits and not self._folder.full:
+            key, record = self._waits.pop(0)
             if record is None:
-                self._folder.begun.pop(key, None)
+                begun.pop(key, None)
                 continue
-            if (before := self._folder.begun.get(record.other_key)) is not None and before.request.name == record.request.name:
-                del self._folder.begun[record.other_key]
-            self._folder.begun[key] = record
-        self._waits.clear()
+            if (before := begun.get(record.other_key)) and before.request.name == record.request.name:
+                del begun[record.other_key]
+            begun[key] = record
 
     async def take_over(self) -> list[CreationRecord]:
         self._life.check()
@@ -192,12 +189,6 @@ class NodeJournal:
         left = [begun for key, begun in self._folder.begun.items() if key not in self._own]
         self._own |= {begun.key for begun in left}
         return left
-
-    def settled(self) -> list[str]:
-        return []
-
-    async def close(self) -> None:
-        pass
 
 
 class Link:

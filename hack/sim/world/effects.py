@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.cluster.deletion import Options
 from hack.sim.stand_ins import claims_of
-from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world.node import DRIVER
 from hack.sim.world.themes import ALLOW, CLEANUP, PAUSE
 from hack.sim.world.truth import RETIRE, full_name, note, said
@@ -241,7 +241,7 @@ class Effects:
             lately = self._world.wanted.get(workload["metadata"]["name"], ())
             most = max([0, *(count for until, count in lately if self._world.clock() - until <= self._world.late)])
             for ordinal in {*objects.ordinals(workload), *range(most)}:
-                if any(made["metadata"]["name"] == meta["name"] for made in objects.claims_of(workload, ordinal).values()):
+                if any(made["metadata"]["name"] == meta["name"] for made in objects.claims_for(workload, ordinal).values()):
                     return workload, ordinal
         return None, -1
 

@@ -6,7 +6,7 @@ A guard pod is put on its node here and not by the simulated scheduler, which do
 import copy
 
 from hack.sim.stand_ins import StandInBase
-from hack.sim.stand_ins.stand_in_base import sides
+from hack.sim.stand_ins.stand_in_base import owners_of, sides
 from sidecar.kube.api import DEPLOYMENTS, NODES, PODS
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
@@ -19,11 +19,11 @@ class Guards:
         self._serial = 0
         loop = base.loop("guards", self._sync)
         base.wake(loop, DEPLOYMENTS, lambda change: [change.key])
-        base.wake(loop, PODS, lambda change: [key for pod in sides(change) for key in _owners(pod)])
+        base.wake(loop, PODS, lambda change: [key for pod in sides(change) for key in owners_of(pod, "Deployment")])
         base.wake(loop, NODES, lambda _: self._deployments.keys())
 
     async def _sync(self, key: str) -> float | None:
-        deployment, pods = self._deployments.get(key), [pod for pod in self._pods.values() if key in _owners(pod)]
+        deployment, pods = self._deployments.get(key), [pod for pod in self._pods.values() if key in owners_of(pod, "Deployment")]
         if deployment is None or deployment["metadata"].get("deletionTimestamp"):
             for meta in (pod["metadata"] for pod in pods):
                 if not meta.get("deletionTimestamp"):
@@ -47,8 +47,3 @@ class Guards:
         name = str(affinity["nodeSelectorTerms"][0]["matchFields"][0]["values"][0])
         node = self._nodes.get(name)
         return name if node and Pod.of({"metadata": {"name": name}, "spec": spec}).tolerates(Node.of(node).taints) else ""
-
-
-def _owners(pod: Json) -> list[str]:
-    meta = pod["metadata"]
-    return [f"{meta['namespace']}/{owner['name']}" for owner in meta.get("ownerReferences") or () if owner["kind"] == "Deployment"]

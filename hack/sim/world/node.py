@@ -9,11 +9,10 @@ from hack.sim.driver.calls import Reception, Record
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
-from hack.sim.world.life import Killed, Life
-from sidecar.config.config import Config
+from hack.sim.world.network import Killed, Life
 from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
-from sidecar.kube.api import KubeApi
+from sidecar.kube.api import CSI_NODES, NODES, KubeApi
 from sidecar.kube.events.recorder import EventRecorder, ObjectRef
 from sidecar.model import names
 from sidecar.model.quantity import parse_bytes
@@ -34,10 +33,19 @@ SHUTDOWN_TIMEOUT: Final = 25.0
 _ARGS: Final = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--kube-api-qps=-1", "--kube-api-capacity-qps=-1")
 
 
+def node_body(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}}}
+
+
 def csi_node(name: str) -> dict[str, Any]:
     """The CSINode that a kubelet would write for the driver on its node."""
     drivers = [{"name": DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}]
     return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+
+
+async def create_node(api: KubeApi, name: str) -> None:
+    await api.create(NODES, node_body(name))
+    await api.create(CSI_NODES, csi_node(name))
 
 
 class Node:
@@ -77,17 +85,16 @@ class Node:
         """A process of the sidecar runs, be it only one that waits for its driver."""
         return self._life is not None and self._life.alive
 
-    # --- what may happen to it -------------------------------------------------------------------------------------------
-
     def kill(self) -> None:
         if self._life is not None:
             self._life.kill("kill -9")
 
     def doom(self, crossings: int) -> None:
         """The sidecar dies at that crossing from now; if none runs, the next sidecar does."""
-        self._doom = crossings
         if self._life is not None and self._life.alive:
-            self._condemn(self._life)
+            self._life.doom(crossings)
+        else:
+            self._doom = crossings
 
     def stop(self) -> None:
         """SIGTERM."""
@@ -118,8 +125,6 @@ class Node:
         self.folder.full = False
         self.driver_back()
 
-    # --- its lives ----------------------------------------------------------------------------------------------------
-
     async def run(self) -> None:
         while True:
             await self._may_live.wait()
@@ -134,7 +139,8 @@ class Node:
         self._over = over = asyncio.get_running_loop().create_future()
         life = self._life = Life(self.lives, on_death=self._died)
         if self._doom:
-            self._condemn(life)
+            life.doom(self._doom)
+            self._doom = 0
         program = asyncio.create_task(self._program(life), name=f"{self.name} life {self.lives}")
         try:
             await asyncio.wait({program, over}, return_when=asyncio.FIRST_COMPLETED)
@@ -158,13 +164,32 @@ class Node:
         return over.result()
 
     async def _program(self, life: Life) -> None:
-        world = self._world
-        kube = NodeKube(
-            world.api, world.network, life, node=self.name, tell=world.transcript.voice(self.name), request_log=world.request_log
+        world, tell = self._world, self._world.transcript.voice(self.name)
+        parsed = parse([*_ARGS, *world.plan.args, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
+        assert isinstance(parsed, Parsed), parsed
+
+        def wall() -> float:
+            return EPOCH + world.clock()
+
+        rng = random.Random(f"sidecar {world.plan.seed} {self.name} {life.number}").random
+        tools = Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=rng)
+        kube = NodeKube(world.api, world.network, life, node=self.name, tell=tell, request_log=world.request_log)
+        driver = NodeDriver(
+            self.driver,
+            self.reception,
+            life,
+            network=world.network,
+            timeout=CALL_TIMEOUT,
+            tell=tell,
+            link=self.link,
+            on_call=lambda method, name: world.request_log.called(self.name, life.number, method, name),
+            on_done=lambda method, name: world.acted(self.name, method, name),
         )
-        config, tools = self._config(), self._instruments(life)
+        recorder = _Overheard(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=world.clock, wall=wall, rng=rng)
+        recorder.leaks = self.leaks_told
         await self.link.ready()
-        self.tools, self.sidecar = tools, self._assemble(life, kube, config, tools)
+        doors = Doors(kube, kube, driver, NodeJournal(self.folder, life))
+        self.tools, self.sidecar = tools, Sidecar(parsed.config, doors, tools, recorder=recorder)
         await self.sidecar.run()
 
     async def _drain(self, life: Life) -> None:
@@ -178,47 +203,9 @@ class Node:
         draining.cancel()
         await asyncio.gather(draining, return_exceptions=True)
 
-    def _condemn(self, life: Life) -> None:
-        life.doom(self._doom)
-        self._doom = 0
-
     def _died(self, why: str) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(f"killed: {why}")
-
-    def _config(self) -> Config:
-        parsed = parse([*_ARGS, *self._world.plan.args, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE})
-        assert isinstance(parsed, Parsed), parsed
-        return parsed.config
-
-    def _instruments(self, life: Life) -> Instruments:
-        world, dice = self._world, random.Random(f"sidecar {self._world.plan.seed} {self.name} {life.number}")
-
-        def wall() -> float:
-            return EPOCH + world.clock()
-
-        return Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=dice.random)
-
-    def _door(self, life: Life) -> NodeDriver:
-        world = self._world
-        return NodeDriver(
-            self.driver,
-            self.reception,
-            life,
-            network=world.network,
-            timeout=CALL_TIMEOUT,
-            tell=world.transcript.voice(self.name),
-            link=self.link,
-            on_call=lambda method, name: world.request_log.called(self.name, life.number, method, name),
-            on_done=lambda method, name: world.acted(self.name, method, name),
-        )
-
-    def _assemble(self, life: Life, kube: KubeApi, config: Config, tools: Instruments) -> Sidecar:
-        driver = self._door(life)
-        recorder = _Overheard(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=tools.clock, wall=tools.wall, rng=tools.rng)
-        recorder.leaks = self.leaks_told
-        doors = Doors(kube, kube, driver, NodeJournal(self.folder, life))
-        return Sidecar(config, doors, tools, recorder=recorder)
 
 
 class _Overheard(EventRecorder):

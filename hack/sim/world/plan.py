@@ -91,6 +91,9 @@ class Plan:
 Trouble = Callable[[random.Random, Plan], None]
 Events = Iterable[tuple[Any, ...]]
 """The fields of PlannedEvent, as far as they are given."""
+Lasts = Callable[[random.Random], float]
+Draw = Callable[[random.Random, str], Events]
+"""What happens to somebody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ class Theme:
     settle: float
 
 
-def of_each(kind: str, draw: Callable[[random.Random, str], Events], *, share: float = 1.0) -> Trouble:
+def of_each(kind: str, draw: Draw, *, share: float = 1.0) -> Trouble:
     """What happens to some of those whom events of this kind have made."""
 
     def drawn(dice: random.Random, plan: Plan) -> None:
@@ -122,7 +125,7 @@ def of_each(kind: str, draw: Callable[[random.Random, str], Events], *, share: f
     return drawn
 
 
-def of_nodes(draw: Callable[[random.Random, str], Events], least: int = 1, most: int = 1) -> Trouble:
+def of_nodes(draw: Draw, least: int = 1, most: int = 1) -> Trouble:
     """What happens so many times to one node or another."""
 
     def drawn(dice: random.Random, plan: Plan) -> None:
@@ -130,6 +133,17 @@ def of_nodes(draw: Callable[[random.Random, str], Events], least: int = 1, most:
             plan.events += tuple(PlannedEvent(*event) for event in draw(dice, dice.choice(plan.nodes)))
 
     return drawn
+
+
+def lasting(begins: str, ends: str, at: tuple[float, float], lasts: Lasts, numbers: Sequence[float] = ()) -> Draw:
+    """It begins within that span of time, and ends."""
+
+    def draw(dice: random.Random, whom: str) -> Events:
+        begun = dice.uniform(*at)
+        yield begun, begins, whom, dice.choice(numbers) if numbers else 0.0
+        yield begun + lasts(dice), ends, whom
+
+    return draw
 
 
 def at_times(what: str, most: int) -> Trouble:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world.node import NAMESPACE
 from sidecar.kube.api import PODS, STATEFUL_SETS
 from sidecar.model.nodes import Pod
@@ -75,12 +75,12 @@ class Replicas:
         """For how many seconds it has been there and ready without a break."""
         return self._world.clock() - self._whole_since.get((uid, ordinal), self._world.clock())
 
-    def not_whole(self, *, by_us: bool = False) -> Iterator[str]:
-        """Replicas that are away now; or only those that a sidecar has evicted."""
+    def not_whole(self) -> Iterator[str]:
+        """Replicas that are away now."""
         self.look()
         for workload in self._world.cluster.store.all_of(STATEFUL_SETS):
             for ordinal in objects.ordinals(workload):
-                if (workload["metadata"]["uid"], ordinal) in (self._ours if by_us else self._away_since):
+                if (workload["metadata"]["uid"], ordinal) in self._away_since:
                     yield f"{workload['metadata']['name']}-{ordinal}"
 
     def pods_of(self, workload: Json) -> dict[int, Json]:

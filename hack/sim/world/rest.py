@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from hack.sim.stand_ins import claims_of
-from hack.sim.stand_ins import stateful_set_objects as objects
+from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world import people, strangers
 from hack.sim.world.actions import REPLICAS, carry_out, set_ready
 from hack.sim.world.claims import HOLLOW
@@ -138,7 +138,8 @@ def _left_behind(world: "World") -> Iterator[str]:
         node, _, uid = mark.partition("/")
         # One that is deleted is too, with its pod on it: the deletion was on its way when the pod came back.
         ends = "deletionTimestamp" in claim["metadata"]
-        if mark and not ends and world.effects.unasked_for(node) > 0.0 and _uid_of(world, node) == uid:
+        is_it = bool(mark) and (store.find(NODES, node) or {"metadata": {"uid": ""}})["metadata"]["uid"] == uid
+        if is_it and not ends and world.effects.unasked_for(node) > 0.0:
             yield f"{claim['metadata']['name']} has the mark of {mark}, which is not being retired"
         # One that is back within the seconds between the mark and the deletion finds the mark: a person takes it off.
         if lost and lost not in world.ever_lost:
@@ -163,7 +164,7 @@ async def _claims_rest(world: "World") -> None:
     await _heal(world)
     await asyncio.sleep(world.plan.settle)
     world.transcript.tell("world", "should be at rest")
-    world.request_log.begin_rest()
+    world.request_log.resting.clear()
     await asyncio.sleep(world.plan.rest)
 
 
@@ -187,7 +188,7 @@ def _of_claims(world: "World") -> Findings:
         yield from ((LEFT_BEHIND, f"{node.name} still has {name} in its journal, though all is settled") for name in unsettled)
         rows = node.tools.health.rows() if node.sidecar is not None and node.tools is not None else ("no sidecar runs",)
         yield from ((UNWELL, f"{node.name}: {row}") for row in rows if not isinstance(getattr(row, "state", None), OK | Stopped))
-    asked, minutes = world.request_log.resting or Counter(), len(world.nodes) * world.plan.rest / 60.0
+    asked, minutes = world.request_log.resting, len(world.nodes) * world.plan.rest / 60.0
     reads = sum(count for (_, what), count in asked.items() if what.split()[0] in ("list", "watch"))
     writes = asked.total() - reads
     if reads > _READS_AT_REST * minutes or writes > _WRITES_AT_REST * minutes:
@@ -329,10 +330,6 @@ def _of_node_loss(world: "World") -> Findings:
             wanted = [claim for claim in store.all_of(CLAIMS) if pod is not None and full_name(claim) in claims_of(pod)]
             if not any(world.effects.machine_of(world.effects.volume_of(claim)) in world.lost for claim in wanted):
                 yield NOT_WHOLE, f"{name} does not run, and no volume of it is on a machine that is lost"
-
-
-def _uid_of(world: "World", node: str) -> str:
-    return str((world.cluster.store.find(NODES, node) or {"metadata": {"uid": ""}})["metadata"]["uid"])
 
 
 _THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["World"], Findings]]]] = {

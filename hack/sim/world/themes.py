@@ -23,10 +23,12 @@ from hack.sim.world.plan import (
     LAX,
     SETTLE,
     SHARED,
+    Draw,
     Events,
     Plan,
     Theme,
     Trouble,
+    lasting,
     of_each,
     of_nodes,
     spans,
@@ -186,11 +188,13 @@ def _dead_driver(dice: random.Random, node: str) -> Events:
     yield at + dice.choice((30.0, 300.0, 900.0)), "driver back", node
 
 
-def _death(dice: random.Random, node: str) -> Events:
-    """Its sidecar does not come back for a long time."""
-    at = dice.uniform(70.0, 900.0)
-    yield at, "sidecar dies", node
-    yield at + dice.choice((10.0, 120.0, 600.0, 1500.0)), "sidecar lives", node
+_DEATH: Final = lasting("sidecar dies", "sidecar lives", (70.0, 900.0), lambda dice: dice.choice((10.0, 120.0, 600.0, 1500.0)))
+
+
+def _death_at(span: tuple[float, float], *hows: str) -> Draw:
+    """A sidecar is killed at its next effect, such as an eviction: before that is carried out, or after it and before its answer; or the
+    machine that it clears up after is back right before it."""
+    return lambda dice, _: [(dice.uniform(*span), "dies at an effect", "", 0.0, dice.choice(hows))]
 
 
 _LONGER: Final = {kind: stretched(kind) for kind in SHARED}
@@ -200,7 +204,7 @@ _OF_DRAINS: Final[Mapping[str, Trouble]] = {
     "acks": of_each("app", _acks, share=0.7),
     "new words": of_each("app", _new_words),
     "leaving": of_each("app", lambda dice, name: [(dice.uniform(80.0, 600.0), "app deleted", name)], share=0.5),
-    "deaths": of_nodes(_death, 1, 3),
+    "deaths": of_nodes(_DEATH, 1, 3),
     "dead drivers": of_nodes(_dead_driver),
 }
 
@@ -273,34 +277,15 @@ def _scaled(dice: random.Random, name: str) -> Events:
         yield at + dice.uniform(2.0, 120.0), "scale", name, 3
 
 
-def _needed_again(dice: random.Random, name: str) -> Events:
-    """Its owner says that what he had given up is needed, and back."""
-    at = dice.uniform(_BEGIN - 20.0, 300.0)
-    yield at, "needed", name
-    yield at + dice.uniform(5.0, 200.0), "given up", name
-
-
-def _hung_kubelet(dice: random.Random, node: str) -> Events:
-    """Who was asked to end stays for a while."""
-    at = dice.uniform(_BEGIN - 10.0, 250.0)
-    yield at, "kubelet hangs", node
-    yield at + dice.uniform(10.0, 200.0), "kubelet works", node
-
-
-def _death_at_eviction(dice: random.Random, node: str) -> Events:
-    """The sidecar is killed when its eviction arrives: before it is carried out, or after it and before its answer."""
-    yield dice.uniform(_BEGIN, 300.0), "dies at an effect", node, 0.0, dice.choice(("before", "after"))
-
-
 _OF_EMPTYING: Final[Mapping[str, Trouble]] = {
     **_LONGER,
     "replicas not ready": of_each(SET, _unready),
     "deleted pods": of_each(SET, _deleted_pods),
     "new revisions": of_each(SET, lambda dice, name: [(dice.uniform(_BEGIN - 20.0, 300.0), "new revision", name)], share=0.7),
     "scaled sets": of_each(SET, _scaled),
-    "changed words": of_each(SET, _needed_again),
-    "deaths at evictions": of_nodes(_death_at_eviction, 1, 5),
-    "hung kubelets": of_nodes(_hung_kubelet),
+    "changed words": of_each(SET, lasting("needed", "given up", (_BEGIN - 20.0, 300.0), lambda dice: dice.uniform(5.0, 200.0))),
+    "deaths at evictions": of_nodes(_death_at((_BEGIN, 300.0), "before", "after"), 1, 5),
+    "hung kubelets": of_nodes(lasting("kubelet hangs", "kubelet works", (_BEGIN - 10.0, 250.0), lambda dice: dice.uniform(10.0, 200.0))),
 }
 
 
@@ -361,25 +346,14 @@ def _losses(dice: random.Random, plan: Plan) -> None:
             plan.add(at + dice.uniform(100.0, 1500.0), "loss acknowledged", node)
 
 
-def _death_at_effect(dice: random.Random, _: str) -> Events:
-    """Who clears up is killed at its next effect, before that is carried out or after it and before its answer; or the machine whose it is
-    registers again right before it."""
-    yield dice.uniform(_LOSSES, 1500.0), "dies at an effect", "", 0.0, dice.choice(("before", "after", "back"))
-
-
-def _errors(dice: random.Random, _: str) -> Events:
-    """The API server answers some requests with 500, 409 or, where lists are asked for, 410."""
-    at = dice.uniform(100.0, 600.0)
-    yield at, "errors", "", dice.choice((0.05, 0.2, 0.5))
-    yield at + dice.uniform(60.0, 900.0), "errors"
-
-
+_ERRORS: Final = lasting("errors", "no errors", (100.0, 600.0), lambda dice: dice.uniform(60.0, 900.0), numbers=(0.05, 0.2, 0.5))
+"""The API server answers some requests with 500, 409 or, where lists are asked for, 410."""
 _OF_LOSSES: Final[Mapping[str, Trouble]] = {
     **_LONGER,
-    "deaths at effects": of_nodes(_death_at_effect, 1, 6),
+    "deaths at effects": of_nodes(_death_at((_LOSSES, 1500.0), "before", "after", "back"), 1, 6),
     "scaled sets": of_each(LOST_SET, lambda dice, name: [(dice.uniform(_LOSSES, 900.0), "scale", name, dice.randint(0, 3))]),
-    "server errors": of_nodes(_errors),
-    "deaths": of_nodes(_death, 1, 3),
+    "server errors": of_nodes(_ERRORS),
+    "deaths": of_nodes(_DEATH, 1, 3),
 }
 
 # --- the plan of a seed -------------------------------------------------------------------------------------------------------

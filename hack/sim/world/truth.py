@@ -129,8 +129,6 @@ class Truth:
         here = {volume.id for volume in self._world.nodes[node].driver.volumes()} & self._used.keys()
         return [volume for volume in scene.volumes if (volume["spec"].get("csi") or {}).get("volumeHandle") in here]
 
-    # --- who gave up what ---------------------------------------------------------------------------------------------
-
     def _given_up(self, scene: Scene, volume: Json, node: str) -> bool:
         claim, spec = scene.claim_of(volume), volume["spec"]
         deleted = claim is None or claim["metadata"].get("deletionTimestamp")

@@ -87,7 +87,8 @@ class Verdicts:
         now, world = self._world.clock(), self._world
         self._look()
         for name, node in world.nodes.items():
-            self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=world.sees(name))
+            sees = node.sidecar is not None and world.network.up(name)  # what it may not read it must not answer
+            self.eyes.setdefault(name, Eyes()).sample(now, life=node.lives, sees=sees)
             self._check_standing(name)
 
     def dangers(self, node: str, intent: str, *, older_than: float = 0.0) -> list[str]:
@@ -111,8 +112,6 @@ class Verdicts:
             if now - at > self._lag and eyes.had_a_chance(seen_from, now, seconds=self._stand):
                 self._found(DATA_LOST, f"{what} goes with {node}, and nobody gave it up; known for {now - at:.0f} s")
 
-    # --- looking ------------------------------------------------------------------------------------------------------
-
     def _look(self) -> None:
         world, handles = self._world, sum(node.driver._state.serial for node in self._world.nodes.values())
         if self._seen == (seen := (world.cluster.revision, handles)):
@@ -126,8 +125,6 @@ class Verdicts:
     def _note(self, node: str, intent: str, found: Iterable[str]) -> None:
         before, now = self._dangers.get((node, intent), {}), self._world.clock()
         self._dangers[node, intent] = {what: before.get(what, now) for what in found}
-
-    # --- what is said, and what holds ------------------------------------------------------------------------------------
 
     def _hear(self, node: str) -> None:
         """A verdict was written, or said once more."""
@@ -157,22 +154,17 @@ class Verdicts:
     def _opened(self, budget: str) -> None:
         """Whoever has deleted the budget of a guard has let drainers go on. Nobody here changes gates, so none is deleted to be mended."""
         for node in self._world.nodes:
-            if budget == self._gate_of(node):
+            found = self._world.cluster.store.find(NODES, node)
+            if found and budget == names.guard(node, found["metadata"]["uid"], DRIVER):
                 order = self._world.drains.get(node)
                 intent = REBOOT if order and order.reboots else RETIRE
                 if wrong := self.dangers(node, intent, older_than=self._lag):
                     self._found(LET_GO, f"the gate of {node} was opened, and {_loses(intent)} {', '.join(wrong)}")
 
-    # --- reading ------------------------------------------------------------------------------------------------------
-
     def _condition(self, node: str, type_: str) -> Json | None:
         found = self._world.cluster.store.find(NODES, node)
         conditions = ((found or {}).get("status") or {}).get("conditions") or ()
         return next((item for item in conditions if item["type"] == names.condition(DRIVER, type_)), None)
-
-    def _gate_of(self, node: str) -> str:
-        found = self._world.cluster.store.find(NODES, node)
-        return names.guard(node, found["metadata"]["uid"], DRIVER) if found else ""
 
     def _found(self, kind: str, what: str) -> None:
         """Said once for each thing that would be lost."""

@@ -26,20 +26,18 @@ from hack.sim.world.actions import carry_out, operate, placement
 from hack.sim.world.claims import Claims
 from hack.sim.world.effects import SENDER, Effects
 from hack.sim.world.guards import Guards
-from hack.sim.world.life import Killed
-from hack.sim.world.network import Network
-from hack.sim.world.node import DRIVER, TOPOLOGY_KEY, Node, csi_node
+from hack.sim.world.network import Killed, Network
+from hack.sim.world.node import DRIVER, Node, create_node, csi_node, node_body
 from hack.sim.world.people import Drain
 from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
+from hack.sim.world.records import RequestLog, Transcript
 from hack.sim.world.replicas import Replicas
-from hack.sim.world.requests import RequestLog
-from hack.sim.world.transcript import Transcript
 from hack.sim.world.truth import Truth
 from hack.sim.world.verdicts import Eyes, Verdicts
 from sidecar.kube.api import CLASSES, CSI_DRIVERS, CSI_NODES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS
 from sidecar.kube.errors import ApiError, Conflict, Gone, NotFound, Unavailable
 from sidecar.model import names
-from sidecar.model.objects import IMMEDIATE, Json
+from sidecar.model.objects import IMMEDIATE
 from sidecar.model.objects import LATE as LATE_BINDING
 
 _CLASSES: Final = {
@@ -115,8 +113,11 @@ def play(plan: Plan, *, before: Callable[["World"], None] = lambda _: None) -> R
         with errors_to(world.found):
             return await world.play()
 
-    with no_collector():
+    gc.disable()  # the collector would run clean-up code at different moments in different processes
+    try:
         return run_virtual(story(), limit=100_000.0, seed=plan.seed)
+    finally:
+        gc.enable()
 
 
 class World:
@@ -192,7 +193,7 @@ class World:
                 self.found(kind, what)
             for task in (*tasks, *self._spawned.values(), *self._lives.values()):
                 task.cancel()
-        self.report.transcript = str(self.transcript)
+        self.report.transcript = "\n".join(self.transcript.lines)
         return self.report
 
     # --- for nodes, actions and the referee -------------------------------------------------------------------------------------
@@ -230,14 +231,6 @@ class World:
     def bring_up(self, node: str) -> None:
         if node not in self.silent:
             self.network.bring_up(node)
-
-    def sees(self, node: str) -> bool:
-        """The sidecar runs and reaches the API server. What it may not read it must not answer."""
-        return self.nodes[node].sidecar is not None and self.network.up(node)
-
-    def place_of(self, volume: str) -> str:
-        """The node that has the data of this PersistentVolume."""
-        return next((name for name, node in self.nodes.items() if any(volume == each.name for each in node.driver.volumes())), "")
 
     def is_new(self, resource: object, name: str) -> bool:
         """It was created, or bound, while a request may have been on its way."""
@@ -312,7 +305,7 @@ class World:
         self.silent.discard(name)
         node = self.nodes[name] = Node(self, name, driver=lost.node.driver)
         node.folder = lost.node.folder
-        uid = self.cluster.create(NODES, _node(name)).obj["metadata"]["uid"]
+        uid = self.cluster.create(NODES, node_body(name)).obj["metadata"]["uid"]
         self._made[str(NODES), name] = self.clock()
         if self.cluster.store.find(CSI_NODES, name) is None:
             body = csi_node(name)
@@ -351,8 +344,7 @@ class World:
                 body = {"metadata": meta, "provisioner": DRIVER, "reclaimPolicy": reclaim, "volumeBindingMode": mode}
                 await self.api.create(CLASSES, body)
         for name in self.nodes:
-            await self.api.create(NODES, _node(name))
-            await self.api.create(CSI_NODES, csi_node(name))
+            await create_node(self.api, name)
             await self._is_ready(name)
         await strangers.settle(self.api)
 
@@ -430,10 +422,6 @@ class World:
         self.verdicts.heard(call)
 
 
-def _node(name: str) -> Json:
-    return {"metadata": {"name": name, "labels": {TOPOLOGY_KEY: name, "kubernetes.io/hostname": name}}}
-
-
 class _ErrorsTo(logging.Handler):
     def __init__(self, found: Callable[[str, str], None]) -> None:
         super().__init__(logging.ERROR)
@@ -459,15 +447,3 @@ def errors_to(found: Callable[[str, str], None]) -> Iterator[None]:
         log.removeHandler(handler)
         log.setLevel(level)
         log.propagate = propagate
-
-
-@contextmanager
-def no_collector() -> Iterator[None]:
-    """Switches the garbage collector of Python off: it would run clean-up code at different moments in different processes."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

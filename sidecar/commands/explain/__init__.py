@@ -45,5 +45,7 @@ def run(words: Sequence[str], environ: Mapping[str, str]) -> int:
 
 def _hint(error: SidecarError, kind: str) -> str:
     if isinstance(error, NotFound):
-        return "; check the name" if kind == NODE else "; check the namespace and the name"
+        return (
+            "; check the name; what a node that is gone has left: explain volumes" if kind == NODE else "; check the namespace and the name"
+        )
     return "; check --kubeconfig and your rights" if isinstance(error, ApiError) else ""

@@ -18,7 +18,7 @@ from sidecar.drain.listing_io import Cluster
 from sidecar.drain.marks import Marks, NodePolicy
 from sidecar.drain.snapshot import LONGEST_WAIT, Own, Snapshot
 from sidecar.drain.text import age
-from sidecar.drain.watch.silent_io import SILENT_AFTER
+from sidecar.drain.watch.turn_io import SILENT_AFTER
 from sidecar.drain.words import Intent, Policy, Reason, Status, first_few
 from sidecar.errors import Fatal
 from sidecar.kube.api import KubeApi
@@ -196,7 +196,7 @@ def _lines(report: Json, one: Assessment) -> Iterable[str]:
         yield because or f"a drain is let go ({purpose})"
     if held:
         yield f"must not be evicted: {first_few(held, _SHOWN)}"
-    if told := [_text(course, key) for key in ("slot", "next") if course.get(key)]:
+    if told := [f"{said}{_text(course, key)}" for key, said in (("slot", "its slot: "), ("next", "")) if course.get(key)]:
         yield f"evacuation: {'; '.join(told)}"
     yield from (note for note in _texts(report, "notes") if note not in one.notes)
 

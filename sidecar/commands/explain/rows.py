@@ -5,10 +5,11 @@ from collections.abc import Iterable, Sequence
 from sidecar.commands.explain.judged import Judged, as_since
 from sidecar.drain import report
 from sidecar.drain.blockers import Blocker
+from sidecar.drain.gate import regardless
 from sidecar.drain.report import bytes_in_the_way
 from sidecar.drain.text import age, size
 from sidecar.drain.words import Intent
-from sidecar.model import timestamps
+from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 
 NARROW = ("NODE", "DRIVER", "DRAIN", "RETIRE", "BLOCKERS", "REASON", "BYTES", "EVACUATION", "ITS SIDECAR SAYS")
@@ -46,6 +47,10 @@ def about_own_word(judged: Judged, intent: Intent | None) -> list[str]:
     said = [verdicts] if verdicts else []
     said += judged.word.lines if judged.word else ()
     beside = [judged.unannounced] if judged.unannounced and not (judged.word and judged.word.held) else []
+    if judged.word and judged.word.is_stale:
+        forced = judged.marks.forced if judged.marks else ""
+        said_so = f"{names.FORCE_DRAIN} says {forced!r}: it opens once the sidecar of another node has seen that" if forced else ""
+        beside.append(f"a gate that stands there opens on a person's word alone; {said_so or regardless(judged.assessment.node)}")
     return [*(f"its own sidecar says: {line}" for line in said), *beside, *_ends(judged)]
 
 

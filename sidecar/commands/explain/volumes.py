@@ -127,7 +127,7 @@ def _users(thing: Thing) -> tuple[str, ...]:
 
 def _as_json(row: Row) -> Json:
     volume, thing = row.volume, row.thing
-    policies = {str(intent): _policy_json(resolved) for intent in Intent if (resolved := thing.policy(intent))}
+    policies = {str(intent): _policy_json(resolved) for intent, resolved in thing.policies.items()}
     texts = {"claim": thing.claim, "storageClass": volume.class_name, "liesOn": volume.lies_on, "note": thing.excuse}
     return {
         "name": volume.name,

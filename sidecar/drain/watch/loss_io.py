@@ -6,12 +6,12 @@ refused, as by a policy of one namespace, is told and tried again in the next lo
 """
 
 import logging
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sidecar.drain.node_io import version_of
+from sidecar.drain.node_io import FRESH, version_of
 from sidecar.drain.report import differs, status_patch
 from sidecar.drain.settings import Settings
 from sidecar.drain.statefulset import StatefulSet
@@ -57,11 +57,25 @@ from sidecar.tools import Tools
 log = logging.getLogger(__name__)
 
 VOLUMES_EVERY: Final = 600.0
+"""Seconds between two looks at the volumes, and at a node that is gone and of which there is no news."""
+SOON_AGAIN: Final = 60.0
+BUSY_FOR: Final = 3600.0
+"""Seconds after the last step, or after clearing up could begin, in which each minute is looked: others take what they have to take."""
 MOST_AT_ONCE: Final = 20
 """Nodes that are looked at in one look, and steps for one of them: what must not happen, that all seem to be gone, is to show before much
 is done."""
-FRESH: Final = 15.0
-"""Seconds for which it counts what the API server has said of the Node, from the question on: a process may have been stopped meanwhile."""
+
+
+@dataclass(slots=True)
+class Gone:
+    """What the last look at a node that is gone has found."""
+
+    due_at: float = float("-inf")
+    counts: Counter[str] = field(default_factory=Counter)
+    """Of its volumes, by evidence."""
+    refused: list[str] = field(default_factory=list)
+    busy_until: float | None = None
+    """While something is cleared away; None: nothing may be."""
 
 
 class LostNodes:
@@ -72,42 +86,54 @@ class LostNodes:
         self._kube, self._recorder, self._clock, self._wall = tools.kube, tools.recorder, tools.clock, tools.wall
         self._settings, self._driver, self._attaches, self._may_go_on = settings, settings.driver, attaches, may_go_on
         self._there: Living = {}
+        self._said: dict[str, LeftReport] = {}
+        """The reports of the last look, by name."""
         self._due_at = float("-inf")
+        self._gone: dict[str, Gone] = {}
+        """By name of a node that is gone: what the last look at it has found."""
         self._missed: dict[Machine, float] = {}
         """Since when, by this process's own clock: what is deleted waits for this, not for a time that is stored."""
         self._refused_before: set[str] = set()
         """Uids of what could not be cleared away: it comes after all else."""
-        self.counts: dict[str, int] = {}
-        """Volumes on nodes that are gone, by evidence."""
-        self.refused: list[str] = []
-        """What could not be read or written in the latest look, while all else went on."""
 
     async def look(self) -> float:
         there = dict([pair async for pair in records(self._kube, CSI_NODES, living, cached=True)])
         if self._settings.node not in there:
             return VOLUMES_EVERY  # a list without this very node is too old to say anything
-        reports = await self._reports()
-        came_back = any(report.is_of_gone_node and report.node in there for report in reports.values())
-        if came_back or any(name not in there for name in (*self._there, *(report.node for report in reports.values()))):
-            self._due_at = self._clock()
-        self._there = there
-        if self._clock() < self._due_at:
-            return self._due_at - self._clock()
-        self._due_at, self.refused, self.counts = self._clock() + VOLUMES_EVERY, [], {}
+        reports, before = await self._reports(), self._said
+        news = {node for node in self._there if node not in there}
+        news |= {report.node for report in reports.values() if report.is_of_gone_node and report.node in there}
+        news |= {report.node for name, report in reports.items() if report != before.get(name)}
+        now = self._clock()
+        if not news and now < self._due_at:
+            self._there = there
+            return self._due_at - now
+        self._due_at = now  # whatever fails below is looked at anew in the next look
         found = await self._missing(there, reports.values())
+        self._there, self._said = there, reports  # not before: what could not be looked at stays news
         self._missed = {machine: at for machine, at in self._missed.items() if machine in found}
-        again = VOLUMES_EVERY
-        for node in sorted({machine.node for machine in found})[:MOST_AT_ONCE]:
-            machines = {machine: volumes for machine, volumes in found.items() if machine.node == node}
-            try:
-                again = min(again, await self._look_at(machines))
-            except ApiError as error:
-                self.refused.append(f"node {node}: {error}")
+        gone = {machine.node for machine in found}
+        self._gone = {node: self._gone.get(node, Gone()) for node in gone}
+        for node in news & gone:
+            self._gone[node].due_at = float("-inf")
+        due = sorted((node for node in gone if self._gone[node].due_at <= now), key=lambda node: (self._gone[node].due_at, node))
+        for node in due[:MOST_AT_ONCE]:
+            await self._look_at(node, {machine: volumes for machine, volumes in found.items() if machine.node == node})
         for name, report in reports.items():
-            if report.node not in {machine.node for machine in found}:
+            if report.node not in gone:
                 await self._take_away(name)
-        self._due_at = self._clock() + again
-        return again
+        self._due_at = min((one.due_at for one in self._gone.values()), default=now + VOLUMES_EVERY)
+        return max(0.0, self._due_at - self._clock())
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Volumes on nodes that are gone, by evidence."""
+        return sum((one.counts for one in self._gone.values()), Counter[str]())
+
+    @property
+    def refused(self) -> list[str]:
+        """What could not be read or written in the last look at each node, while all else went on."""
+        return [why for _, one in sorted(self._gone.items()) for why in one.refused]
 
     # --- what is missing ------------------------------------------------------------------------------------------------
 
@@ -161,18 +187,30 @@ class LostNodes:
 
     # --- one node -------------------------------------------------------------------------------------------------------
 
-    async def _look_at(self, machines: dict[Machine, list[Volume]]) -> float:
-        """There is one report for a name: about the machine whose loss is proven, or which left most; the others are told beside it."""
+    async def _look_at(self, node: str, machines: dict[Machine, list[Volume]]) -> None:
+        one = self._gone[node] = Gone(self._clock() + VOLUMES_EVERY, self._gone[node].counts, busy_until=self._gone[node].busy_until)
+        try:
+            one.due_at = self._clock() + await self._tell_and_clear(one, machines)
+        except ApiError as error:
+            one.refused.append(f"node {node}: {error}")
+            one.due_at = self._clock() + SOON_AGAIN
+
+    async def _tell_and_clear(self, one: Gone, machines: dict[Machine, list[Volume]]) -> float:
+        """There is one report for a name: about the machine whose loss is proven, or which left most; the others are told beside it.
+
+        Returns the seconds until there is more to do for this node.
+        """
         losses = {machine: loss for machine in machines if (loss := await self._loss(machine)) is not None}
         for machine in machines.keys() - losses.keys():
             self._missed.pop(machine, None)  # it is there, or nobody knows: that it was missed before counts no more
+        one.counts = Counter()
         if not losses:
             return VOLUMES_EVERY
         machine = max(losses, key=lambda each: (losses[each].is_proven, bool(each.uid), len(machines[each]), each.uid))
         loss, volumes = losses[machine], tuple(machines[machine])
         for each, lost in machines.items():
             if each in losses:
-                self.counts[losses[each].evidence] = self.counts.get(losses[each].evidence, 0) + len(lost)
+                one.counts[losses[each].evidence] += len(lost)
         missed_for = self._clock() - self._missed.setdefault(machine, self._clock())
         clears = self._settings.clears and missed_for >= self._settings.gone_after
         stored = await find(self._kube, DRAIN_REPORTS, names.drain_report(machine.node, self._driver))
@@ -186,13 +224,16 @@ class LostNodes:
         self._tell_claims(found)
         before = len(done)
         try:
-            found = await self._clear(found, done)
+            found = await self._clear(one, found, done)
         finally:
             await self._write(machine, loss_report.status(found, stored, done, agent=self._settings.agent, now=self._wall()), stored)
-        if len(done) > before:
-            return 0.0
-        waits = self._settings.clears and loss.is_proven and not clears
-        return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if not clears or not loss.is_proven:
+            one.busy_until = None
+            waits = self._settings.clears and loss.is_proven
+            return max(1.0, self._settings.gone_after - missed_for) if waits else VOLUMES_EVERY
+        if len(done) > before or one.busy_until is None:
+            one.busy_until = self._clock() + BUSY_FOR
+        return 0.0 if len(done) > before else SOON_AGAIN if self._clock() < one.busy_until else VOLUMES_EVERY
 
     async def _surroundings(self, volumes: Iterable[Volume]) -> dict[str, Surroundings]:
         """By volume. Lists of a namespace each, since a node's claims may be many."""
@@ -221,7 +262,7 @@ class LostNodes:
 
     # --- clearing -------------------------------------------------------------------------------------------------------
 
-    async def _clear(self, found: Found, done: list[Json]) -> Found:
+    async def _clear(self, one: Gone, found: Found, done: list[Json]) -> Found:
         """Appends to `done` what it has done, also where it fails then."""
         steps = [item for item in found.remains if item.step is not Step.NOTHING]
         if not steps or not await self._may_go_on():
@@ -237,18 +278,21 @@ class LostNodes:
                 continue  # it is not as it was judged: the next look sees what it is
             except ApiError as error:
                 refused[item.uid] = str(error)
-                self.refused.append(f"{item.named}: {error}")
+                one.refused.append(f"{item.named}: {error}")
         self._refused_before |= refused.keys()
         return replace(found, remains=tuple(replace(item, why=refused.get(item.uid, item.why)) for item in found.remains))
 
     async def _take(self, item: Remain, volume: Volume, loss: Loss) -> bool:
         """Whether it was done. All is read and judged once more; the Node comes last."""
+        asked_at = self._clock()
         fresh = await self._judged_again(item, volume, loss)
         if fresh is None or fresh.step is not item.step:
             return False
         now = await self._loss(loss.machine)
         if now is None or now.evidence is not loss.evidence or not now.is_proven:
             return False
+        if (age := self._clock() - asked_at) > FRESH:
+            raise ApiError(f"the API server is slow: what decides it was asked for {age:.0f} s ago")
         guard: Json = {"uid": fresh.uid, "resourceVersion": fresh.resource_version}
         match fresh.step:
             case Step.MARK_CLAIM:

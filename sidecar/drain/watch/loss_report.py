@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sidecar.drain.report import head as new_report
+from sidecar.drain.report import status_of
 from sidecar.drain.watch.loss import Loss, Machine, Remain
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Volume
 from sidecar.observe.sanitize import visible
 
-MOST: Final = 500
-"""Entries of a list."""
-LONGEST: Final = 256
-"""Characters about one of so many things."""
+MOST: Final = 500  # entries of a list
+LONGEST: Final = 256  # characters about one of so many things
 _COMES_BACK: Final = "bring the machine back with its disks and its name"
 
 
@@ -29,10 +29,8 @@ class Found:
     since: float
     volumes: tuple[Volume, ...]
     remains: tuple[Remain, ...]
-    pods: tuple[str, ...] = ()
-    """Full names of pods that are still bound to it."""
-    beside: int = 0
-    """Volumes of another machine of the name, or of which it is not known: they stay."""
+    pods: tuple[str, ...] = ()  # full names of pods that are still bound to it
+    beside: int = 0  # volumes of another machine of the name, or of which it is not known: they stay
 
 
 def gone_of(report: Json | None) -> Mapping[str, Any]:
@@ -43,26 +41,20 @@ def gone_of(report: Json | None) -> Mapping[str, Any]:
 
 def since_of(report: Json | None, machine: Machine, *, now: float) -> float:
     """Since when it is missed, as it was first written; a time in the future is not believed."""
-    status = (report or {}).get("status") or {}
-    at = timestamps.to_seconds(str(gone_of(report).get("since") or "")) if status.get("nodeUID") == machine.uid else None
+    at = timestamps.to_seconds(str(gone_of(report).get("since") or "")) if status_of(report, machine.uid) else None
     return now if at is None or at > now else at
 
 
 def head(machine: Machine, driver: str) -> Json:
     """The object without its status, to be created."""
-    return {
-        "apiVersion": names.REPORT_VERSION,
-        "kind": names.REPORT_KIND,
-        "metadata": {"name": names.drain_report(machine.node, driver), "labels": {names.NODE_LOSS_FOR: driver}},
-        "spec": {"nodeName": machine.node, "driver": driver},
-    }
+    return new_report(machine.node, driver, labels={names.NODE_LOSS_FOR: driver})
 
 
 def status(found: Found, stored: Json | None, done: Sequence[Json], *, agent: str, now: float) -> Json:
     """The whole status. It has no verdicts: nobody stands for them. What the node's own sidecar left of its leaving stays."""
     loss = found.loss
-    before = (stored or {}).get("status") or {}
-    leaving = {"leaving": before["leaving"]} if before.get("nodeUID") == loss.machine.uid and "leaving" in before else {}
+    before = status_of(stored, loss.machine.uid)
+    leaving = {"leaving": before["leaving"]} if "leaving" in before else {}
     more = f"; {found.beside} of the volumes were on another machine of that name or do not say on which, and stay" if found.beside else ""
     said = {(item.kind, item.uid): item.why for item in found.remains}
     volumes = [
@@ -98,7 +90,6 @@ def done_entry(item: Remain, *, now: float) -> Json:
 
 
 def event(loss: Loss, volume: str) -> str:
-    """What the event of a claim says, with the ways out."""
     return (
         f"The data of volume {volume} may be lost: {loss.why}. {_COMES_BACK.capitalize()}, or, if the data may be lost, delete this claim, "
         "so that it is made anew elsewhere, and restore the data"
@@ -120,8 +111,9 @@ def as_text(report: Json) -> str:
         return ""
     uid, name, pods = ((report.get("status") or {}).get("nodeUID")), report["metadata"]["name"], gone.get("pods")
     clears = "with --node-delete-policy=Cleanup wait: what is made again is cleared away; delete the rest by hand"
+    annotate = f"kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid} --overwrite"
     following = {
-        "None": f"{_COMES_BACK}; or, if its disks are lost: kubectl annotate drainreport {name} {names.ACKNOWLEDGED}={uid}",
+        "None": f"{_COMES_BACK}; or, if its disks are lost: {annotate}",
         "Unproven": f"see whether a node has another name now; else {_COMES_BACK}, or delete the claims below if they may be lost",
     }
     lines = [

@@ -8,9 +8,9 @@ import pytest
 from sidecar.drain.assess import Assessment, assess
 from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import HeldPods
-from sidecar.drain.report import Course, body
+from sidecar.drain.report import body
 from sidecar.drain.snapshot import InFlight, Snapshot
-from sidecar.drain.words import WORDS, Fate, Intent, Policy, Reason, Status, VolumeClass
+from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
 from sidecar.model import names
 from tests.harness.drain import samples
 
@@ -84,7 +84,7 @@ def test_drain_D11_a_blocker_says_all_that_is_needed(reason: Reason) -> None:
     assert blocker.object.kind in (names.CLAIM, names.VOLUME, names.POD, names.SNAPSHOT_CONTENT)
     assert blocker.object.name and blocker.object.uid
     assert bool(blocker.object.namespace) == (blocker.object.kind in (names.CLAIM, names.POD))
-    assert blocker.blocks and blocker.message and blocker.class_ and WORDS[reason].says
+    assert blocker.blocks and blocker.message and blocker.class_ and reason.says
     assert blocker.remedy and "\n" not in blocker.remedy + blocker.message
     assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
 
@@ -129,7 +129,7 @@ def test_drain_A14_idle_volumes_and_snapshots_block_until_gone_or_acknowledged()
 
 def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> None:
     def since(uid: str) -> str:
-        told = {"agent": "1", "course": Course(), "held": HeldPods(), "gate": None}
+        told = {"agent": "1", "course": {}, "held": HeldPods(), "gate": None}
         earlier = body(samples.judged(samples.idle()), samples.marks(), previous=None, **told)  # type: ignore[arg-type]
         later = samples.judged(samples.idle(now=samples.NOW + 60), uid=uid)
         found = body(later, samples.marks(uid=uid), previous=earlier, **told)  # type: ignore[arg-type]

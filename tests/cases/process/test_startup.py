@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,8 +55,9 @@ def test_a_socket_that_appears_later_is_used(form: str, tmp_path: Path) -> None:
 
 
 def test_a_driver_that_is_not_available_is_told_with_since_when_and_until_when(tmp_path: Path) -> None:
-    args = ["--fault=Probe:fail=UNAVAILABLE,message=the pool is imported"]
-    with OurDriver(tmp_path, node="n1", args=args) as driver, sidecar_at(driver.socket, tmp_path) as sidecar:
+    driver = OurDriver(tmp_path, node="n1")
+    driver.misbehave({"method": "Probe", "fail": "UNAVAILABLE", "message": "the pool is imported"})
+    with driver, sidecar_at(driver.socket, tmp_path) as sidecar:
         said = "driver: Degraded: Probe failed with Unavailable; this process ends if that lasts for 30 s (since 20"
         until(lambda: said in sidecar.page("/readyz")[1], "the reason in our words, since when, and until when")
         assert "the pool is imported" not in sidecar.page("/readyz?verbose")[1], "what the driver says is for the log"
@@ -63,14 +65,16 @@ def test_a_driver_that_is_not_available_is_told_with_since_when_and_until_when(t
 
 
 @pytest.mark.parametrize(
-    ("args", "reason"),
+    ("args", "faults", "reason"),
     [
-        pytest.param(["--fault=GetPluginInfo:fail=INTERNAL,message=no disk"], "code = Internal desc = no disk", id="S3-error"),
-        pytest.param(["--name="], "answered GetPluginInfo with an empty name", id="S3-empty-name"),
+        pytest.param((), [{"method": "GetPluginInfo", "fail": "INTERNAL", "message": "no disk"}], "Internal desc = no disk", id="S3-error"),
+        pytest.param(["--name="], [], "answered GetPluginInfo with an empty name", id="S3-empty-name"),
     ],
 )
-def test_a_driver_that_cannot_say_its_name_ends_the_start(args: Sequence[str], reason: str, tmp_path: Path) -> None:
-    with OurDriver(tmp_path, node="n1", args=args) as driver, sidecar_at(driver.socket, tmp_path) as sidecar:
+def test_a_driver_that_cannot_say_its_name_ends_the_start(args: Sequence[str], faults: list[Any], reason: str, tmp_path: Path) -> None:
+    driver = OurDriver(tmp_path, node="n1", args=args)
+    driver.misbehave(*faults)
+    with driver, sidecar_at(driver.socket, tmp_path) as sidecar:
         assert sidecar.wait() == 1
         (line,) = sidecar.records("EF")
         assert reason in line

@@ -8,7 +8,7 @@ from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
 from hack.sim.world.node import DRIVER
 from hack.sim.world.plan import Plan
-from hack.sim.world.story import Story, do
+from hack.sim.world.story import Story
 from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH, NODES, PODS, Resource
 from sidecar.kube.errors import ApiError
 from sidecar.model import names
@@ -71,7 +71,7 @@ async def wait(bench: Story, seconds: float) -> None:
 
 async def with_pod(bench: Story, name: str, *, node: str = "n0", **spec: Any) -> None:
     """A claim and a pod that uses it, on that node."""
-    await do(bench, f"claim {name} class=late")
+    await bench.claim(name, "late")
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "uid-db", "controller": True}
     meta = {"name": name, "ownerReferences": [owner]}
@@ -82,7 +82,7 @@ async def with_pod(bench: Story, name: str, *, node: str = "n0", **spec: Any) ->
 async def running(bench: Story, name: str, *, node: str = "n0", **spec: Any) -> None:
     """The same, once the pod runs."""
     await with_pod(bench, name, node=node, **spec)
-    await do(bench, f"until running {name}")
+    await bench.until_phase(PODS, name, "Running")
 
 
 async def change(bench: Story, node: str, spec: Json | None = None, **meta: Any) -> None:

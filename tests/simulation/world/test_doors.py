@@ -15,8 +15,7 @@ from hack.sim.driver.faults import Fault
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import Spec
 from hack.sim.world.doors import Link, NodeDriver, NodeKube
-from hack.sim.world.life import Killed, Life
-from hack.sim.world.network import Latency, Network, Weather
+from hack.sim.world.network import Killed, Latency, Life, Network, Weather
 from sidecar.csi.api import Capability, CapacityQuery, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.kube.api import CLASSES

@@ -1,6 +1,6 @@
 import pytest
 
-from hack.sim.world.life import Killed, Life
+from hack.sim.world.network import Killed, Life
 
 
 def cross(life: Life, times: int) -> int:

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.world.requests import CREATIONS, DELETIONS, MEASURES, MOST, WRITES, Asker, RequestLog, most_in_a_minute
+from hack.sim.world.records import CREATIONS, DELETIONS, MEASURES, MOST, WRITES, Asker, RequestLog, most_in_a_minute
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.loop import Loop
 
