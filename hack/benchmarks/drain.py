@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,7 +98,7 @@ def _decisions(runs: int) -> Iterator[str]:
 def _install_reports(plane: ControlPlane) -> None:
     for component, path in (("drain", REPORTS), ("maintenance", MAINTENANCES)):
         plane.apply((REPOSITORY / f"deploy/components/{component}/crd.yaml").read_text())
-        until(lambda path=path: plane.serves(path), f"{path} is served")
+        until(partial(plane.serves, path), f"{path} is served")
 
 
 def _resident(stage: Stage, flags: tuple[str, ...]) -> float:

@@ -149,7 +149,9 @@ class Maintained:
     def _left(self, name: str, uid: str, count: int) -> Iterator[tuple[str, str]]:
         """Pods of entries that are said to be done."""
         one = next((each for each in self._declared[-1].maintenances if each["metadata"]["uid"] == uid), None)
-        for pod in self._store.all_of(PODS) if one is not None else ():
+        if one is None:
+            return
+        for pod in self._store.all_of(PODS):
             meta = pod["metadata"]
             if pod["spec"].get("nodeName") != name or pod["status"]["phase"] in ("Succeeded", "Failed"):
                 continue

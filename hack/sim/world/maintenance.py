@@ -17,6 +17,7 @@ from hack.sim.world.plan import LATE, SHARED, Events, Plan, PlannedEvent, Theme,
 from sidecar.kube.api import BUDGETS, DRAIN_RULES, MAINTENANCES, MERGE_PATCH, NAMESPACES, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model import names
+from sidecar.model.objects import Json
 
 if TYPE_CHECKING:
     from hack.sim.world.world import World
@@ -144,7 +145,7 @@ async def _crowd(world: "World", item: PlannedEvent) -> None:
         await world.api.create(NAMESPACES, {"metadata": {"name": namespace}})
     world.delays[f"{namespace}/{item.whom}"] = 0.5
     claim = {"storageClassName": LATE, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    pod = {"metadata": {"labels": labels | ({CAPI_LABEL: drawn["label"]} if drawn["label"] else {})}}
+    pod: Json = {"metadata": {"labels": labels | ({CAPI_LABEL: drawn["label"]} if drawn["label"] else {})}}
     pod |= {"spec": {"containers": [{"name": "main", "image": "none"}], "priority": drawn["priority"]}}
     spec = {"replicas": drawn["replicas"], "podManagementPolicy": "Parallel", "selector": {"matchLabels": labels}, "template": pod}
     spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}] if drawn["claims"] else []

@@ -186,7 +186,7 @@ class World:
         self.replicas = Replicas(self)
         self.effects = Effects(self)
         self.claims = Claims(self)
-        self.maintained = Maintained(self)
+        self.maintained: Maintained = Maintained(self)
 
     async def play(self) -> Report:
         async with asyncio.TaskGroup() as group:
