@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sidecar
 from sidecar.config.config import Config
@@ -62,6 +62,7 @@ class Instruments:
 
 _OF_CLUSTER: Final = ("server", "certificate-authority-data", "tls-server-name")
 _OF_USER: Final = ("client-certificate-data", "client-key-data", "token")
+_LONGEST_KUBECONFIG: Final = 64 * 2**10
 
 
 async def open_guest(content: bytes) -> KubeClient:
@@ -70,19 +71,21 @@ async def open_guest(content: bytes) -> KubeClient:
     import yaml  # here, so that a process without guests does not have it in memory
 
     try:
-        said = yaml.safe_load(content)
+        if len(content) > _LONGEST_KUBECONFIG:
+            raise Fatal("the guest's kubeconfig is longer than any")
+        said = yaml.load(content, Loader=yaml.BaseLoader)  # all is text: no dates, no merges
         context = next(one["context"] for one in said["contexts"] if one["name"] == said["current-context"])
         cluster = next(one["cluster"] for one in said["clusters"] if one["name"] == context["cluster"])
         user = next(one["user"] for one in said["users"] if one["name"] == context["user"])
-        kept = {
-            "clusters": [{"name": "guest", "cluster": {key: str(cluster[key]) for key in _OF_CLUSTER if key in cluster}}],
-            "users": [{"name": "guest", "user": {key: str(user[key]) for key in _OF_USER if key in user}}],
+        kept: Any = {
+            "clusters": [{"name": "guest", "cluster": {key: cluster[key] for key in _OF_CLUSTER if isinstance(cluster.get(key), str)}}],
+            "users": [{"name": "guest", "user": {key: user[key] for key in _OF_USER if isinstance(user.get(key), str)}}],
             "contexts": [{"name": "guest", "context": {"cluster": "guest", "user": "guest"}}],
             "current-context": "guest",
         }
-    except (yaml.YAMLError, StopIteration, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (yaml.YAMLError, StopIteration, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise Fatal("the guest's kubeconfig names no cluster and user of its current context") from error
-    if not str(cluster.get("server", "")).startswith("https://"):
+    if not str(kept["clusters"][0]["cluster"].get("server", "")).startswith("https://"):
         raise Fatal("the guest's kubeconfig names no https server")
     file = os.memfd_create("guest")
     try:

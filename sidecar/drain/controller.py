@@ -68,6 +68,7 @@ class DrainRoom:
         self._told_marks: Marks | None = None
         self._loose = ""  # why the gate, which stands, holds nobody
         self.maintenance: Sequence[Json] = ()  # for the report: what is done for the maintenances that select this node
+        self.maintenance_due: frozenset[str] = frozenset()  # uids of pods that leave by their rules now
         self._opened: frozenset[tuple[Intent, bool]] = frozenset()
         """What the last look found True for whoever empties the node, and whether somebody did."""
         self._last_look, self._pace = float("-inf"), PACE
@@ -171,7 +172,7 @@ class DrainRoom:
         await look.attempt("the report", self.report.recall())
         judged = self._judged if self._judged is not None and self._judged.node_uid == node.uid else None
         if self._evacuation is None or self._evacuation.uid != node.uid:
-            self._evacuation = Evacuation(self._tools, self._settings, node, self._own_node, self._standing)
+            self._evacuation = Evacuation(self._tools, self._settings, node, self._own_node, self._standing, lambda: self.maintenance_due)
         evacuation = self._evacuation
         node, marks = await evacuation.end_if_late(node, marks, judged, look)
         picture = await self._picture(node, marks)

@@ -1,6 +1,6 @@
 """Takes the evacuation of this node one step on: deadline, slot, marks, and what is sent away. `course` says what is done next."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -27,6 +27,7 @@ from sidecar.model.objects import Json
 from sidecar.tools import Tools
 
 R = TypeVar("R")
+Due = Callable[[], Set[str]]
 ROOM: Final = "drain"
 PACE: Final = 1.0  # seconds between two looks at least, however much changes: one evicts one pod at most
 _QUICK: Final = 0.25
@@ -61,9 +62,12 @@ class Evacuation:
     """One per machine: another one under the node's name is another holder of Leases. What it remembers it may forget: the record on the
     Node and the Leases say how far everything is."""
 
-    def __init__(self, tools: Tools, settings: Settings, node: Node, own_node: OwnNode, standing: StandingKeeper) -> None:
+    def __init__(
+        self, tools: Tools, settings: Settings, node: Node, own_node: OwnNode, standing: StandingKeeper, due: Due = frozenset
+    ) -> None:
+        """`due`: uids of pods that leave now by the rules of the maintenances that drain this node."""
         self._tools, self._settings, self._clock, self._wall = tools, settings, tools.clock, tools.wall
-        self._own_node, self._standing = own_node, standing
+        self._own_node, self._standing, self._due = own_node, standing, due
         self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng)
         self._emptying = Emptying(tools, settings, self._evictor)
         holder = Holder(node.name, node.uid, settings.driver, settings.namespace)
@@ -165,6 +169,9 @@ class Evacuation:
             targets = [each for each in targets if each.pod_uid not in memory.held]
             # Which lock keeps a replica here says more than that it is to be made anew.
             holds = [*refused, *(hold for hold in holds if hold.pod not in {told.pod for told in refused})]
+        if marks.maintenance is not None and marks.declared is None and not marks.evacuate:
+            # Only maintenances ask: by their plan and everybody's rules they evict what may be lost themselves, and say who is next.
+            found, targets = list[Candidate](), [each for each in targets if each.pod_uid in self._due()]
         if targets:
             return targets[0]
         if found:

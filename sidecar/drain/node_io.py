@@ -28,7 +28,7 @@ from sidecar.drain.maintenance.step import record_of as maintenance_of
 from sidecar.drain.marks import Marks, Record, read
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
-from sidecar.drain.words import Reason, Status
+from sidecar.drain.words import Intent, Reason, Status
 from sidecar.kube.api import DRAIN_REPORTS, JSON_PATCH, MAINTENANCES, MERGE_PATCH, NODES, STRATEGIC_MERGE_PATCH, KubeApi, find
 from sidecar.kube.errors import AlreadyExists, Conflict, NotFound
 from sidecar.kube.store import Store
@@ -154,11 +154,15 @@ async def why_undone(tools: Tools, settings: Settings, picture: Picture, *, aske
     marks = read(fresh, settings.driver, now=tools.wall(), policy=settings.policy, before=picture.marks)
     if marks.wish != picture.marks.wish or not is_under_way(marks.record, marks.wish):
         return "the evacuation was undone, or has ended"
+    intents: set[Intent] = set()
     for uid, one in maintenance_of(fresh, settings.driver).of.items() if marks.maintenance else ():
         stored = await find(tools.kube, MAINTENANCES, one.name)
         now = Maintenance.of(stored) if stored is not None else None
-        if now is None or now.uid != uid or now.stage is not Stage.DRAIN:
+        if now is None or now.uid != uid or now.stage is not Stage.DRAIN or not now.selects(fresh.name, fresh.labels):
             return f"PlannedMaintenance {one.name} wants no drain any more"
+        intents.add(now.intent)
+    if marks.maintenance is Intent.RETIRE and Intent.RETIRE not in intents:
+        return "no PlannedMaintenance wants the node to be retired any more"
     return "" if keeping_off(fresh) == keeping_off(picture.node) else "what keeps pods off the node has changed"
 
 

@@ -217,7 +217,8 @@ class DrainPart:
         self.wake()
 
     def _maintained(self) -> None:
-        self.room.maintenance = self._executor.status if self._executor is not None else ()
+        if self._executor is not None:
+            self.room.maintenance, self.room.maintenance_due = self._executor.status, self._executor.due
         self.wake()
 
     # --- tasks ------------------------------------------------------------------------------------------------------------

@@ -11,11 +11,23 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from sidecar.drain.assess import Assessment
-from sidecar.drain.maintenance.objects import Maintenance, Rule, Runner, Stage, labels_of
+from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of, said_of
-from sidecar.drain.maintenance.step import MOST, Decision, Record, View, decide, is_drained, is_late, is_of_maintenance, late, record_of
-from sidecar.drain.marks import Marks
+from sidecar.drain.maintenance.step import (
+    MOST,
+    Decision,
+    Record,
+    View,
+    decide,
+    is_drained,
+    is_late,
+    is_of_maintenance,
+    late,
+    overridden,
+    record_of,
+)
+from sidecar.drain.marks import Marks, read
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
@@ -37,6 +49,7 @@ _PEERS: Final = 0.1  # seconds for each node of a maintenance between two lists 
 _CHECKED_FOR: Final = 2.0  # seconds for which it counts that the maintenances still want what they wanted
 _OVERDUE: Final = 300.0  # seconds after its grace period, on a node that is not ready: nobody would report that such a pod has ended
 _COMES_BACK: Final = 3
+_HEARD_FOR: Final = 300.0  # seconds: a busy API server answers 429 as well
 _MANY: Final = 1000
 
 
@@ -63,13 +76,15 @@ class Executor:
         self._evictor = Evictor(tools.kube, clock=tools.clock, rng=tools.rng, qps=20.0, burst=40)
         self._changed = asyncio.Event()
         self._view: View | None = None  # what the last pass has looked at: the clock alone may decide something by it
+        self.due: frozenset[str] = frozenset()  # uids of pods that leave now: neither skipped nor waited for, nor of a later step
         self.status: tuple[Json, ...] = ()  # for the report: one of each maintenance that selects this node
         self._again: dict[str, float] = {}  # by uid: until when a pod is not asked to leave again
         self._round: dict[str, int] = {}  # by workload: how often its pods were evicted, and others put here after that
         self._rounds: dict[str, int] = {}  # by uid of a pod of such a workload: the round in which it was put here
-        self._waits_for_vm: set[str] = set()  # uids of pods whose eviction somebody else carries out
+        self._waits_for_vm: dict[str, float] = {}  # by uid of a pod: until when it counts that somebody else carries its eviction out
         self._peers: dict[str, tuple[Peer, ...]] = {}  # by uid of the maintenance, as they were read last: they only ever go forward
         self._peers_at = float("-inf")
+        self._peers_for: dict[str, int] = {}  # how far this node was then
         self._version, self._known = "", dict[str, tuple[object, bool]]()  # of the list of maintenances, and what each declares
         self._listed_at = float("-inf")
         self._undone = 0
@@ -144,23 +159,24 @@ class Executor:
         if not self._settings.dry_run:
             await self._write(stored, view, decision)
             await self._evict(view, decision)
-        self._publish(decision.status)
+        chosen = (*decision.evict, *decision.waits)
+        self._publish(decision.status, frozenset(each.runner.pod.uid for each in chosen if each.behavior is Behavior.DRAIN))
         if decision.record != record or decision.cordon is not None or decision.evict:
             return SOON
-        if any(each.runner.pod.deleting_since for each in decision.waits):
-            return 2 * SOON
         if all(is_drained(view, one.maintenance, record.of.get(one.maintenance.uid)) for one in view.drains):
             return AT_REST
         return DRAINING
 
-    def _publish(self, status: tuple[Json, ...]) -> None:
-        if status != self.status:
-            self.status = status
+    def _publish(self, status: tuple[Json, ...], due: frozenset[str] = frozenset()) -> None:
+        if (status, due) != (self.status, self.due):
+            self.status, self.due = status, due
             self._on_change()
 
     async def _override(self, stored: Json, node: Node, record: Record, active: tuple[Maintenance, ...]) -> None:
         """What else cannot be read puts no deadline off. Of what is declared the last that was read counts."""
         said = late(record, active, self._wall())
+        if not active:
+            said = replace(said, forced=overridden(record, self._wall()))  # a process that has just started has read none yet
         if said.forced and not self._settings.dry_run and not record.forced and not (said.of.keys() - record.of.keys()):
             await self._note(stored, node, replace(record, forced=said.forced).as_text(node.uid))
 
@@ -181,7 +197,7 @@ class Executor:
             return ()
         self._version, self._known = page.resource_version, known
         mine = (one for one in found if one is not None and one.stage is not Stage.COMPLETE and one.selects(node.name, node.labels))
-        return tuple(sorted(mine, key=lambda one: (one.created, one.name)))[:MOST]
+        return tuple(sorted(mine, key=lambda one: (one.stage is Stage.IDLE, one.created, one.name)))[:MOST]
 
     async def _look(self, node: Node, record: Record, active: tuple[Maintenance, ...]) -> View:
         marks, judged = self._room.marks, self._room.assessment()
@@ -192,6 +208,7 @@ class Executor:
             # Of another drain nobody has come back yet.
             self._round.clear()
             self._rounds.clear()
+            self._waits_for_vm.clear()
         else:
             runners = await self._runners(node)
             self._count_those_that_came_back(runners)
@@ -213,17 +230,19 @@ class Executor:
             is_heard = marks is not None and marks.maintenance is record.intent
             blocking = self._room.blocking([each.pod for each in runners]) if is_heard else None
             held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
-        kured = names.KURED_REBOOTS in node.annotations and marks is not None and not marks.left_behind
+        # By the Node as it was read: a watch that lags does not show yet who wants the cordon besides.
+        there = read(node, self._settings.driver, now=self._wall(), policy=self._settings.policy, before=marks)
+        kured = names.KURED_REBOOTS in node.annotations and not there.left_behind
         return View(
             node=node,
             now=self._wall(),
             record=record,
             active=active,
             drains=drains,
-            wanted_by_others=marks is not None and bool(marks.declared or marks.evacuate or marks.retiring or kured),
+            wanted_by_others=bool(there.declared or there.evacuate or there.retiring or kured),
             retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
             held=held,
-            heard=frozenset(self._waits_for_vm),
+            heard=frozenset(uid for uid, until in self._waits_for_vm.items() if until > self._clock()),
         )
 
     async def _runners(self, node: Node) -> list[Runner]:
@@ -238,11 +257,12 @@ class Executor:
         known = {one.uid: self._peers[one.uid] for one in draining if one.uid in self._peers}
         waits = any(Draining(one, _finished(record, one), (), known[one.uid]).waits_for() for one in draining if one.uid in known)
         pause = max(DRAINING - SOON, _PEERS * max(map(len, known.values()), default=0))
-        if len(known) == len(draining) and (not waits or self._clock() - self._peers_at < pause):
+        is_next = self._peers_for != {one.uid: _finished(record, one) for one in draining}  # nodes may have come meanwhile
+        if len(known) == len(draining) and not is_next and (not waits or self._clock() - self._peers_at < pause):
             return known
         nodes = [each async for each in records(self._kube, NODES, Node.of, cached=True) if each.name != node.name]
         said = await reports_of(self._kube, self._settings.driver)
-        self._peers_at = self._clock()
+        self._peers_at, self._peers_for = self._clock(), {one.uid: _finished(record, one) for one in draining}
         self._peers = {
             one.uid: tuple(_peer(each, one, said.get(each.name, {})) for each in nodes if one.selects(each.name, each.labels))
             for one in draining
@@ -291,7 +311,8 @@ class Executor:
 
     async def _still_wanted(self, view: View) -> bool:
         active = await self._active(view.node)
-        return {(one.uid, one.stage) for one in active} == {(one.uid, one.stage) for one in view.active}
+        before, now = ({(one.uid, one.stage, one.intent, one.overrides) for one in each} for each in (view.active, active))
+        return before == now
 
     async def _evict_one(self, each: Treatment, here: Iterable[Treatment]) -> None:
         pod = each.runner.pod
@@ -302,7 +323,7 @@ class Executor:
         self._again[pod.uid] = self._clock() + max(answer.again, SOON)
         if answer.result is Result.SERVER_BUSY and each.runner.vm:
             # Nobody's budget: whoever moves virtual machines has heard it, and would be asked in vain again and again.
-            self._waits_for_vm.add(pod.uid)
+            self._waits_for_vm[pod.uid] = self._clock() + _HEARD_FOR
         if answer.is_over:
             workload = _workload_of(each.runner)
             for one in here:
@@ -374,7 +395,7 @@ def _workload_of(each: Runner) -> str:
 def _peer(node: Node, one: Maintenance, status: Mapping[str, Any]) -> Peer:
     found = (said_of(one, node, status) or {}).get("finished")
     ignored = bool(node.annotations.get(names.IGNORED_BY_MAINTENANCE, "").strip())
-    return Peer(node.name, found if isinstance(found, int) else None, str(status.get("observedAt") or ""), ignored)
+    return Peer(node.name, max(0, found) if isinstance(found, int) else None, str(status.get("observedAt") or ""), ignored)
 
 
 def _ours(stored: Json) -> list[Json]:

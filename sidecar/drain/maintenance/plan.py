@@ -139,15 +139,18 @@ def due(drains: Iterable[Draining], until: Key) -> list[Treatment]:
     by_uid: dict[str, tuple[Key, Treatment]] = {}
     for one in drains:
         for each in one.treatments:
-            if each.entry is None or not each.is_waited_for or (key := one.maintenance.plan[each.entry].key) > until:
+            if each.entry is None or not each.is_waited_for or (key := one.maintenance.plan[each.entry].key) > min(until, one.key):
                 continue
             before = by_uid.get(each.runner.pod.uid)
             if before is None or key < before[0]:
                 by_uid[each.runner.pod.uid] = key, each
     first = min((key for key, _ in by_uid.values()), default=END)
     left = [each for key, each in by_uid.values() if key == first]
-    lowest = min((each.order for each in left), default=0)
-    return sorted((each for each in left if each.order == lowest), key=lambda each: each.full_name)
+    lowest: dict[str, int] = {}  # of each namespace: a team orders its own pods, and holds nobody else's
+    for each in left:
+        space = each.runner.pod.namespace
+        lowest[space] = min(lowest.get(space, each.order), each.order)
+    return sorted((each for each in left if each.order == lowest[each.runner.pod.namespace]), key=lambda each: each.full_name)
 
 
 def finished(one: Draining, until: Key) -> int:

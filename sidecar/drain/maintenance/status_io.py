@@ -93,7 +93,7 @@ class MaintenanceStatus:
             return _EVERY
         nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True)]
         reports = await reports_of(self._kube, self._settings.driver)
-        for one in found:
+        for one in (each for each in found if each.stage is not Stage.COMPLETE):  # how far it came stays there
             said = summary(one, nodes, reports, now=self._wall())
             stored = {"metadata": {"resourceVersion": one.version}, "status": one.status}
             if not differs(stored, said):

@@ -28,6 +28,7 @@ class Progress:
     finished: int = 0
     started_at: float | None = None  # of the drain
     deadline_at: float | None = None  # it is only ever made earlier
+    overrides: bool = False  # what was declared when it was read last, for a process that cannot read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class Record:
 
 def _as_json(one: Progress) -> Json:
     times = (("startedAt", one.started_at), ("deadlineAt", one.deadline_at))
-    return {"name": one.name, "finished": one.finished} | {key: timestamps.to_text(at) for key, at in times if at is not None}
+    over = {"override": True} if one.overrides else {}
+    return {"name": one.name, "finished": one.finished} | over | {key: timestamps.to_text(at) for key, at in times if at is not None}
 
 
 def record_of(node: Node, driver: str) -> Record:
@@ -69,6 +71,7 @@ def record_of(node: Node, driver: str) -> Record:
                 max(0, int(one["finished"])),
                 timestamps.to_seconds(str(one.get("startedAt") or "")),
                 timestamps.to_seconds(str(one.get("deadlineAt") or "")),
+                one.get("override") is True,
             )
             for key, one in (said.get("of") or {}).items()
         }
@@ -116,17 +119,20 @@ class Decision:
 
 def late(record: Record, active: Iterable[Maintenance], now: float) -> Record:
     """The record with what the clock alone decides. It needs no answer of anybody, so no error puts it off."""
-    of, over = dict(record.of), ""
+    of = dict(record.of)
     for one in active:
         if one.stage is not Stage.DRAIN:
             continue
         before = of.get(one.uid, Progress(one.name))
         began = before.started_at if before.started_at is not None and before.started_at <= now else now
         ends = [at for at in (before.deadline_at, began + one.deadline if one.deadline is not None else None) if at is not None]
-        of[one.uid] = replace(before, started_at=began, deadline_at=min(ends, default=None))
-        if not over and one.overrides and _is_over(of[one.uid], now):
-            over = f"the deadline of PlannedMaintenance {one.name} is over"
-    return replace(record, of=of, forced=over)
+        of[one.uid] = replace(before, started_at=began, deadline_at=min(ends, default=None), overrides=one.overrides)
+    return replace(record, of=of, forced=overridden(replace(record, of={one.uid: of[one.uid] for one in active if one.uid in of}), now))
+
+
+def overridden(record: Record, now: float) -> str:
+    over = (f"the deadline of PlannedMaintenance {one.name} is over" for one in record.of.values() if one.overrides and _is_over(one, now))
+    return next(over, "")[:256]
 
 
 def _is_over(one: Progress, now: float) -> bool:
@@ -149,7 +155,7 @@ def decide(view: View) -> Decision:
     if cordoning:
         prior = view.node.unschedulable if prior is None else prior
         cordon = True if not view.node.unschedulable else None
-    elif prior is not None and not view.wanted_by_others:
+    elif prior is not None and not (view.wanted_by_others and view.node.unschedulable):
         # Whoever has uncordoned it meanwhile has taken it over: then there is nothing to put back.
         cordon, prior = (False if view.node.unschedulable and not prior else None), None
     record = Record(prior, until if view.drains else None, of, intent, record.forced if draining else "")
