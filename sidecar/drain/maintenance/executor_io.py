@@ -8,9 +8,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from sidecar.drain.assess import Assessment
+from sidecar.drain.controller import DrainRoom
 from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of, said_of
@@ -27,7 +27,7 @@ from sidecar.drain.maintenance.step import (
     overridden,
     record_of,
 )
-from sidecar.drain.marks import Marks, read
+from sidecar.drain.marks import read
 from sidecar.drain.settings import Settings
 from sidecar.drain.words import Intent, Status
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
@@ -36,7 +36,7 @@ from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, MERGE_PATCH, NAMESPACES,
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
-from sidecar.model.nodes import TRUE, Node, Pod
+from sidecar.model.nodes import TRUE, Node
 from sidecar.model.objects import Json
 from sidecar.tools import Tools
 
@@ -53,23 +53,10 @@ _HEARD_FOR: Final = 300.0  # seconds: a busy API server answers 429 as well
 _MANY: Final = 1000
 
 
-class Judged(Protocol):
-    """The room of drain decisions, as far as it is asked here."""
-
-    @property
-    def marks(self) -> Marks | None: ...
-
-    def assessment(self) -> Assessment | None:
-        """That of the Node as it is now, if there is one."""
-
-    def blocking(self, pods: Iterable[Pod]) -> frozenset[str] | None:
-        """Full names of those whose volumes block what the node is drained for; None: that is not known."""
-
-
 class Executor:
     """One per process, where `--maintenance` asks for it."""
 
-    def __init__(self, tools: Tools, settings: Settings, room: Judged, *, on_change: Callable[[], None]) -> None:
+    def __init__(self, tools: Tools, settings: Settings, room: DrainRoom, *, on_change: Callable[[], None]) -> None:
         self._kube, self._recorder, self._metrics = tools.kube, tools.recorder, tools.metrics
         self._clock, self._wall, self._settings, self._room, self._on_change = tools.clock, tools.wall, settings, room, on_change
         # As kubectl drain, which asks for all at once; the client's own limit is the user's.
@@ -215,13 +202,13 @@ class Executor:
             rules = [rule async for rule in records(self._kube, DRAIN_RULES, Rule.of)]
             by_labels = any(entry.namespaces is not None for one in draining for entry in one.plan)
             spaces = {name: labels async for name, labels in records(self._kube, NAMESPACES, labels_of)} if by_labels else {}
-            peers = await self._others(node, draining, record)
+            peers, ours = await self._others(node, draining, record), self._settings.own_pods
             undrainable = {each.pod.full_name: why for each in runners if (why := self._why_undrainable(each, node))}
             drains = tuple(
                 Draining(
                     one,
                     _finished(record, one),
-                    tuple(treatments(one, runners, rules, spaces, ours=self._settings.own_pods, undrainable=undrainable)),
+                    tuple(treatments(one, runners, rules, spaces, ours=ours, undrainable=undrainable, overridden=bool(record.forced))),
                     peers[one.uid],
                 )
                 for one in draining

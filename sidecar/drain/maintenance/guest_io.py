@@ -105,28 +105,23 @@ class GuestDrains:
     async def _go_on(self, one: Instance) -> None:
         try:
             if one.evacuated:
-                await self._drain(one)
-            else:
-                await self._forget_beginning(one)
-            if not one.evacuated and one.uid not in self._settled:
+                return await self._drain(one)
+            if one.started:
+                await self._note_beginning(one, None)  # nobody wants it away any more: another evacuation begins anew
+            if one.uid not in self._settled:
                 await self._with_guest(one, self._uncordon)
                 self._settled.add(one.uid)
-        except (ApiError, Fatal, TimeoutError) as error:
+        except Fatal as error:
             self._tell(one, f"its guest cannot be reached: {error}")
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            # Whatever a tenant's server answers: it is no matter of the other guests.
-            self._tell(one, f"its guest answers what makes no sense: {type(error).__name__}")
+        except (ApiError, TimeoutError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # Whatever a tenant's server answers: it is no matter of other guests, and the tenant learns no word of it.
+            self._tell(one, f"its guest cannot be reached, or answers what makes no sense: {type(error).__name__}")
 
     async def _drain(self, one: Instance) -> None:
         """The deadline first: no error of the guest puts it off."""
         now, began = self._wall(), timestamps.to_seconds(one.started)
         if began is None or began > now:
-            meta: Json = {
-                "uid": one.uid,
-                "resourceVersion": one.version,
-                "annotations": {names.GUEST_DRAIN_STARTED: timestamps.to_text(now)},
-            }
-            await self._kube.patch(INSTANCES, one.name, {"metadata": meta}, namespace=one.namespace, content_type=MERGE_PATCH)
+            await self._note_beginning(one, timestamps.to_text(now))
             began = now
         self._settled.discard(one.uid)
         is_late = now - began >= MAY_TAKE
@@ -135,11 +130,9 @@ class GuestDrains:
         self._tell(one, "its guest has taken longer than ten minutes to be drained" if is_late else "its guest is drained")
         await self._kube.delete(INSTANCES, one.name, namespace=one.namespace, uid=one.uid, propagation="Foreground")
 
-    async def _forget_beginning(self, one: Instance) -> None:
-        """Nobody wants it away any more: another evacuation begins anew."""
-        if one.started:
-            meta: Json = {"uid": one.uid, "resourceVersion": one.version, "annotations": {names.GUEST_DRAIN_STARTED: None}}
-            await self._kube.patch(INSTANCES, one.name, {"metadata": meta}, namespace=one.namespace, content_type=MERGE_PATCH)
+    async def _note_beginning(self, one: Instance, at: str | None) -> None:
+        body = _noting({"uid": one.uid, "resourceVersion": one.version}, names.GUEST_DRAIN_STARTED, at)
+        await self._kube.patch(INSTANCES, one.name, body, namespace=one.namespace, content_type=MERGE_PATCH)
 
     async def _with_guest(self, one: Instance, act: Callable[[Guest, Instance], Awaitable[bool]]) -> bool:
         secret = await self._kube.get(SECRETS, one.secret, namespace=one.namespace)
@@ -160,23 +153,16 @@ class GuestDrains:
         node = await find(guest, NODES, one.name)
         if node is None:
             return True
-        meta, notes = node["metadata"], node["metadata"].get("annotations") or {}
+        notes = node["metadata"].get("annotations") or {}
         if names.GUEST_CORDONED not in notes or not node["spec"].get("unschedulable"):
             prior = notes.get(names.GUEST_CORDONED) or ("was cordoned" if node["spec"].get("unschedulable") else one.uid)
-            body = {
-                "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": {names.GUEST_CORDONED: prior}}
-            }
+            body = _noting(node["metadata"], names.GUEST_CORDONED, prior)
             await guest.patch(NODES, one.name, body | {"spec": {"unschedulable": True}}, content_type=MERGE_PATCH)
         runners: list[Runner] = []
-
-        def take(obj: Json) -> Runner | None:
+        async for runner in records(guest, PODS, Runner.of, field_selector=f"spec.nodeName={one.name}"):
             if len(runners) >= _MOST_PODS:
                 raise Fatal(f"it says that more than {_MOST_PODS} pods run on its node")
-            runners.append(Runner.of(obj))
-            return None
-
-        async for _ in records(guest, PODS, take, field_selector=f"spec.nodeName={one.name}"):
-            pass
+            runners.append(runner)
         plan = Maintenance(one.name, one.uid, Stage.DRAIN, Intent.REBOOT, frozenset(), Selector(), effective(()))
         draining = Draining(plan, len(plan.plan), tuple(treatments(plan, runners, (), {})))
         left = due((draining,), END)
@@ -194,12 +180,9 @@ class GuestDrains:
         notes: Mapping[str, str] = (node["metadata"].get("annotations") or {}) if node is not None else {}
         if node is None or names.GUEST_CORDONED not in notes:
             return False
-        ours = notes[names.GUEST_CORDONED] != "was cordoned"
-        meta = {"uid": node["metadata"]["uid"], "resourceVersion": node["metadata"]["resourceVersion"]}
-        body: Json = {"metadata": {**meta, "annotations": {names.GUEST_CORDONED: None}}} | (
-            {"spec": {"unschedulable": None}} if ours else {}
-        )
-        await guest.patch(NODES, one.name, body, content_type=MERGE_PATCH)
+        spec = {} if notes[names.GUEST_CORDONED] == "was cordoned" else {"spec": {"unschedulable": None}}
+        body = _noting(node["metadata"], names.GUEST_CORDONED, None)
+        await guest.patch(NODES, one.name, body | spec, content_type=MERGE_PATCH)
         self._tell(one, "its guest is as it was before it was drained")
         return True
 
@@ -211,3 +194,7 @@ class GuestDrains:
             self._told[one.uid] = message
             ref = ObjectRef(INSTANCES.api_version, INSTANCES.kind, one.namespace, one.name, one.uid)
             self._recorder.record(ref, names.NORMAL, names.GUEST_DRAIN, f"{one.name}: {message}")
+
+
+def _noting(meta: Mapping[str, object], key: str, value: str | None) -> Json:
+    return {"metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": {key: value}}}

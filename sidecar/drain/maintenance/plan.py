@@ -43,17 +43,18 @@ def treatments(
     *,
     ours: frozenset[str] = frozenset(),
     undrainable: Mapping[str, str] = MappingProxyType({}),
+    overridden: bool = False,
 ) -> list[Treatment]:
     """In the order of eviction. `namespaces`: labels by name. `ours`: pods of this program, which nobody may drain. `undrainable`: full
-    names of pods that come back here, and why."""
+    names of pods that come back here, and why. `overridden`: nobody is waited for any more that is to end by itself."""
     by_namespace: dict[str, list[Rule]] = {}
     for rule in sorted(rules, key=lambda rule: rule.full_name):
         by_namespace.setdefault(rule.namespace, []).append(rule)
     found = [_treatment(maintenance, runner, by_namespace, namespaces, ours) for runner in runners]
-    found = [
-        replace(each, behavior=Behavior.SKIP, why=f"Undrainable: {undrainable[each.full_name]}") if each.full_name in undrainable else each
-        for each in found
-    ]
+    for index, each in enumerate(found):
+        why = f"Undrainable: {undrainable[each.full_name]}" if each.full_name in undrainable else ""
+        if why or (overridden and each.behavior is Behavior.WAIT_COMPLETED):
+            found[index] = replace(each, behavior=Behavior.SKIP, why=why or f"{each.why}, and the deadline is over")
     return sorted(found, key=lambda one: (len(maintenance.plan) if one.entry is None else one.entry, one.order, one.full_name))
 
 
