@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from sidecar.cli import main
-from sidecar.kube.api import DRAIN_REPORTS, DRAIN_RULES, MAINTENANCES, PODS
+from sidecar.drain.maintenance.objects import CAPI_LABEL
+from sidecar.kube.api import DRAIN_REPORTS, DRAIN_RULES, MAINTENANCES, MERGE_PATCH, PODS
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import DRIVER
 from tests.harness.drain.served import Scene
@@ -48,6 +49,9 @@ def test_it_says_which_pods_go_in_which_order_who_says_so_and_what_comes_next(de
     assert "nobody makes these anew, for they have no owner: default/web" in lines
     assert lines[-1] == """next: kubectl patch pm disks --type=merge -p '{"spec":{"stage":"Drain"}}'"""
     assert err == ""
+    declared.act(lambda: declared.cluster.patch(MAINTENANCES, "disks", {"spec": {"stage": "Drain"}}, content_type=MERGE_PATCH))
+    assert explain(declared, "disks") == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("when they are drained, and back: kubectl patch pm disks")
     assert explain(declared, "disks", "--exit-code", "-o", "json") == 3
     said = json.loads(capsys.readouterr().out)
     assert [pod["what"] for pod in said["pods"] if pod["pod"] == "default/agent"] == ["stays"] and said["nodes"] == ["n1"]
@@ -56,7 +60,11 @@ def test_it_says_which_pods_go_in_which_order_who_says_so_and_what_comes_next(de
 def test_a_file_is_explained_before_it_is_created(declared: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nodes that are not there, or whose pods nobody would drain, are named. A deadline need not be given."""
     pod = {"containers": [{"name": "m", "image": "n"}], "nodeName": "n2"}
-    declared.act(lambda: declared.cluster.create(PODS, {"metadata": {"name": "far"}, "spec": pod}, namespace="default"))
+    declared.act(
+        lambda: declared.cluster.create(
+            PODS, {"metadata": {"name": "far", "labels": {CAPI_LABEL: "skipp"}}, "spec": pod}, namespace="default"
+        )
+    )
     file = tmp_path / "disks.yaml"
     spec = {"nodes": ["n2", "n9"], "intent": "reboot"}
     file.write_text(json.dumps({"kind": "PlannedMaintenance", "metadata": {"name": "later"}, "spec": spec}))
@@ -65,7 +73,7 @@ def test_a_file_is_explained_before_it_is_created(declared: Scene, tmp_path: Pat
     assert lines[:3] == ["PlannedMaintenance later: reboot; stage Idle", "1 nodes: n2", "there is no Node n9"]
     assert lines[3].startswith("n2 has no sidecar that reports") and "next:" not in "".join(lines)
     (far,) = [line for line in lines if "default/far" in line]
-    assert "stays" in far and "no sidecar" in far
+    assert "stays" in far and f"no sidecar; its label {CAPI_LABEL}=skipp counts for nothing" in far
     file.write_text(json.dumps({"kind": "PlannedMaintenance", "spec": {"nodeSelector": {"matchLabels": {"a": "b"}}, "intent": "reboot"}}))
     assert explain(declared, "-f", str(file)) == 0
     assert "0 nodes: none; check nodeSelector or nodes" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.listing_io import Cluster
-from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage, labels_of
+from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Treatment, treatments
 from sidecar.drain.words import Status
 from sidecar.errors import Fatal
@@ -95,7 +95,9 @@ def _told(
 def _as_json(each: Treatment) -> Json:
     owner = each.runner.pod.owner
     where = {"node": each.runner.pod.node, "pod": each.full_name, "owner": f"{owner.kind}/{owner.name}" if owner else ""}
-    return where | {"step": each.entry, "order": each.order, "what": _what(each), "by": each.why}
+    label = each.runner.pod.labels.get(CAPI_LABEL, "")
+    unknown = "" if label.lower() in ("", "skip", "wait-completed") else f"; its label {CAPI_LABEL}={label} counts for nothing"
+    return where | {"step": each.entry, "order": each.order, "what": _what(each), "by": each.why + unknown}
 
 
 def _what(each: Treatment) -> str:
@@ -105,7 +107,7 @@ def _what(each: Treatment) -> str:
 
 
 def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
-    does = "what blocks is overridden" if one.overrides else "it is reported, and goes on"
+    does = "what blocks is overridden, but no budget and no rule" if one.overrides else "it is reported, and goes on"
     ends = "" if one.deadline is None else f"; {one.deadline:g} s after a node's drain began {does}"
     yield f"{one.announcement()}; stage {one.stage}{ends}"
     yield f"{len(said['nodes'])} nodes: {', '.join(said['nodes']) or 'none; check nodeSelector or nodes'}"
@@ -127,4 +129,5 @@ def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
     following = {Stage.IDLE: Stage.CORDON, Stage.CORDON: Stage.DRAIN, Stage.DRAIN: Stage.COMPLETE}.get(one.stage)
     if following is not None and one.uid:
         patch = f"""'{{"spec":{{"stage":"{following}"}}}}'"""
-        yield f"next: kubectl patch pm {one.name} --type=merge -p {patch}"
+        when = "when they are drained, and back" if following is Stage.COMPLETE else "next"
+        yield f"{when}: kubectl patch pm {one.name} --type=merge -p {patch}"

@@ -300,7 +300,7 @@ class Executor:
         self._metrics.evicted(str(answer.result))
         if len(self._again) > _MANY:
             self._again.clear()
-        self._again[pod.uid] = self._clock() + max(answer.again, SOON), "" if answer.is_over else answer.why[:160]
+        self._again[pod.uid] = self._clock() + max(answer.again, SOON), "" if answer.is_over else answer.why.partition(" (")[0][:160]
         if answer.result is Result.SERVER_BUSY and each.runner.vm:
             # Nobody's budget: whoever moves virtual machines has heard it, and would be asked in vain again and again.
             self._waits_for_vm.add(pod.uid)
