@@ -83,6 +83,8 @@ def held(judged: Assessment, marks: Marks, pods: Iterable[Pod], *, assumed: Inte
     why = (
         f"{said} is announced ({marks.source})"
         if said
+        else f"a {names.MAINTENANCE_KIND} cordons it and does not drain it yet, so {withheld[0]} is assumed"
+        if marks.planned
         else f"nobody announced what it is for{wrong}, so {withheld[0]} is assumed (run {announcing(node)})"
     )
     because = f"{judged.driver} holds the drain of node {node}: {why}, and {verdict.reason} ({verdict.message})"

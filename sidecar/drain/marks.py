@@ -134,6 +134,7 @@ class Marks:
     assumable: bool  # nobody says what a drain is for, not even in a wrong word, and no policy does: something may be assumed
     leaving: bool  # somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else
     maintenance: Intent | None  # what the maintenances are for that drain the node, as its sidecar has noted
+    planned: bool  # the node is cordoned for a maintenance, which drains it later, and nobody else says anything
     noted: str  # the record as it stands on the Node
     left_behind: bool  # kured's annotation is there yet: it goes a moment after each reboot, so that is no problem
     problems: tuple[str, ...]
@@ -208,7 +209,9 @@ def read(
     spent = frozenset(key for key, digest in words.items() if digest in record.spent)
     maintained = maintenance_of(node, driver)
     said = _what_is_said(node, evacuate, retiring, spent=spent, is_ignored=is_ignored, maintenance=maintained.intent)
-    since = _cordoned_since(before, record, now) if node.cordoned and said.intent is None else None
+    # A cordon of a maintenance is explained: it is there for as long as people want, and drains nothing yet.
+    planned = maintained.prior is False and said.intent is None
+    since = _cordoned_since(before, record, now) if node.cordoned and said.intent is None and not planned else None
     counts_at = since + CORDON_DELAY if since is not None and policy is NodePolicy.EVACUATE else None
     lasted = counts_at is not None and counts_at <= now
     counting = said.intent if node.cordoned or said.intent is not Intent.REBOOT else None
@@ -230,6 +233,7 @@ def read(
         assumable=said.intent is None and not said.wrong and policy is not NodePolicy.EVACUATE,
         leaving=said.plainly_retire,
         maintenance=maintained.intent,
+        planned=planned,
         noted=noted,
         left_behind=names.KURED_REBOOTS in spent,
         problems=tuple(filter(None, (problem, *said.problems, wrong_policy, ignored))),

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from sidecar.cli import main
-from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, PODS
+from sidecar.drain.maintenance.objects import CAPI_LABEL
+from sidecar.kube.api import DRAIN_REPORTS, DRAIN_RULES, MAINTENANCES, MERGE_PATCH, PODS
+from sidecar.model import names
+from tests.harness.drain.listed_cluster import DRIVER
 from tests.harness.drain.served import Scene
 
 SPEC = {"nodes": ["n1"], "stage": "Cordon", "intent": "retire", "deadline": "10m", "onDeadline": "Override", "reason": "new disks"}
@@ -24,6 +27,8 @@ def declared(scene: Scene) -> Scene:
     spec = {"containers": [{"name": "m", "image": "n"}], "nodeName": "n1"}
     meta = {"name": "agent", "labels": {"app": "agent"}}
     rule = {"metadata": {"name": "agents"}, "spec": {"podSelector": {"matchLabels": {"app": "agent"}}, "behavior": "Skip"}}
+    report = {"metadata": {"name": names.drain_report("n1", DRIVER)}, "spec": {"nodeName": "n1", "driver": DRIVER}}
+    scene.act(lambda: scene.cluster.create(DRAIN_REPORTS, report))
     scene.act(lambda: scene.cluster.create(PODS, {"metadata": meta, "spec": spec}, namespace="default"))
     scene.act(lambda: scene.cluster.create(PODS, {"metadata": {"name": "web"}, "spec": spec}, namespace="default"))
     scene.act(lambda: scene.cluster.create(DRAIN_RULES, rule, namespace="default"))
@@ -38,22 +43,40 @@ def test_it_says_which_pods_go_in_which_order_who_says_so_and_what_comes_next(de
     assert lines[0].startswith("PlannedMaintenance disks: retire ('new disks')") and "what blocks is overridden" in lines[0]
     assert lines[1] == "1 nodes: n1" and lines[3] == "  1  Default pods up to priority 1000000000"
     (agent,) = [line for line in lines if "default/agent" in line]
-    (web,) = [line for line in lines if "default/web" in line]
+    (web,) = [line for line in lines if "default/web" in line and line.startswith("n1")]
     assert "stays" in agent and "DrainRule default/agents" in agent and "is evicted" in web and "the plan, entry 1" in web
     assert any(line.startswith("blocks on n1") for line in lines)
+    assert "nobody makes these anew, for they have no owner: default/web" in lines
     assert lines[-1] == """next: kubectl patch pm disks --type=merge -p '{"spec":{"stage":"Drain"}}'"""
     assert err == ""
+    declared.act(lambda: declared.cluster.patch(MAINTENANCES, "disks", {"spec": {"stage": "Drain"}}, content_type=MERGE_PATCH))
+    assert explain(declared, "disks") == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("when they are drained, and back: kubectl patch pm disks")
     assert explain(declared, "disks", "--exit-code", "-o", "json") == 3
     said = json.loads(capsys.readouterr().out)
     assert [pod["what"] for pod in said["pods"] if pod["pod"] == "default/agent"] == ["stays"] and said["nodes"] == ["n1"]
 
 
 def test_a_file_is_explained_before_it_is_created(declared: Scene, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nodes that are not there, or whose pods nobody would drain, are named. A deadline need not be given."""
+    pod = {"containers": [{"name": "m", "image": "n"}], "nodeName": "n2"}
+    declared.act(
+        lambda: declared.cluster.create(
+            PODS, {"metadata": {"name": "far", "labels": {CAPI_LABEL: "skipp"}}, "spec": pod}, namespace="default"
+        )
+    )
     file = tmp_path / "disks.yaml"
-    file.write_text(json.dumps({"kind": "PlannedMaintenance", "metadata": {"name": "later"}, "spec": {**SPEC, "nodes": ["n9"]}}))
+    spec = {"nodes": ["n2", "n9"], "intent": "reboot"}
+    file.write_text(json.dumps({"kind": "PlannedMaintenance", "metadata": {"name": "later"}, "spec": spec}))
     assert explain(declared, "-f", str(file)) == 0
-    out = capsys.readouterr().out
-    assert "PlannedMaintenance later" in out and "0 nodes: none; check nodeSelector or nodes" in out and "next:" not in out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["PlannedMaintenance later: reboot; stage Idle", "1 nodes: n2", "there is no Node n9"]
+    assert lines[3].startswith("n2 has no sidecar that reports") and "next:" not in "".join(lines)
+    (far,) = [line for line in lines if "default/far" in line]
+    assert "stays" in far and f"no sidecar; its label {CAPI_LABEL}=skipp counts for nothing" in far
+    file.write_text(json.dumps({"kind": "PlannedMaintenance", "spec": {"nodeSelector": {"matchLabels": {"a": "b"}}, "intent": "reboot"}}))
+    assert explain(declared, "-f", str(file)) == 0
+    assert "0 nodes: none; check nodeSelector or nodes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", ["", "[", "kind: Pod", "kind: PlannedMaintenance\nspec: {stage: Later}"])

@@ -114,6 +114,11 @@ def test_for_one_node_it_is_told_who_holds_a_drain_how_far_its_evacuation_is_and
     kube.objects["nodes"][0]["spec"] = {"unschedulable": True}
     (first, _) = judged(kube)
     assert any("nobody announced" in line and "node reboot n1" in line for line in about_own_word(first, None)), "nor does the sidecar"
+    noted = {names.of_driver(DRIVER, names.MAINTENANCE_RECORD): json.dumps({"uid": first.marks.uid if first.marks else "", "prior": False})}
+    kube.objects["nodes"][0]["metadata"].setdefault("annotations", {}).update(noted)
+    (first, _) = judged(kube)
+    assert first.unannounced == "", "the cordon of a maintenance is explained"
+    del kube.objects["nodes"][0]["metadata"]["annotations"][next(iter(noted))]
     kube.objects["nodedrainreports"][0]["status"] |= {
         "gate": {"enabled": True, "held": True, "why": ""},
         **HeldPods(("default/db-0",), "local.example holds the drain of node n1", "retire, assumed").as_json(),

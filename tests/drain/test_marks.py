@@ -142,6 +142,15 @@ def test_with_evacuate_a_cordon_means_retire_once_it_has_lasted_and_announces_no
         assert cordon(3600, cordon(0, policy=policy), policy=policy).intent is None
 
 
+def test_the_cordon_of_a_maintenance_that_drains_later_never_means_retire_but_one_that_was_there_before_does() -> None:
+    def later(prior: bool) -> Marks:
+        noted = {names.of_driver(DRIVER, names.MAINTENANCE_RECORD): json.dumps({"uid": "uid-n1", "prior": prior})}
+        return cordon(3600, cordon(0, annotations=noted), annotations=noted)
+
+    assert (later(False).intent, later(False).wish, later(False).planned) == (None, None, True)
+    assert (later(True).intent, later(True).planned) == (RETIRE, False)
+
+
 def test_an_announcement_that_is_taken_back_under_a_cordon_does_not_become_a_cordon_that_has_lasted() -> None:
     announced = cordon(3600, cordon(0), annotations=intent("retire"))
     undone = cordon(3601, announced)

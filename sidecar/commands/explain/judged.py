@@ -83,7 +83,7 @@ class Judged:
     def unannounced(self) -> str:
         """Where somebody drains the node, and nobody says what for; empty: that is not so."""
         marks = self.marks
-        if marks is None or not marks.draining or announced(marks) is not None:
+        if marks is None or not marks.draining or marks.planned or announced(marks) is not None:
             return ""
         return f"nobody announced what the drain of this node is for: run {announcing(marks.node)}"
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.listing_io import Cluster
-from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage, labels_of
+from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Treatment, treatments
 from sidecar.drain.words import Status
 from sidecar.errors import Fatal
@@ -71,11 +72,16 @@ def _told(
         for judged in judge(cluster, node.name, its, own_of(config))
     ]
     statuses = tuple(verdict.status for _, _, verdict in verdicts)
+    attended = {node for node, found in drivers.items() if any(names.drain_report(node, its) in cluster.reports for its in found)}
+    unattended = [] if cluster.unread_reports else [node.name for node in nodes if node.name not in attended]
+    pods = [replace(each, entry=None, why="no sidecar") if each.runner.pod.node in unattended else each for each in pods]
     said: dict[str, Any] = {
         "name": one.name,
         "stage": str(one.stage),
         "intent": str(one.intent),
         "nodes": [node.name for node in nodes],
+        "missing": sorted(one.nodes - {node.name for node in nodes}),
+        "unattended": unattended,
         "plan": [str(entry) for entry in one.plan],
         "pods": [_as_json(each) for each in pods],
         "blocks": [{"node": node, "driver": its, "message": of.message} for node, its, of in verdicts if of.status is not Status.TRUE],
@@ -87,8 +93,11 @@ def _told(
 
 
 def _as_json(each: Treatment) -> Json:
-    where = {"node": each.runner.pod.node, "pod": each.full_name}
-    return where | {"step": each.entry, "order": each.order, "what": _what(each), "by": each.why}
+    owner = each.runner.pod.owner
+    where = {"node": each.runner.pod.node, "pod": each.full_name, "owner": f"{owner.kind}/{owner.name}" if owner else ""}
+    label = each.runner.pod.labels.get(CAPI_LABEL, "")
+    unknown = "" if label.lower() in ("", "skip", "wait-completed") else f"; its label {CAPI_LABEL}={label} counts for nothing"
+    return where | {"step": each.entry, "order": each.order, "what": _what(each), "by": each.why + unknown}
 
 
 def _what(each: Treatment) -> str:
@@ -98,9 +107,13 @@ def _what(each: Treatment) -> str:
 
 
 def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
-    ends = f", at its deadline of {one.deadline:g} s {'what blocks is overridden' if one.overrides else 'that is reported'}"
-    yield f"{one.announcement()}; stage {one.stage}{ends if one.deadline is not None else ''}"
+    does = "what blocks is overridden, but no budget and no rule" if one.overrides else "it is reported, and goes on"
+    ends = "" if one.deadline is None else f"; {one.deadline:g} s after a node's drain began {does}"
+    yield f"{one.announcement()}; stage {one.stage}{ends}"
     yield f"{len(said['nodes'])} nodes: {', '.join(said['nodes']) or 'none; check nodeSelector or nodes'}"
+    yield from (f"there is no Node {name}" for name in said["missing"])
+    waits = f"the others wait, unless {names.IGNORED_BY_MAINTENANCE} is on its Node"
+    yield from (f"{name} has no sidecar that reports: nobody drains it, and {waits}" for name in said["unattended"])
     yield "In this order, on all nodes together:"
     yield from (f"  {number}  {entry}" for number, entry in enumerate(said["plan"], 1))
     rows = [
@@ -108,10 +121,13 @@ def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
         for pod in said["pods"]
     ]
     yield from table(rows, heads=_HEADS)
+    if lone := [pod["pod"] for pod in said["pods"] if not pod["owner"] and pod["what"] == "is evicted"]:
+        yield f"nobody makes these anew, for they have no owner: {', '.join(lone)}"
     yield from (f"blocks on {item['node']} ({item['driver']}): {item['message']}" for item in said["blocks"])
     if message := said["status"].get("message"):
         yield f"now: {said['status'].get('progress', '')}; {message}"
     following = {Stage.IDLE: Stage.CORDON, Stage.CORDON: Stage.DRAIN, Stage.DRAIN: Stage.COMPLETE}.get(one.stage)
     if following is not None and one.uid:
         patch = f"""'{{"spec":{{"stage":"{following}"}}}}'"""
-        yield f"next: kubectl patch pm {one.name} --type=merge -p {patch}"
+        when = "when they are drained, and back" if following is Stage.COMPLETE else "next"
+        yield f"{when}: kubectl patch pm {one.name} --type=merge -p {patch}"

@@ -65,7 +65,7 @@ class Executor:
         self._view: View | None = None  # what the last pass has looked at: the clock alone may decide something by it
         self.due: frozenset[str] = frozenset()  # uids of pods that leave now: neither skipped nor waited for, nor of a later step
         self.status: tuple[Json, ...] = ()  # for the report: one of each maintenance that selects this node
-        self._again: dict[str, float] = {}  # by uid: until when a pod is not asked to leave again
+        self._again: dict[str, tuple[float, str]] = {}  # by uid: until when a pod is not asked to leave again, and why it did not
         self._round: dict[str, int] = {}  # by workload: how often its pods were evicted, and others put here after that
         self._rounds: dict[str, int] = {}  # by uid of a pod of such a workload: the round in which it was put here
         self._waits_for_vm: dict[str, float] = {}  # by uid of a pod: until when it counts that somebody else carries its eviction out
@@ -230,6 +230,7 @@ class Executor:
             retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
             held=held,
             heard=frozenset(uid for uid, until in self._waits_for_vm.items() if until > self._clock()),
+            refused={uid: why for uid, (_, why) in self._again.items()},
         )
 
     async def _runners(self, node: Node) -> list[Runner]:
@@ -285,7 +286,7 @@ class Executor:
         began, slowest = self._clock(), 0.0
         for each in decision.evict:
             pod = each.runner.pod
-            if self._again.get(pod.uid, 0.0) > self._clock() or is_ours(pod, self._settings.own_pods):
+            if self._again.get(pod.uid, (0.0, ""))[0] > self._clock() or is_ours(pod, self._settings.own_pods):
                 continue
             await asyncio.sleep(self._evictor.wait())
             if self._clock() - began + slowest > LONGEST_PASS:
@@ -307,7 +308,7 @@ class Executor:
         self._metrics.evicted(str(answer.result))
         if len(self._again) > _MANY:
             self._again.clear()
-        self._again[pod.uid] = self._clock() + max(answer.again, SOON)
+        self._again[pod.uid] = self._clock() + max(answer.again, SOON), "" if answer.is_over else answer.why.partition(" (")[0][:160]
         if answer.result is Result.SERVER_BUSY and each.runner.vm:
             # Nobody's budget: whoever moves virtual machines has heard it, and would be asked in vain again and again.
             self._waits_for_vm[pod.uid] = self._clock() + _HEARD_FOR

@@ -22,13 +22,15 @@ Reports = Mapping[str, Mapping[str, Any]]  # status of the report of each node, 
 
 def summary(one: Maintenance, nodes: Iterable[Node], reports: Reports, *, now: float) -> Json:
     """Pure. What is asked for, how many nodes it selects and how far they are, and what each of the others waits for."""
+    if one.stage is Stage.COMPLETE and one.status:
+        return {**one.status, "observedStage": str(one.stage), "blocked": 0, "message": ""}  # its nodes say nothing more of it
     mine = [node for node in nodes if one.selects(node.name, node.labels)]
     said = {node.name: said_of(one, node, reports.get(node.name, {})) for node in mine}
     drained = [name for name, found in said.items() if found is not None and found.get("drained")]
     waiting = [text for node in mine if (text := _waits(one, node, said[node.name], reports.get(node.name, {}), now))]
     is_drained = bool(mine) and len(drained) == len(mine)
-    missing = sorted(one.nodes - {node.name for node in mine})
-    message = "; ".join((*waiting[:_MOST], *(f"{name}: there is no such Node" for name in missing[:_MOST])))
+    missing = [f"{name}: there is no such Node" for name in sorted(one.nodes - {node.name for node in mine})]
+    message = "; ".join((*waiting[:_MOST], *missing[:_MOST]))
     before = {item.get("type"): item for item in (one.status or {}).get("conditions") or ()}.get(names.DRAINED) or {}
     condition = {
         "type": names.DRAINED,
@@ -60,19 +62,16 @@ def _waits(one: Maintenance, node: Node, said: Mapping[str, Any] | None, status:
     seen = timestamps.to_seconds(str(status.get("observedAt") or ""))
     if seen is None or now - seen > SILENT_AFTER:
         since = f"silent since {status['observedAt']}" if seen is not None else "has no sidecar that carries it out"
-        hint = (
-            ""
-            if names.IGNORED_BY_MAINTENANCE in node.annotations
-            else f" ({names.IGNORED_BY_MAINTENANCE} on its Node lets the others go on)"
-        )
-        return f"{node.name}: {since}{hint}"
+        hint = f" ({names.IGNORED_BY_MAINTENANCE} on its Node lets the others go on)"
+        return f"{node.name}: {since}{'' if names.IGNORED_BY_MAINTENANCE in node.annotations else hint}"
     if said is None:
         return f"{node.name}: it has not begun"
     why = [f"{pod.get('pod')}: {pod.get('why')}" for pod in said.get("pods") or () if isinstance(pod, Mapping)]
     why += [f"waits for node {peer.get('node')}" for peer in said.get("waitingFor") or () if isinstance(peer, Mapping)]
     why += [f"limited by {said['limitedBy']}"] if said.get("limitedBy") else []
     why += ["its deadline is over"] if said.get("late") else []
-    return f"{node.name}: {', '.join(why[:3]) or 'may not be retired yet'}"
+    nothing = "may not be retired yet" if said.get("finished") == len(one.plan) else "goes on with its next step"
+    return f"{node.name}: {', '.join(why[:3]) or nothing}"
 
 
 class MaintenanceStatus:
@@ -95,8 +94,7 @@ class MaintenanceStatus:
         reports = await reports_of(self._kube, self._settings.driver)
         for one in (each for each in found if each.stage is not Stage.COMPLETE):  # how far it came stays there
             said = summary(one, nodes, reports, now=self._wall())
-            stored = {"metadata": {"resourceVersion": one.version}, "status": one.status}
-            if not differs(stored, said):
+            if not differs({"status": one.status}, said):
                 continue
             try:
                 patch = status_patch(said, version=one.version)

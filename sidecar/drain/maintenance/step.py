@@ -104,6 +104,7 @@ class View:
     retire: Status  # the verdict
     held: frozenset[str] = frozenset()  # pods whose volumes block what the drain is for
     heard: frozenset[str] = frozenset()  # uids of virtual machines' pods that somebody else has been asked to move
+    refused: Mapping[str, str] = field(default_factory=dict)  # by uid of a pod: why its last eviction was not done
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,4 +236,4 @@ def why_here(each: Treatment, view: View) -> str:
         return "WaitingForVM: whoever moves virtual machines has heard of it"
     if each.full_name in view.held:
         return f"its volumes block {view.record.intent or 'the drain'}"
-    return f"it is evicted ({each.why})"
+    return f"it is evicted ({each.why})" + (f", which is refused: {why}" if (why := view.refused.get(each.runner.pod.uid)) else "")

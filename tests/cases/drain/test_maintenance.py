@@ -428,7 +428,8 @@ def test_drain_B7_a_budget_at_zero_is_asked_again_and_is_no_error(caplog: pytest
         await wait(bench, 5)
         await declare(bench)
         await wait(bench, 120)
-        assert await pods(bench) == ["web"] and "it is evicted" in (await status(bench))["pods"][0]["why"]
+        why = (await status(bench))["pods"][0]["why"]
+        assert await pods(bench) == ["web"] and "it is evicted" in why and "refused: The disruption budget none" in why
         assert len(asked) > 3 and all(later - earlier >= 4.9 for earlier, later in itertools.pairwise(asked))
         await allow(bench, 1)
         await wait(bench, 30)
@@ -571,6 +572,31 @@ def test_drain_G8_clocks_five_minutes_apart_make_nobody_silent() -> None:
     for skew, silent in ((300.0, False), (-300.0, False), (601.0, True)):
         reports = {"n1": {"nodeUID": "uid-n1", "observedAt": samples.stamp(skew), "maintenance": [{"uid": "u", "drained": False}]}}
         assert ("silent" in summary(one, [samples.node()], reports, now=samples.NOW)["message"]) is silent
+
+
+@pytest.mark.parametrize(("finished", "says"), [(0, "n1: goes on with its next step"), (4, "n1: may not be retired yet")])
+def test_a_node_that_waits_for_nothing_is_called_late_for_retiring_only_when_all_its_pods_are_gone(finished: int, says: str) -> None:
+    one = Maintenance.of({"metadata": {"name": "m", "uid": "u"}, "spec": {"nodes": ["n1"], "stage": "Drain"}})
+    assert one is not None and len(one.plan) == 4
+    said = {"uid": "u", "drained": False, "finished": finished}
+    reports = {"n1": {"nodeUID": "uid-n1", "observedAt": samples.stamp(0), "maintenance": [said]}}
+    assert summary(one, [samples.node()], reports, now=samples.NOW)["message"] == says
+
+
+def test_one_that_is_complete_shows_yet_how_many_nodes_were_drained() -> None:
+    before = {
+        "observedStage": "Drain",
+        "nodes": 1,
+        "drainedNodes": 1,
+        "progress": "1/1 drained",
+        "blocked": 1,
+        "message": "n9",
+        "conditions": [],
+    }
+    spec = {"nodes": ["n1", "n9"], "stage": "Complete"}
+    one = Maintenance.of({"metadata": {"name": "m", "uid": "u"}, "spec": spec, "status": before})
+    assert one is not None
+    assert summary(one, [samples.node()], {}, now=samples.NOW) == before | {"observedStage": "Complete", "blocked": 0, "message": ""}
 
 
 # --- trouble ------------------------------------------------------------------------------------------------------------
