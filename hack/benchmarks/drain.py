@@ -303,7 +303,7 @@ class Scene:
     def _sidecar(self, *flags: str) -> Iterator[Sidecar]:
         plane = self.ground.plane
         args = ("--drain-report", "--node-drain-policy=NoSchedule", "--kube-api-qps=-1", *flags)
-        environ = {"NODE_NAME": FROM, "NAMESPACE": "default"}
+        environ = {"NODE_NAME": FROM, "NAMESPACE": "default", "POD_NAME": "sidecar"}
         sidecar = Sidecar(self.work, node=FROM, address=self.driver.socket, kubeconfig=plane.kubeconfig, args=args, environ=environ)
         put_into_a_pod(sidecar, plane.kubeconfig)
         with sidecar:
