@@ -107,7 +107,7 @@ def _what(each: Treatment) -> str:
 
 
 def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
-    does = "what blocks is overridden, but no budget and no rule" if one.overrides else "it is reported, and goes on"
+    does = "what blocks is overridden, but no budget, and nobody is waited for" if one.overrides else "it is reported, and goes on"
     ends = "" if one.deadline is None else f"; {one.deadline:g} s after a node's drain began {does}"
     yield f"{one.announcement()}; stage {one.stage}{ends}"
     yield f"{len(said['nodes'])} nodes: {', '.join(said['nodes']) or 'none; check nodeSelector or nodes'}"
