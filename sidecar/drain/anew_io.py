@@ -281,8 +281,9 @@ class MakingAnew:
     async def _facts(self, picture: Picture, target: Target) -> Facts:
         """The pods last: who uses a claim, and which replicas are ready, changes within seconds."""
         namespace, kube = target.namespace, self._kube
-        pod = await find(kube, PODS, target.pod, namespace=namespace)
-        claims = await self._claims(namespace, target.claim_names | set(Pod.of(pod).claims if pod else ()))
+        # As a list, since the role lets it get no pod.
+        same = records(kube, PODS, Pod.of, namespace=namespace, field_selector=f"metadata.name={target.pod}")
+        claims = await self._claims(namespace, target.claim_names | {name async for pod in same for name in pod.claims})
         stored = await find(kube, STATEFUL_SETS, target.workload, namespace=namespace)
         workload = StatefulSet.of(stored) if stored else None
         classes = [class_ async for class_ in records(kube, CLASSES, _with_default)]

@@ -22,7 +22,9 @@ def test_one_replica_after_the_other_is_made_anew_though_sidecars_are_killed(
     born = {name: scene.born(name) for name in claims}
     with db.watched(tmp_path) as seen:
         scene.taint(*nodes.values())
-        pod = until(lambda: next((name for name, uid in db.claims().items() if uid != claims[name]), ""), "a claim is made again")
+        made_again = lambda: next((name for name, uid in db.claims().items() if uid != claims[name]), "")  # noqa: E731
+        # Which space nodes have published is listed every minute, and a pod that did not fit then is asked about a minute later.
+        pod = until(made_again, "a claim is made again", seconds=100)
         first, other = nodes[pod], next(name for name in claims if name != pod)
         scene.kill_sidecar(first)
         db.await_whole()
