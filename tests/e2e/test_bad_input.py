@@ -148,9 +148,12 @@ class AttachingDriver(OurDriver):
     """Claims to attach volumes, which our driver never does. Nobody asks it to."""
 
     PROGRAM = """
-import sys
-from hack.sim.driver import serve, spec
-spec.FEATURES["attach"] = "PUBLISH_UNPUBLISH_VOLUME"
+import dataclasses, sys
+from hack.sim.driver import serve
+from hack.sim.driver.local_driver import LocalDriver
+plain = LocalDriver.info.fget
+attaches = lambda info: dataclasses.replace(info, controller=info.controller | {"PUBLISH_UNPUBLISH_VOLUME"})
+LocalDriver.info = property(lambda self: attaches(plain(self)))
 sys.exit(serve.main())
 """
 
