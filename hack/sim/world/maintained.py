@@ -158,7 +158,8 @@ class Maintained:
             entry = _entry(one["spec"], pod)
             is_new = self._world.clock() - self._world.made_at(PODS, meta["name"]) <= self._late
             bounces = self._round(name, pod) >= _BOUNCES
-            skipped = any(_behavior(pod, each.rules) == "Skip" for each in self._lately())
+            left_alone = {"Skip", "WaitCompleted"} if self._is_over(name) else {"Skip"}
+            skipped = any(_behavior(pod, each.rules) in left_alone for each in self._lately())
             if entry is not None and entry < count and not is_new and not bounces and not skipped:
                 yield NOT_DONE, f"{count} entries of {one['metadata']['name']}, and {meta['name']} is there"
 
