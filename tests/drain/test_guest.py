@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import tracemalloc
 from base64 import b64encode
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from hack.sim.cluster import Call
 from sidecar.doors import open_guest
-from sidecar.drain.maintenance.guest_io import MAY_TAKE, PASS, GuestDrains
+from sidecar.drain.maintenance.guest_io import MAY_TAKE, PASS, GuestDrains, OpenGuest
 from sidecar.drain.settings import Settings
 from sidecar.errors import Fatal
 from sidecar.kube.api import INSTANCES, MERGE_PATCH, NAMESPACES, NODES, PODS, SECRETS, find
@@ -45,9 +46,9 @@ class Scene:
         self.trouble: Exception | None = None
         self.restart()
 
-    def restart(self) -> None:
+    def restart(self, opened: OpenGuest | None = None) -> None:
         given = tools(kube=self.host.kube, clock=self.host.clock, wall=self.host.wall)
-        self.room = GuestDrains(given, Settings(NODE, DRIVER, "default", "1", drains_guests=True), self.opened)
+        self.room = GuestDrains(given, Settings(NODE, DRIVER, "default", "1", drains_guests=True), opened or self.opened)
 
     async def opened(self, content: bytes) -> Any:
         if self.trouble is not None:
@@ -56,17 +57,24 @@ class Scene:
         self.door.open += 1
         return self.door
 
-    async def instance(self, *, evacuated: bool = True, strategy: str = "External", secret: str = "guest") -> None:
-        meta: Json = {"name": GUEST, "labels": {"kubevirt.io/nodeName": NODE}, "finalizers": ["kubevirt.io/foreground"]}
+    async def instance(self, name: str = GUEST, *, evacuated: bool = True, strategy: str = "External", secret: str = "guest") -> None:
+        meta: Json = {"name": name, "labels": {"kubevirt.io/nodeName": NODE}, "finalizers": ["kubevirt.io/foreground"]}
         meta |= {"annotations": {names.GUEST_KUBECONFIG: secret}} if secret else {}
         status = {"evacuationNodeName": NODE} if evacuated else {}
         body = {"metadata": meta, "spec": {"evictionStrategy": strategy}, "status": status}
         await self.host.you.create(INSTANCES, body, namespace="vms")
 
+    async def evacuate(self, *, on: bool = True) -> None:
+        status = {"evacuationNodeName": NODE if on else None}
+        await self.host.you.patch(INSTANCES, GUEST, {"status": status}, namespace="vms", content_type=MERGE_PATCH)
+
+    async def secret(self, name: str, content: bytes) -> None:
+        data = {"value": b64encode(content).decode()}
+        await self.host.you.create(SECRETS, {"metadata": {"name": name}, "data": data}, namespace="vms")
+
     async def begin(self, *, pods: int = 3, node: bool = True, **more: Any) -> None:
         await self.host.you.create(NAMESPACES, {"metadata": {"name": "vms"}})
-        data = {"value": b64encode(b"kubeconfig").decode()}
-        await self.host.you.create(SECRETS, {"metadata": {"name": "guest"}, "data": data}, namespace="vms")
+        await self.secret("guest", b"kubeconfig")
         await self.instance(**more)
         if node:
             await self.guest.you.create(NODES, {"metadata": {"name": GUEST}})
@@ -125,15 +133,16 @@ async def test_B1_one_that_is_ending_or_that_kubevirt_moves_itself_or_that_nobod
     assert not await scene.cordoned() and not scene.given
 
 
+def refuses(call: Call) -> ApiError | None:
+    return TooManyRequests("a budget", retry_after=1.0) if call.subresource == "eviction" else None
+
+
 @virtual
 async def test_B2_B3_the_deadline_is_noted_on_the_instance_and_no_error_or_restart_puts_it_off() -> None:
-    def refuse(call: Call) -> ApiError | None:
-        return TooManyRequests("a budget", retry_after=1.0) if call.subresource == "eviction" else None
-
     for trouble in (None, Fatal("the guest's kubeconfig names no https server"), Unavailable("no route")):
         scene = Scene()
         await scene.begin()
-        scene.trouble, scene.guest.refuse = trouble, refuse
+        scene.trouble, scene.guest.refuse = trouble, refuses
         await scene.passes(15)
         scene.restart()
         await scene.passes(int(MAY_TAKE / PASS) - 16)
@@ -157,6 +166,80 @@ async def test_a_guest_without_a_node_is_drained_and_one_that_was_cordoned_befor
     assert await scene.cordoned()
 
 
+@virtual
+async def test_B2_one_that_may_stay_after_all_is_open_again_and_another_evacuation_has_its_whole_ten_minutes() -> None:
+    scene = Scene()
+    await scene.begin()
+    scene.guest.refuse = refuses
+    await scene.passes(15)
+    await scene.evacuate(on=False)
+    await scene.passes(20)
+    kept = (await scene.host.you.get(INSTANCES, GUEST, namespace="vms"))["metadata"]["annotations"]
+    assert kept == {names.GUEST_KUBECONFIG: "guest"} and not await scene.cordoned()
+    await scene.evacuate()
+    await scene.passes(int(MAY_TAKE / PASS) - 1)
+    assert not await scene.is_deleted() and await scene.cordoned()
+    await scene.passes(3)
+    assert await scene.is_deleted()
+
+
+@virtual
+async def test_nothing_that_a_guest_says_keeps_another_one_waiting() -> None:
+    """Twenty of another tenant, whose server answers what makes no sense, or does not answer."""
+
+    class Nonsense:
+        def __getattr__(self, name: str) -> Any:
+            async def answer(*_: Any, **__: Any) -> Json:
+                return {"metadata": {}}
+
+            return answer
+
+    async def opened(content: bytes) -> Any:
+        if content == b"nonsense":
+            return Nonsense()
+        if content == b"odd":
+            raise ValueError("month must be in 1..12")
+        if content == b"silent":
+            await asyncio.sleep(1000)
+        return await Scene.opened(scene, content)
+
+    for bad in ("nonsense", "odd", "silent"):
+        scene = Scene()
+        scene.restart(opened)
+        await scene.begin()
+        await scene.secret(bad, bad.encode())
+        for number in range(20):
+            await scene.instance(f"a-{number}", secret=bad)
+        began = scene.host.clock()
+        await scene.room.turn()
+        assert scene.host.clock() - began < 60.0 and await scene.cordoned(), bad
+        await scene.passes(2)
+        assert await scene.is_deleted(), bad
+
+
+@virtual
+async def test_a_guest_that_lists_pods_without_end_is_left_at_a_thousand() -> None:
+    scene = Scene()
+    await scene.begin(pods=1001)
+    await scene.room.turn()
+    assert not [call for call in scene.guest.calls if call.subresource == "eviction"]
+    assert await scene.cordoned() and not await scene.is_deleted()
+
+
+@virtual
+async def test_those_that_have_to_go_are_found_among_more_than_fifty_that_may_stay() -> None:
+    scene = Scene()
+    await scene.begin(pods=0)
+    for number in range(55):
+        await scene.instance(f"a-{number:02}", evacuated=False, secret="guest" if number % 2 else "")
+    await scene.passes(2)
+    assert await scene.is_deleted()
+
+
+async def opened_and_closed(text: bytes) -> None:
+    await (await open_guest(text)).aclose()
+
+
 def test_a_kubeconfig_of_a_tenant_reads_no_file_starts_no_program_and_reaches_no_plain_http() -> None:
     def content(server: str, **user: Any) -> bytes:
         whole = {
@@ -167,11 +250,45 @@ def test_a_kubeconfig_of_a_tenant_reads_no_file_starts_no_program_and_reaches_no
         }
         return json.dumps(whole).encode()
 
-    async def opened(text: bytes) -> None:
-        await (await open_guest(text)).aclose()
-
     exec_ = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false", "interactiveMode": "Never"}
-    asyncio.run(opened(content("https://guest.example:6443", token="secret", exec=exec_, tokenFile="/nowhere")))
+    asyncio.run(opened_and_closed(content("https://guest.example:6443", token="secret", exec=exec_, tokenFile="/nowhere")))
     for wrong in (content("http://guest.example"), b"", b"[]", b"{", b"current-context: a"):
         with pytest.raises(Fatal):
-            asyncio.run(opened(wrong))
+            asyncio.run(opened_and_closed(wrong))
+
+
+PLAIN = b"""
+clusters: [{name: c, cluster: {server: "https://guest.example:6443"}}]
+users: [{name: u, user: {token: TOKEN}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+ALIASES = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]\n" for n in range(6)).encode()
+MERGES = "".join(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 10)}]}}\n" if n else "m0: &m0 {k: v}\n" for n in range(6)).encode()
+
+
+@pytest.mark.parametrize("odd", [b"when: 2026-99-99", b"number: " + b"9" * 5000, b"at: 2026-01-01T99:99:99Z"])
+def test_whatever_else_a_tenant_writes_into_a_kubeconfig_raises_nothing_but_fatal(odd: bytes) -> None:
+    try:
+        asyncio.run(opened_and_closed(odd + PLAIN))
+    except Fatal:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("before", "token"), [(ALIASES, b"*l5"), (MERGES, b"abc")], ids=["a token of a million aliases", "a hundred thousand merges"]
+)
+def test_a_small_kubeconfig_of_a_tenant_takes_little_memory(before: bytes, token: bytes) -> None:
+    text = before + PLAIN.replace(b"TOKEN", token)
+    asyncio.run(opened_and_closed(PLAIN))  # what is read once per process does not count
+    tracemalloc.start()
+    try:
+        asyncio.run(opened_and_closed(text))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_kubeconfig_that_is_longer_than_any_is_not_read() -> None:
+    with pytest.raises(Fatal, match="longer"):
+        asyncio.run(opened_and_closed(b"x: [" + b"a, " * 100_000 + b"]" + PLAIN))

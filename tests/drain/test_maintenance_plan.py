@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from sidecar.drain.maintenance.executor_io import _peer
 from sidecar.drain.maintenance.objects import (
     CAPI_LABEL,
     MOST_PRIORITY,
@@ -183,6 +184,21 @@ def test_drain_C13_those_of_the_lowest_order_go_first_and_one_that_is_skipped_or
     assert left(agent, done) == []
 
 
+def test_drain_C14_the_order_of_one_namespace_holds_no_pod_of_another() -> None:
+    rules = (
+        Rule("apps", "hold", AGENT, Behavior.WAIT_COMPLETED, -1000),
+        Rule("other", "later", AGENT, order=5),
+    )
+    there = (
+        runner("agent", labels={"app": "agent"}),
+        runner("web"),
+        runner("other", namespace="other"),
+        runner("last", namespace="other", labels={"app": "agent"}),
+    )
+    assert asked([draining(maintenance(), *there, rules=rules)]) == ["agent", "other"]
+    assert asked([draining(maintenance(), *there[:2], there[3], rules=rules)]) == ["agent", "last"]
+
+
 def test_drain_C15_one_that_comes_back_is_left_and_holds_nobody() -> None:
     found = treatments(maintenance(), [runner("agent")], (), {}, undrainable={"apps/agent": "it tolerates everything"})
     assert found[0].why == "Undrainable: it tolerates everything" and not found[0].is_waited_for
@@ -202,6 +218,22 @@ def test_an_entry_is_worked_on_only_once_all_nodes_have_done_those_before_it() -
     assert [peer.node for peer in one.waits_for()] == ["n2"]
     one = draining(MA, HIGH, finished=1, peers=(Peer("n2", 1), Peer("n3", 4)))
     assert one.at == 1 and asked([one]) == ["high"] and one.waits_for() == []
+
+
+def test_how_far_another_maintenance_has_come_opens_no_entry_whose_nodes_are_not_there_yet() -> None:
+    """This node has reached the end for another one; n2 has not done the first entry of this one."""
+    waits, opened = (draining(MA, HIGH, finished=1, peers=(Peer("n2", done),)) for done in (0, 1))
+    assert asked([waits], END) == [] and asked([opened], END) == ["high"]
+    assert asked([waits, draining(MB, HIGH, finished=1)], END) == ["high"], "by the other one it goes"
+
+
+@pytest.mark.parametrize("said", [-1, -(10**9)])
+def test_a_peer_that_reports_fewer_than_no_entries_has_done_none(said: int) -> None:
+    status = {"nodeUID": "uid-n2", "maintenance": [{"uid": MA.uid, "finished": said}]}
+    peer = _peer(samples.node("n2"), MA, status)
+    one = draining(MA, *EVERYBODY, peers=(peer,))
+    assert peer.finished == 0 and one.key == FIVE.key and asked([one]) == ["low"]
+    assert asked([draining(MA, HIGH, peers=(peer,))]) == [], "it has the key of no later entry"
 
 
 @pytest.mark.parametrize(("peer", "counts"), [(Peer("n2", None), True), (Peer("n2", None, ignored=True), False)])

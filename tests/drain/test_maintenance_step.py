@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.drain.maintenance.objects import Entry, Maintenance, Runner, Selector, Stage
 from sidecar.drain.maintenance.plan import Peer
-from sidecar.drain.maintenance.step import Decision, Progress, Record, View, decide, is_drained, late, record_of
+from sidecar.drain.maintenance.step import Decision, Progress, Record, View, decide, is_drained, late, overridden, record_of
 from sidecar.drain.words import Intent, Status
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -91,6 +91,8 @@ def test_drain_C11_who_uncordons_it_meanwhile_finds_it_cordoned_again_and_how_it
         (False, False, False, None, None),
         (True, False, False, None, None),
         (False, True, True, None, False),
+        (False, False, True, None, None),
+        (True, False, True, None, None),
         (None, True, False, None, None),
     ],
 )
@@ -100,6 +102,12 @@ def test_drain_B10_C12_it_is_put_back_as_it_was(prior: Any, cordoned: bool, want
         node = samples.node(unschedulable=cordoned)
         found = decide(view(*active, record=replace(AT_WORK, prior=prior), node=node, wanted_by_others=wanted))
         assert found.cordon is cordon and found.record == Record(left) and found.evict == ()
+
+
+def test_drain_C12_who_uncordons_it_while_an_evacuation_wants_it_may_cordon_it_again_and_that_cordon_is_his() -> None:
+    gone = decide(view(record=Record(False), node=samples.node(), wanted_by_others=True))
+    for wanted in (True, False):
+        assert decide(view(record=gone.record, node=CORDONED, wanted_by_others=wanted)).cordon is None
 
 
 def test_drain_C12_another_maintenance_keeps_the_cordon_and_what_was_before_it() -> None:
@@ -196,6 +204,16 @@ def test_drain_B2_the_deadline_is_noted_at_the_beginning_and_only_made_earlier()
     assert at(began, replace(ten, overrides=False), now=NOW + 240.0)[2] is False, "it is told only"
 
 
+def test_what_was_declared_of_the_override_is_noted_for_a_process_that_cannot_read_it() -> None:
+    ten = maintenance(deadline=600.0, overrides=True)
+    for one, counts in ((ten, True), (replace(ten, overrides=False), False)):
+        noted_ = record_of(noted(replace(late(Record(), [one], NOW), prior=False)), DRIVER)
+        assert [bool(overridden(noted_, at)) for at in (NOW + 599.0, NOW + 600.0)] == [False, counts]
+    whole = replace(AT_WORK, of={ONE.uid: Progress("x" * 253, 0, NOW, NOW, True)})
+    forced = overridden(whole, NOW)
+    assert record_of(noted(replace(whole, forced=forced)), DRIVER).forced == forced, "a long name is read again as it was noted"
+
+
 def test_a_drain_that_began_in_the_future_begins_now() -> None:
     assert at(Record(False, of={ONE.uid: Progress(A, 0, NOW + 3600.0)}), maintenance(deadline=60.0)) == (NOW, NOW + 60.0, False)
 
@@ -210,7 +228,7 @@ def test_with_the_drain_its_override_ends() -> None:
 
 
 def test_what_is_noted_is_read_again_and_nothing_is_noted_of_nothing() -> None:
-    whole = Record(True, (1, 5000, 0), {"u": Progress(A, 3, NOW, NOW + 60.0)}, Intent.RETIRE, "late")
+    whole = Record(True, (1, 5000, 0), {"u": Progress(A, 3, NOW, NOW + 60.0, True)}, Intent.RETIRE, "late")
     assert record_of(noted(whole), DRIVER) == whole
     assert Record().as_text("uid-n1") is None and record_of(samples.node(), DRIVER) == Record()
     assert record_of(noted(whole), "another.example.com") == Record()

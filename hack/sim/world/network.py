@@ -92,7 +92,7 @@ class Network:
         self.weather = weather
         self.rng = rng
         self._down: set[str] = set()
-        self._lags: dict[str, float] = {}
+        self._lags: dict[str, tuple[float, str]] = {}
         self._parts: dict[tuple[str, str], float] = {}
         # Dicts serve as ordered sets, so that every run walks them in the same order.
         self._streams: dict[str, dict[Stream[object], None]] = {}
@@ -123,14 +123,18 @@ class Network:
     def bring_up(self, node: str) -> None:
         self._down.discard(node)
 
-    def local_delay(self, node: str, seconds: float) -> None:
-        """Delays every watch of that node, each by its own part of up to so many seconds; 0 ends it."""
-        self._lags[node] = seconds
+    def local_delay(self, node: str, seconds: float, *, of: str = "") -> None:
+        """Delays every watch of that node, each by its own part of up to so many seconds; 0 ends it. `of`: that of this type alone,
+        by all of them."""
+        self._lags[node] = seconds, of
         self._parts.clear()
 
     def watch_delay(self, node: str, what: str) -> float:
-        if not (local_delay := self._lags.get(node, 0.0)):
+        local_delay, of = self._lags.get(node, (0.0, ""))
+        if not local_delay or (of and of != what):
             return self.weather.watch.draw(self.rng)
+        if of:
+            return self.weather.watch.draw(self.rng) + local_delay
         part = self._parts.setdefault((node, what), self.rng.random())
         return self.weather.watch.draw(self.rng) + local_delay * part
 

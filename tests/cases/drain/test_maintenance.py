@@ -28,10 +28,12 @@ from sidecar.kube.api import (
     VOLUMES,
     find,
 )
-from sidecar.kube.errors import ApiError, Forbidden, Unavailable
+from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable
 from sidecar.model import names, timestamps
+from tests.harness import replicas_anew
 from tests.harness.drain import samples
 from tests.harness.drain.simulated import EVACUATE, JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
+from tests.harness.replicas_anew import ANEW, Seen, Workload, uids
 
 RECORD: Final = names.of_driver(DRIVER, names.MAINTENANCE_RECORD)
 UNREADY: Final = [{"type": "Ready", "status": "Unknown"}]
@@ -125,6 +127,19 @@ def test_drain_C1_C16_idle_is_announced_for_an_hour_and_changes_nothing() -> Non
     told(story)
 
 
+def test_twenty_that_are_only_announced_keep_none_from_being_carried_out() -> None:
+    async def story(bench: Story) -> None:
+        await put(bench)
+        for number in range(20):
+            await declare(bench, f"a{number:02}", stage="Idle")
+        await wait(bench, 2)
+        await declare(bench, "urgent")
+        await wait(bench, 120)
+        assert await cordoned(bench) and await pods(bench) == [] and (await status(bench))["name"] == "urgent"
+
+    told(story)
+
+
 @pytest.mark.parametrize("ends", ["Complete", "deleted"])
 def test_drain_B10_C2_C3_C12_a_node_goes_through_all_stages_and_is_as_it_was_before(ends: str) -> None:
     """n1 was cordoned before, and n2 is selected by another one, too."""
@@ -149,7 +164,9 @@ def test_drain_B10_C2_C3_C12_a_node_goes_through_all_stages_and_is_as_it_was_bef
         assert (said["progress"], said["blocked"], said["conditions"][0]["status"]) == ("3/3 drained", 0, "True")
         assert await events(bench, names.MAINTENANCE_DRAINED) == 3
         await (move(bench, "Complete") if ends == "Complete" else bench.you.delete(MAINTENANCES, "m1"))
-        await wait(bench, 70)
+        await wait(bench, 150)
+        if ends == "Complete":
+            assert (await bench.you.get(MAINTENANCES, "m1"))["status"] == said, "how far it came stays there"
         assert [await cordoned(bench, node) for node in nodes] == [False, True, True], "m2 wants n2 cordoned"
         await bench.you.delete(MAINTENANCES, "m2")
         await wait(bench, 70)
@@ -217,6 +234,23 @@ def test_drain_C12_whoever_else_empties_the_node_keeps_it_cordoned_until_he_has_
         await wait(bench, 120)
         assert not await cordoned(bench)
         await at_rest(bench)
+
+    told(story)
+
+
+def test_drain_C12_a_taint_that_a_late_watch_has_not_shown_yet_keeps_the_node_cordoned() -> None:
+    async def story(bench: Story) -> None:
+        await declare(bench, stage="Cordon")
+        await wait(bench, 70)
+        bench.network.local_delay("n0", 30.0, of=str(NODES))
+        await change(bench, "n0", {"taints": [EVACUATE]})
+        await bench.you.delete(MAINTENANCES, "m1")
+        for _ in range(60):
+            await wait(bench, 1)
+            assert await cordoned(bench)
+        await change(bench, "n0", {"taints": None})
+        await wait(bench, 120)
+        assert not await cordoned(bench)
 
     told(story)
 
@@ -322,6 +356,32 @@ def test_drain_C10_a_node_without_a_sidecar_is_named_and_waited_for_until_somebo
     told(story, nodes=("n0", "n1"))
 
 
+def test_one_that_is_selected_later_is_waited_for_before_the_next_entry() -> None:
+    async def story(bench: Story) -> None:
+        await put(bench, "u1", node="n1", meta={"finalizers": HELD})
+        await put(bench, "c0", priority=1_500_000_000, meta={"finalizers": HELD})
+        await put(bench, "d0", priority=2_000_000_500)
+        for node in ("n0", "n1"):
+            await change(bench, node, labels={"rack": "r"})
+        await declare(bench, nodes=[], nodeSelector={"matchLabels": {"rack": "r"}})
+        await wait(bench, 150)
+        assert await pods(bench) == ["c0", "d0"]
+        await let_go(bench, "u1")
+        await wait(bench, 100)
+        assert await pods(bench) == ["d0"], "n0 waits for nobody, and has to look who is there all the same"
+        await put(bench, "u2", node="n2", meta={"finalizers": HELD})
+        await change(bench, "n2", labels={"rack": "r"})
+        await wait(bench, 60)
+        await let_go(bench, "c0")
+        await wait(bench, 100)
+        assert await pods(bench) == ["d0"] and [each["node"] for each in (await status(bench))["waitingFor"]] == ["n2"]
+        await let_go(bench, "u2")
+        await wait(bench, 100)
+        assert await pods(bench) == []
+
+    told(story, nodes=("n0", "n1", "n2"))
+
+
 # --- rules and pods that do not go ------------------------------------------------------------------------------------------
 
 
@@ -351,20 +411,21 @@ def test_drain_C13_C14_teams_say_how_their_pods_go_in_their_own_namespace_and_cl
     told(story)
 
 
-def test_drain_C2_one_that_is_completed_while_its_record_is_on_its_way_evicts_nobody_after_that() -> None:
+@pytest.mark.parametrize("then", [{"stage": "Complete"}])
+def test_drain_C2_one_that_says_something_else_while_its_record_is_on_its_way_evicts_nobody_after_that(then: Json) -> None:
     slow: list[bool] = []
 
     async def story(bench: Story) -> None:
-        await put(bench, priority=9000)
+        await running(bench, "db", priority=9000)
         await declare(bench, stage="Cordon", drainPlan=entries(5000))
         await wait(bench, 70)
         slow.append(True)
         await move(bench, "Drain")
         await wait(bench, 40)
         assert (await record(bench))["reached"] == [0, 5000, 1], "that the next entry is reached is on its way"
-        await move(bench, "Complete")
+        await bench.you.patch(MAINTENANCES, "m1", {"spec": then}, content_type=MERGE_PATCH)
         await wait(bench, 100)
-        assert await pods(bench) == ["web"] and not await cordoned(bench)
+        assert await pods(bench) == ["db"] and await cordoned(bench) is ("stage" not in then)
 
     async def late(call: Call) -> None:
         """Each write of how far it is."""
@@ -447,6 +508,33 @@ def test_drain_B7_a_budget_at_zero_is_asked_again_and_is_no_error(caplog: pytest
     told(story, delay=note)
 
 
+def test_drain_B7_a_virtual_machine_that_only_a_busy_server_has_refused_is_asked_for_again() -> None:
+    """Nothing tells the 429 of the server from that of whoever moves the machine: both are believed for five minutes of one drain."""
+    asked: list[float] = []
+
+    async def story(bench: Story) -> None:
+        vmi = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "uid-vm", "controller": True}
+        await put(bench, "launcher", meta={"ownerReferences": [vmi]})
+        await declare(bench)
+        await wait(bench, 300)
+        assert len(asked) == 1
+        await wait(bench, 100)
+        assert len(asked) == 2
+        await bench.you.delete(MAINTENANCES, "m1")
+        await wait(bench, 70)
+        await declare(bench, "m2")
+        await wait(bench, 100)
+        assert len(asked) == 3 and await pods(bench) == []
+
+    def refuse(call: Call) -> ApiError | None:
+        if call.subresource != "eviction":
+            return None
+        asked.append(0.0)
+        return TooManyRequests("please try again later", retry_after=1.0) if len(asked) < 3 else None
+
+    told(story, refuse=refuse)
+
+
 def test_drain_B6_two_hundred_pods_behind_a_slow_server_leave_in_passes_of_ten_seconds() -> None:
     passes: list[list[float]] = []
 
@@ -481,6 +569,64 @@ def test_drain_B9_a_pod_that_ends_for_five_minutes_on_a_node_that_is_away_holds_
         assert (await status(bench))["drained"]
 
     told(story)
+
+
+# --- beside the evacuation ------------------------------------------------------------------------------------------------
+
+MAINTAINED: Final = (*ANEW, "--maintenance")
+
+
+async def retire(bench: Story, **spec: Any) -> None:
+    """db-0 has to leave n0 and has a place elsewhere."""
+    await change(bench, "n0", labels={"for-db-0": None})
+    await declare(bench, intent="retire", **spec)
+
+
+def is_taken(did: list[str]) -> bool:
+    return bool({"evict db-0", "delete data-db-0"} & set(did))
+
+
+@pytest.mark.parametrize("policy", ["Reprovision", "Ignore"])
+@pytest.mark.parametrize("keeps", ["Skip", "WaitCompleted", "order", "n1"])
+def test_drain_C13_what_keeps_a_pod_in_a_maintenance_keeps_the_evacuation_from_sending_it_away(policy: str, keeps: str) -> None:
+    """By a rule of its team, behind another pod of a lower order, or behind another node that has not done the first entry."""
+    seen = Seen()
+
+    async def story(bench: Story, _: Workload) -> None:
+        notes = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: policy}}}
+        await bench.you.patch(CLAIMS, "data-db-0", notes, namespace="default", content_type=MERGE_PATCH)
+        first = {"podSelector": {"matchLabels": {"app": "first"}}}
+        await put(bench, "first", node="n0" if keeps == "order" else "n1", labels={"app": "first"}, meta={"finalizers": HELD})
+        if keeps != "n1":
+            spec: Json = {"podSelector": {"matchLabels": {"app": "db"}}}
+            spec |= {"order": 5} if keeps == "order" else {"behavior": keeps}
+            await bench.you.create(DRAIN_RULES, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
+        both = keeps == "n1"
+        await retire(bench, nodes=["n0", "n1"] if both else ["n0"], drainPlan=[{**first, "maxPriority": 0}] if both else [])
+        await wait(bench, 200)
+        assert not is_taken(seen.did)
+        await let_go(bench, "first")
+        await wait(bench, 200)
+        assert is_taken(seen.did) is (keeps in ("order", "n1"))
+        assert ("delete data-db-0" in seen.did) is (is_taken(seen.did) and policy == "Reprovision")
+
+    replicas_anew.play(story, seen, args=MAINTAINED)
+
+
+@pytest.mark.parametrize("then", [{"intent": "reboot"}, {"nodes": ["n9"]}])
+@pytest.mark.parametrize("step", ["note data-db-0", "evict db-0"])
+def test_drain_C3_a_retire_that_is_taken_back_in_the_middle_deletes_no_data(step: str, then: Json) -> None:
+    seen = Seen()
+
+    async def story(bench: Story, _: Workload) -> None:
+        before = await uids(bench)
+        undo = {"spec": then}
+        seen.at(step, lambda: bench.cluster.patch(MAINTENANCES, "m1", undo, content_type=MERGE_PATCH), after=True)
+        await retire(bench)
+        await wait(bench, 200)
+        assert step in seen.did and "delete data-db-0" not in seen.did and await uids(bench) == before
+
+    replicas_anew.play(story, seen, args=MAINTAINED)
 
 
 # --- deadlines ----------------------------------------------------------------------------------------------------------
@@ -540,8 +686,11 @@ def test_a_node_that_was_drained_in_time_is_not_late_afterwards() -> None:
     told(story)
 
 
-@pytest.mark.parametrize("what", ["everything", "drainrules", "plannedmaintenances", "pods"])
-def test_drain_B3_no_failing_request_puts_the_override_off(what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "restarts"),
+    [("everything", False), ("drainrules", False), ("plannedmaintenances", False), ("plannedmaintenances", True), ("pods", False)],
+)
+def test_drain_B3_no_failing_request_puts_the_override_off(what: str, restarts: bool) -> None:
     failing: list[bool] = []
 
     async def story(bench: Story) -> None:
@@ -550,6 +699,8 @@ def test_drain_B3_no_failing_request_puts_the_override_off(what: str) -> None:
         ends = await deadline(bench)
         await until(bench, ends, -30.0)
         failing.append(True)
+        if restarts:
+            bench.nodes["n0"].kill()
         await until(bench, ends, 15.0)
         if what == "everything":
             assert "forced" not in await record(bench)
