@@ -213,8 +213,9 @@ class Executor:
                 )
                 for one in draining
             )
-            # Until the room has heard what is noted it judges for something else.
-            is_heard = marks is not None and marks.maintenance is record.intent
+            # Until what is wanted is noted, and the room has heard of it, it judges for something else.
+            wanted = Intent.RETIRE if any(one.intent is Intent.RETIRE for one in draining) else Intent.REBOOT
+            is_heard = marks is not None and marks.maintenance is record.intent is wanted
             blocking = self._room.blocking([each.pod for each in runners]) if is_heard else None
             held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
         # By the Node as it was read: a watch that lags does not show yet who wants the cordon besides.

@@ -411,7 +411,7 @@ def test_drain_C13_C14_teams_say_how_their_pods_go_in_their_own_namespace_and_cl
     told(story)
 
 
-@pytest.mark.parametrize("then", [{"stage": "Complete"}])
+@pytest.mark.parametrize("then", [{"stage": "Complete"}, {"intent": "retire"}])
 def test_drain_C2_one_that_says_something_else_while_its_record_is_on_its_way_evicts_nobody_after_that(then: Json) -> None:
     slow: list[bool] = []
 
