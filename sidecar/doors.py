@@ -70,9 +70,9 @@ async def open_guest(content: bytes) -> KubeClient:
     started, and nothing is sent but to an https address. Raises Fatal."""
     import yaml  # here, so that a process without guests does not have it in memory
 
+    if len(content) > _LONGEST_KUBECONFIG:
+        raise Fatal(f"the guest's kubeconfig is longer than {_LONGEST_KUBECONFIG >> 10} KiB")
     try:
-        if len(content) > _LONGEST_KUBECONFIG:
-            raise Fatal("the guest's kubeconfig is longer than any")
         said = yaml.load(content, Loader=yaml.BaseLoader)  # all is text: no dates, no merges
         context = next(one["context"] for one in said["contexts"] if one["name"] == said["current-context"])
         cluster = next(one["cluster"] for one in said["clusters"] if one["name"] == context["cluster"])
@@ -87,7 +87,7 @@ async def open_guest(content: bytes) -> KubeClient:
         raise Fatal("the guest's kubeconfig names no cluster and user of its current context") from error
     if not str(kept["clusters"][0]["cluster"].get("server", "")).startswith("https://"):
         raise Fatal("the guest's kubeconfig names no https server")
-    file = os.memfd_create("guest")
+    file = os.memfd_create("guest")  # the client reads a file: this one is on no disk, and nobody else can open it
     try:
         os.write(file, json.dumps(kept).encode())
         return await open_client(kubeconfig=f"/proc/self/fd/{file}", environ={}, qps=20.0, burst=20)

@@ -182,7 +182,7 @@ def _goes_on(view: View) -> bool:
 def _end(view: View, wish: Wish) -> Note | None:
     """How it ends although something blocks; None: it goes on."""
     if wish.forced:
-        why = f"{names.FORCE_DRAIN}: {wish.forced} ({view.verdict.message})"
+        why = f"{wish.forced} ({view.verdict.message})"
         return Note(State.OVERRIDDEN, why, names.EVACUATION_OVERRIDDEN, gives_back=True)
     if not view.late or view.record.state is State.PENDING:
         return None  # the time of a node that waits for its turn begins with that

@@ -87,7 +87,7 @@ class Evacuation:
 
     def lets_go(self, marks: Marks, judged: Assessment | None) -> bool:
         """What blocks keeps nobody any more: the deadline with Override is over, or somebody says so."""
-        return bool(marks.forced) or bool(course.lets_go(self._view(marks, judged)))
+        return bool(marks.overridden) or bool(course.lets_go(self._view(marks, judged)))
 
     async def go_on(self, picture: Picture, look: Look) -> Json:
         slot: Answer | None = None

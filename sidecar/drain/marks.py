@@ -110,7 +110,7 @@ class Wish:
 
     by: str  # who, in a sentence
     intent: Intent  # which verdict has to become True: unless it is announced as a reboot, the stricter one
-    forced: str = ""  # why it is let go whatever blocks (`force-drain`); empty: it is not
+    forced: str = ""  # why it is let go whatever blocks, in a sentence; empty: it is not
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ class Marks:
     cordon_counts_at: float | None  # when that will mean retire, if the cordon lasts until then; None: it does by now, or never will
     assumable: bool  # nobody says what a drain is for, not even in a wrong word, and no policy does: something may be assumed
     leaving: bool  # somebody has announced, in a word that is one, that the node goes for good, and nobody says anything else
+    overdue: str  # why what blocks counts no more, by the deadline of a maintenance with Override; empty: it does
     maintenance: Intent | None  # what the maintenances are for that drain the node, as its sidecar has noted
     planned: bool  # the node is cordoned for a maintenance, which drains it later, and nobody else says anything
     noted: str  # the record as it stands on the Node
@@ -155,6 +156,11 @@ class Marks:
         return self.cordoned or bool(self.evacuate) or self.intent is not None
 
     @property
+    def overridden(self) -> str:
+        """Why the node is let go whatever blocks; empty: it is not."""
+        return f"{names.FORCE_DRAIN}: {self.forced}" if self.forced else self.overdue
+
+    @property
     def wish(self) -> Wish | None:
         """The evacuation taint and the intent's annotation ask, unless the policy is Ignore. With Evacuate so do an autoscaler's taint, a
         cordon that kured has explained, and one that nobody explains once it has lasted."""
@@ -173,7 +179,7 @@ class Marks:
             }.get(self.source, f"the node has been cordoned for a while, nobody says what for, and its policy is {NodePolicy.EVACUATE}")
         else:
             return None
-        return Wish(by, Intent.REBOOT if self.announced is Intent.REBOOT else Intent.RETIRE, self.forced)
+        return Wish(by, Intent.REBOOT if self.announced is Intent.REBOOT else Intent.RETIRE, self.overridden)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -226,7 +232,8 @@ def read(
         intent=Intent.RETIRE if lasted else counting,
         source=Source.CORDON if lasted else said.source,
         policy=policy,
-        forced=("" if names.FORCE_DRAIN in spent else node.annotations.get(names.FORCE_DRAIN, "").strip()) or maintained.forced,
+        forced="" if names.FORCE_DRAIN in spent else node.annotations.get(names.FORCE_DRAIN, "").strip(),
+        overdue=maintained.forced,
         record=record,
         cordoned_since=since,
         cordon_counts_at=None if lasted else counts_at,

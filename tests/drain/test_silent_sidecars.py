@@ -1,5 +1,6 @@
 """A sidecar that is silent: what it said of its node is taken back by another one, and its gate opens on a person's word alone."""
 
+import json
 from typing import Any, Final
 
 from hack.sim.cluster import Call
@@ -101,6 +102,11 @@ def test_the_gate_of_a_silent_sidecar_opens_on_a_persons_word_alone() -> None:
         assert await has_gate(bench) == [True, True]
         bench.nodes["n0"].lay_down()
         await wait(bench, 7200)
+        assert await has_gate(bench) == [True, True]
+        # Nor does what its own sidecar had noted of a deadline: no person is there who saw that its data may go.
+        noted = {"uid": (await node_of(bench))["metadata"]["uid"], "prior": False, "intent": "retire", "forced": "a deadline is over"}
+        await change(bench, "n0", annotations={names.of_driver(DRIVER, names.MAINTENANCE_RECORD): json.dumps(noted)})
+        await wait(bench, 800)
         assert await has_gate(bench) == [True, True]
         await change(bench, "n0", annotations={names.FORCE_DRAIN: "the disk is dead"})
         await wait(bench, 400)

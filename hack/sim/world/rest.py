@@ -50,7 +50,6 @@ NOT_CLEARED: Final = "not cleared"
 
 _LINGERS: Final = 60.0
 _LAST_DRAINS: Final = 300.0
-_TO_STOP: Final = 60.0
 _TAKEN_BACK: Final = 300.0
 """Seconds after an evacuation was taken back within which the replicas that waited for one another are ready."""
 # Per node and minute at rest. Watches end and are opened again: one for each of five kinds every five minutes.

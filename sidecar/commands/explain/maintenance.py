@@ -16,7 +16,7 @@ from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain.listing_io import Cluster
 from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Maintenance, Rule, Runner, Stage, labels_of
-from sidecar.drain.maintenance.plan import Treatment, treatments
+from sidecar.drain.maintenance.plan import OF_LABEL, Treatment, treatments
 from sidecar.drain.words import Status
 from sidecar.errors import Fatal
 from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, NAMESPACES, PODS, KubeApi, records
@@ -96,7 +96,7 @@ def _as_json(each: Treatment) -> Json:
     owner = each.runner.pod.owner
     where = {"node": each.runner.pod.node, "pod": each.full_name, "owner": f"{owner.kind}/{owner.name}" if owner else ""}
     label = each.runner.pod.labels.get(CAPI_LABEL, "")
-    unknown = "" if label.lower() in ("", "skip", "wait-completed") else f"; its label {CAPI_LABEL}={label} counts for nothing"
+    unknown = "" if not label or label.lower() in OF_LABEL else f"; its label {CAPI_LABEL}={label} counts for nothing"
     return where | {"step": each.entry, "order": each.order, "what": _what(each), "by": each.why + unknown}
 
 

@@ -26,6 +26,7 @@ from sidecar.drain.maintenance.step import (
     late,
     overridden,
     record_of,
+    strictest,
 )
 from sidecar.drain.marks import read
 from sidecar.drain.settings import Settings
@@ -214,8 +215,7 @@ class Executor:
                 for one in draining
             )
             # Until what is wanted is noted, and the room has heard of it, it judges for something else.
-            wanted = Intent.RETIRE if any(one.intent is Intent.RETIRE for one in draining) else Intent.REBOOT
-            is_heard = marks is not None and marks.maintenance is record.intent is wanted
+            is_heard = marks is not None and marks.maintenance is record.intent is strictest(draining)
             blocking = self._room.blocking([each.pod for each in runners]) if is_heard else None
             held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
         # By the Node as it was read: a watch that lags does not show yet who wants the cordon besides.

@@ -13,7 +13,7 @@ from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Key, Mainten
 from sidecar.eviction.rules import is_ours
 
 END: Final[Key] = (len(PodType), 0, 0)  # after all entries of any plan
-_OF_LABEL: Final = {"skip": Behavior.SKIP, "wait-completed": Behavior.WAIT_COMPLETED}
+OF_LABEL: Final = {"skip": Behavior.SKIP, "wait-completed": Behavior.WAIT_COMPLETED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ def _treatment(
     label = pod.labels.get(CAPI_LABEL, "").lower()
     rule = next((rule for rule in rules.get(pod.namespace, ()) if rule.pods.selects(pod.labels)), None)
     order = rule.order if rule else 0
-    if label in _OF_LABEL:
-        return Treatment(runner, entry, _OF_LABEL[label], order, f"its label {CAPI_LABEL}={label}")
+    if label in OF_LABEL:
+        return Treatment(runner, entry, OF_LABEL[label], order, f"its label {CAPI_LABEL}={label}")
     if rule:
         return Treatment(runner, entry, rule.behavior, order, f"DrainRule {rule.full_name}")
     why = (

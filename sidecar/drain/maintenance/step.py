@@ -140,6 +140,12 @@ def _is_over(one: Progress, now: float) -> bool:
     return one.deadline_at is not None and now >= one.deadline_at
 
 
+def strictest(draining: Iterable[Maintenance]) -> Intent | None:
+    """What the node is drained for."""
+    intents = {one.intent for one in draining}
+    return Intent.RETIRE if Intent.RETIRE in intents else next(iter(intents), None)
+
+
 def decide(view: View) -> Decision:
     cordoning = [one for one in view.active if one.stage.cordons]
     draining = [one for one in view.active if one.stage is Stage.DRAIN]
@@ -150,8 +156,6 @@ def decide(view: View) -> Decision:
     for each in view.drains if ready else ():
         uid = each.maintenance.uid
         of[uid] = replace(of[uid], finished=finished(each, until))
-    intents = {one.intent for one in draining}
-    intent = Intent.RETIRE if Intent.RETIRE in intents else next(iter(intents), None)
     prior, cordon = record.prior, None
     if cordoning:
         prior = view.node.unschedulable if prior is None else prior
@@ -159,7 +163,7 @@ def decide(view: View) -> Decision:
     elif prior is not None and not (view.wanted_by_others and view.node.unschedulable):
         # Whoever has uncordoned it meanwhile has taken it over: then there is nothing to put back.
         cordon, prior = (False if view.node.unschedulable and not prior else None), None
-    record = Record(prior, until if view.drains else None, of, intent, record.forced if draining else "")
+    record = Record(prior, until if view.drains else None, of, strictest(draining), record.forced if draining else "")
     chosen = due(view.drains, until) if ready and draining else []
     evict = tuple(each for each in chosen if _may_go(each, view, record))
     waits = tuple(each for each in chosen if each not in evict)

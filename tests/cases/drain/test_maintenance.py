@@ -14,6 +14,9 @@ from hack.sim.world.node import DRIVER
 from hack.sim.world.story import Story
 from sidecar.drain.maintenance.objects import CAPI_LABEL, Maintenance
 from sidecar.drain.maintenance.status_io import summary
+from sidecar.drain.marks import NodePolicy, read
+from sidecar.drain.node_io import Picture, why_undone
+from sidecar.drain.settings import Settings
 from sidecar.kube.api import (
     BUDGETS,
     CLAIMS,
@@ -30,7 +33,8 @@ from sidecar.kube.api import (
 )
 from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable
 from sidecar.model import names, timestamps
-from tests.harness import replicas_anew
+from sidecar.model.nodes import Node
+from tests.harness import doors, replicas_anew
 from tests.harness.drain import samples
 from tests.harness.drain.simulated import EVACUATE, JUDGING, Json, Plot, all_of, change, node_of, play, report_of, running, wait
 from tests.harness.replicas_anew import ANEW, Seen, Workload, uids
@@ -407,6 +411,26 @@ def test_drain_C13_C14_teams_say_how_their_pods_go_in_their_own_namespace_and_cl
         )
         await wait(bench, 60)
         assert await pods(bench) == ["agent", "job", "other"] and (await status(bench))["drained"]
+
+    told(story)
+
+
+@pytest.mark.parametrize("then", [{"intent": "reboot"}, {"nodes": ["n9"]}, {"stage": "Complete"}])
+def test_drain_C3_nothing_is_done_for_a_retire_that_no_maintenance_wants_any_more(then: Json) -> None:
+    """Asked right before what cannot be undone, while the record of the Node says what was wanted a moment ago."""
+
+    async def story(bench: Story) -> None:
+        await running(bench, "db")
+        await declare(bench, intent="retire")
+        await wait(bench, 100)
+        tools = doors.tools(kube=bench.you, clock=bench.clock, wall=lambda: EPOCH + bench.clock())
+        settings = Settings("n0", DRIVER, "default", "1", policy=NodePolicy.NO_SCHEDULE)
+        node = Node.of(await node_of(bench))
+        before = read(node, DRIVER, now=tools.wall(), policy=settings.policy)
+        picture = Picture(node, before, samples.snapshot(), samples.judged())
+        assert await why_undone(tools, settings, picture, asked_at=bench.clock()) == ""
+        await bench.you.patch(MAINTENANCES, "m1", {"spec": then}, content_type=MERGE_PATCH)
+        assert "PlannedMaintenance" in await why_undone(tools, settings, picture, asked_at=bench.clock())
 
     told(story)
 
