@@ -103,10 +103,11 @@ def _kind(line: Line) -> str:
     if not words or words[0] not in _KINDS:
         raise _wrong(f"there is no kind {quoted(words[0])}" if words else "it is not said what to explain")
     kind, count = _KINDS[words[0]], len(words) - 1
-    if line.own.filename and (kind != MAINTENANCE or count):
-        raise _wrong(f"--filename takes the place of the name of a {MAINTENANCE}")
-    if kind in _NAMED and count != 1 and not line.own.filename:
-        raise _wrong(f"explain {kind} takes one name, and not {count}")
+    named = count + bool(line.own.filename)
+    if line.own.filename and kind != MAINTENANCE:
+        raise _wrong(f"explain {kind} takes no --filename")
+    if kind in _NAMED and named != 1:
+        raise _wrong(f"explain {kind} takes one name{' or one --filename' if kind == MAINTENANCE else ''}, and not {named}")
     if kind not in _NAMED and count:
         raise _wrong(f"explain {kind} takes no name, as it is about all of them: {quoted(words[1])}")
     if line.own.intent and kind not in _JUDGED:
