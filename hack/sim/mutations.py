@@ -132,7 +132,7 @@ drain/maintenance/step.py tests/world/test_maintenance.py
 
 a label that says that a pod is not to be drained is overlooked
 drain/maintenance/plan.py tests/world/test_maintenance.py
--    if label in _OF_LABEL:
+-    if label in OF_LABEL:
 +    if False:
 
 a team's rule counts in every namespace
