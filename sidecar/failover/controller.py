@@ -39,8 +39,10 @@ TICK: Final = 1.0
 SOON: Final = 2.0  # between two looks at a node while something is to be done there
 OWN_EVERY: Final = 5.0
 IDLE: Final = 60.0  # where nothing of the driver is left on it
+LATER: Final = 10.0  # where only the word is missing, or the Node is Ready yet
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
 LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
+_ALL: Final = ""  # in the place of a resource: the node's power was cut, so all of it
 _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
 _REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
@@ -120,6 +122,7 @@ class Failover:
         """One look at the evidence, and at each node that it concerns, if that is due. It raises nothing that the API server answers."""
         now, suspects = self._clock(), self._suspects()
         self._due = {name: at for name, at in self._due.items() if name in suspects}
+        self._peers = {node: peer for node, peer in self._peers.items() if peer in suspects}
         self.numbers.over(suspects)
         for name in suspects:
             if self._due.get(name, 0.0) > now:
@@ -142,14 +145,16 @@ class Failover:
                 since = self._debounce.see((resource.name, peer), excluded(resource, peer, now), now)
                 if since is not None:
                     found.setdefault(peer, {})[resource.name] = since
-        self._debounce.keep(seen)
         for node in self._off.values():
-            found.setdefault(self._peers.get(node.name, node.name), {})
+            seen.add((_ALL, node.name))
+            since = self._debounce.see((_ALL, node.name), Fact(True, "its label is there"), now)
+            found.setdefault(self._peers.get(node.name, node.name), {})[_ALL] = since or now
+        self._debounce.keep(seen)
         return found
 
     async def _case(self, peer: str, proven: Mapping[str, float]) -> float:
         """Seconds until the node is to be looked at again."""
-        name = await self._looks.node_of(peer)
+        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(peer)
         if not name or name == self._settings.node:
             return IDLE
         self._peers[name] = peer
@@ -164,7 +169,7 @@ class Failover:
         volumes = await self._looks.volumes(lambda resource: is_off or resource in proven)
         candidates = await self._looks.candidates(name, volumes)
         if not candidates:
-            return IDLE
+            return LATER if _ALL in proven else IDLE
         if (wait := self._turn_of(volumes, name, now - missing_for)) > 0.0:
             return min(wait, SOON)
         return await self._fail_over(name, candidates)
