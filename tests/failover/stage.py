@@ -10,7 +10,7 @@ from sidecar.failover.controller import Failover, Settings
 from sidecar.failover.evidence import Peer, Resource, Snapshot
 from sidecar.failover.look_io import attachment_name
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, MERGE_PATCH, NAMESPACES, NODES, PODS, VOLUMES, find
-from sidecar.kube.errors import NotFound
+from sidecar.kube.errors import AlreadyExists
 from sidecar.model import names
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
@@ -93,7 +93,7 @@ class Stage:
     async def _made(self, resource: Any, body: Json, namespace: str = "") -> Json:
         try:
             return await self.you.create(resource, body, namespace=namespace)
-        except Exception:
+        except AlreadyExists:
             return await self.you.get(resource, body["metadata"]["name"], namespace=namespace)
 
     async def add_node(self, name: str) -> None:
@@ -159,7 +159,3 @@ class Stage:
     def writes(self) -> list[str]:
         verbs = ("create", "update", "patch", "delete")
         return [str(call) for call in self.calls if call.verb in verbs and call.resource != LEASES]
-
-
-def gone(call: Call) -> NotFound:
-    return NotFound(str(call), status=404)
