@@ -162,9 +162,6 @@ def test_a_node_whose_power_somebody_has_cut_is_failed_over_without_storage_that
         await stage.change("a", labels={names.POWERED_OFF: "boot-1"})
         await asyncio.sleep(90)
         assert await stage.there("db-0"), "the node is Ready"
-        await stage.status("a", ready="Unknown", boot="")
-        await asyncio.sleep(90)
-        assert await stage.there("db-0"), "an empty bootID is not known"
         await stage.status("a", ready="Unknown")
         await asyncio.sleep(90)
         assert not await stage.there("db-0") and not await stage.is_attached("data")
