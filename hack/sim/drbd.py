@@ -291,7 +291,7 @@ class Storage:
     def _compare(self, resource: Resource, node: str, peer: str) -> None:
         """Two that are connected: whoever is behind gets what it lacks, unless the other hangs off a Primary that it does not see."""
         mine, theirs = resource.copies[node], resource.copies[peer]
-        if mine.primary and theirs.primary and not mine.quorum and theirs.quorum:
+        if mine.primary and not mine.quorum and ((theirs.primary and theirs.quorum) or self._weak(resource, node)):
             self._demote(mine)
         if theirs.client and theirs.primary and len(mine.data) < theirs.exposed and mine.disk == UP_TO_DATE:
             mine.disk = OUTDATED
