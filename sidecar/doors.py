@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sidecar
 from sidecar.config.config import Config
-from sidecar.config.table import RANKED
+from sidecar.config.table import OFF, RANKED
 from sidecar.csi import link
 from sidecar.csi.api import Driver
 from sidecar.csi.driver import DriverConnection
@@ -34,6 +34,7 @@ from sidecar.provisioning.creations.journal_lines import Damage
 
 if TYPE_CHECKING:
     from sidecar.drain.maintenance.guest_io import OpenGuest
+    from sidecar.failover.evidence import Drbd
     from sidecar.tracing.controller import Tracing
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 # In a burst, events of a watch may wait so long to be read together. In a random race a node that hears late of a winner bids against it,
 # so only the ranked order, in which nodes bid one after the other, can afford the longer pause.
 _LONG: Final = 0.32
+_FAILOVER_QPS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,10 @@ class Doors:
     driver: Driver
     journal: Journal = field(default_factory=NoJournal)
     open_guest: "OpenGuest" = open_guest
+    failover_kube: KubeApi | None = None
+    """Nobody's pod waits behind what other rooms ask."""
+    drbd: "Drbd | None" = None
+    """What replicated storage of this node shows; None: by the socket beside the driver's, if anybody listens there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,8 @@ class Opened:
         """Once the driver has said who it is."""
         config = self.config
         capacity_kube = self.kube.with_limits(qps=config.kube_api_capacity_qps, burst=config.kube_api_capacity_burst)
-        return Doors(self.kube, capacity_kube, self.connection.driver, self._journal())
+        failover_kube = self.kube.with_limits(qps=_FAILOVER_QPS, burst=2 * _FAILOVER_QPS) if config.failover != OFF else None
+        return Doors(self.kube, capacity_kube, self.connection.driver, self._journal(), failover_kube=failover_kube)
 
     def recorder(self) -> EventRecorder:
         """Names itself in Events as upstream does: driver, pod, and a part that is new at every start."""

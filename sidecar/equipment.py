@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sidecar import settings
@@ -17,6 +18,8 @@ from sidecar.kube.events.recorder import Recorder
 from sidecar.tools import Tools
 
 if TYPE_CHECKING:
+    from sidecar.drain.watches import DrainPart
+    from sidecar.failover.controller import Failover
     from sidecar.tracing.controller import Tracing
 
 # A look at a key may need two calls to the driver, and beside them requests that wait for the client's own rate limit.
@@ -91,3 +94,15 @@ class LoopMaker:
         )
         counts.watch(loop)
         return loop
+
+
+def make_failover(config: Config, tools: Tools, doors: Doors, drains: "DrainPart") -> "Failover":
+    """Imported here, so that a process without it does not have the room in memory."""
+    from sidecar.failover.controller import Failover
+    from sidecar.failover.door_io import Door
+
+    said, node = settings.failover(config, doors.driver.info.name), config.node_name
+    door = doors.drbd or Door(Path(config.csi_address).parent / "drbd.sock", clock=tools.clock)
+    failover = Failover(tools, doors.failover_kube or doors.kube, said, door, own_node=lambda: drains.nodes.get(node))
+    drains.ask_storage(failover.copies)
+    return failover

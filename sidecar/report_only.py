@@ -11,7 +11,7 @@ from sidecar import settings
 from sidecar.config.config import Config
 from sidecar.doors import Doors, Instruments
 from sidecar.drain.watches import DrainPart
-from sidecar.equipment import LoopMaker, identity_of, tools_of
+from sidecar.equipment import LoopMaker, identity_of, make_failover, tools_of
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.local import others_volumes
 from sidecar.local.caches import Caches
@@ -50,6 +50,7 @@ class ReportOnly:
             on_standing=_nobody_waits,
             open_guest=doors.open_guest,
         )
+        self._failover = make_failover(config, tools, doors, self.drains) if settings.fails_over(config) else None
         self._reflectors = self._watching.open([*others_volumes.watches(self.here, self.caches), *self.drains.watches()])
 
     async def run(self) -> None:
@@ -69,6 +70,8 @@ class ReportOnly:
             name = "what is left alone"
             group.create_task(self._tools.keep_running("provisioning", name, self._tell_what_is_left), name=name)
             group.create_task(self.drains.run(), name="drain decisions")
+            if self._failover is not None:
+                group.create_task(self._failover.run(), name="fail-over")
 
     async def drain(self, limit: float) -> bool:
         """Takes no new work and waits for what is under way. Returns whether it ended within the limit."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import sidecar
 from sidecar.capacity.view import Publisher
 from sidecar.config.config import Config
-from sidecar.config.table import CLEANUP, IGNORE, RANKED
+from sidecar.config.table import ACT, CLEANUP, IGNORE, OFF, RANKED
 from sidecar.engine.backoff import Backoff
 from sidecar.local.here import Options
 from sidecar.model import names
@@ -14,6 +14,7 @@ from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 
 if TYPE_CHECKING:
     from sidecar.drain.settings import Settings as DrainSettings
+    from sidecar.failover.controller import Settings as FailoverSettings
 
 
 def retry(config: Config) -> Backoff:
@@ -98,6 +99,22 @@ def drain(config: Config, driver: str) -> "DrainSettings":
         reprovision_pause=config.reprovision_pause,
         own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
         dry_run=config.dry_run,
+    )
+
+
+def fails_over(config: Config) -> bool:
+    return config.failover != OFF
+
+
+def failover(config: Config, driver: str) -> "FailoverSettings":
+    from sidecar.failover.controller import Settings
+
+    return Settings(
+        node=config.node_name,
+        driver=driver,
+        namespace=config.namespace,
+        acts=config.failover == ACT and not config.dry_run,
+        own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
     )
 
 

@@ -35,6 +35,8 @@ def load_rooms(config: Config) -> None:
         from sidecar.kube import kubeconfig  # noqa: F401
     if settings.drains(config):
         from sidecar.drain import watches  # noqa: F401
+    if settings.fails_over(config):
+        from sidecar.failover import controller  # noqa: F401
     if config.provisioning:
         from sidecar import wiring  # noqa: F401
     else:

@@ -16,7 +16,7 @@ from sidecar.config.config import Config
 from sidecar.config.table import LABELLED, RANKED
 from sidecar.doors import Doors, Instruments
 from sidecar.engine.loop import Loop
-from sidecar.equipment import LoopMaker, identity_of, tools_of
+from sidecar.equipment import LoopMaker, identity_of, make_failover, tools_of
 from sidecar.kube.api import CLAIMS
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.kube.store import Store
@@ -82,6 +82,7 @@ class Sidecar:
         self.provisioning = self._make_provisioning()
         self.capacity = self._make_capacity() if config.enable_capacity else None
         self.drains = self._make_drains() if settings.drains(config) else None
+        self.failover = make_failover(config, self._tools, doors, self.drains) if self.drains and settings.fails_over(config) else None
         self.space.on_growth = self.provisioning.space_grew
         self.space.waiting = self.provisioning.room.waiting
         # The order counts: for an object that two rooms want, the first one's record is kept (`local.watch.join`).
@@ -123,7 +124,7 @@ class Sidecar:
                 self.drains.node_changed()
             # Before capacity is published too: what an earlier process has begun takes space.
             await self.provisioning.take_over()
-            for part in self._parts():
+            for part in (*self._parts(), *([self.failover] if self.failover is not None else [])):
                 group.create_task(part.run(), name=type(part).__name__)
 
     async def drain(self, limit: float) -> bool:

@@ -61,6 +61,7 @@ class Config:
     max_concurrent_evacuations: int  # 0: no limit
     maintenance: bool
     guest_drain: bool
+    failover: str
     drain_gate_image: str  # empty: no gate
     drain_gate_assumes: str  # "retire" or "reboot"
     drain_autoscaler_annotations: bool

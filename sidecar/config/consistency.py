@@ -8,11 +8,13 @@ from sidecar.config.config import Config
 from sidecar.config.gates import resolve_gates
 from sidecar.config.kinds import show_duration
 from sidecar.config.table import (
+    ACT,
     CLEANUP,
     EVACUATE,
     FLAGS,
     IGNORE,
     NO_SCHEDULE,
+    OFF,
     ONLY_PROVISIONING,
     OVERRIDE,
     REPROVISION,
@@ -183,6 +185,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         )
     if config.guest_drain and not config.maintenance:
         yield "--guest-drain needs --maintenance; add it"
+    if config.failover != OFF and not config.drain_report:
+        yield f"--failover={config.failover} needs --drain-report: without it this node's own state is not watched; add it"
     if config.allow_reprovision and not config.evacuation_evict:
         yield "--allow-reprovision needs --evacuation-evict: a replica is made anew once its pod is evicted; add it"
     if config.drain_default_policy == REPROVISION:
@@ -201,6 +205,8 @@ def _drain_faults(config: Config) -> Iterator[str]:
         yield f"NAMESPACE is not set: --allow-reprovision needs it, because replicas take turns by leases, which live in one; {where}"
     if config.maintenance:
         yield f"NAMESPACE is not set: --maintenance needs it, to know its own pod, and one sidecar tells for all, by a lease; {where}"
+    if config.failover == ACT:
+        yield f"NAMESPACE is not set: --failover={ACT} needs it, because one sidecar acts at a time, by a lease, which is there; {where}"
     if config.node_delete_policy and config.drain_report:
         yield f"NAMESPACE is not set: --node-delete-policy needs it, because one sidecar looks for all, by a lease, which is there; {where}"
     # NoSchedule needs it too: the taint starts an evacuation under any policy.

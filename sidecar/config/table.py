@@ -19,6 +19,7 @@ REPORT, OVERRIDE = "Report", "Override"
 ORPHAN, CLEANUP = "Orphan", "Cleanup"
 RETIRE, REBOOT = "retire", "reboot"
 REPROVISION = "Reprovision"
+OFF, OBSERVE, ACT = "Off", "Observe", "Act"
 DEFAULT_POLICIES = ("Ignore", "Block", "AllowIdle")
 
 
@@ -66,6 +67,7 @@ VOLUME_POLICY = Kind("string", _read_default_policy, str)
 INTENT = Kind("string", one_of("what can happen to a node", RETIRE, REBOOT), str)
 EXPIRY = Kind("string", one_of("what can be done at a deadline", REPORT, OVERRIDE), str)
 LEFT_BEHIND = Kind("string", one_of("what can be done with what a gone node has left", ORPHAN, CLEANUP), str)
+FAILOVER = Kind("string", one_of("a mode of fail-over", OFF, OBSERVE, ACT), str)
 LABELS = Kind("stringMap", _read_labels, str)
 QUANTITY = Kind("quantity", str, str)
 PATTERNS = Kind("pattern=N,...", str, str)
@@ -190,6 +192,9 @@ TABLE: tuple[Row, ...] = (
              "Carry out on this node the PlannedMaintenances that select it: cordon, drain, and put it back. Needs --drain-report."),
     _setting(DRAIN, "guest-drain", BOOL, False,
              "Drain the Kubernetes nodes in KubeVirt's machines of this node before they are moved. Needs --maintenance."),
+    _setting(DRAIN, "failover", FAILOVER, OFF,
+             "Pods whose storage is lost on another node: Off, Observe (tell what would be done) or Act (on proof of exclusion, replace "
+             "them and detach their volumes). Needs --drain-report."),
     _setting(DRAIN, "drain-gate-image", TEXT, "",
              "Make whoever drains this node wait until it may be retired: image of a pod that does nothing. Needs --drain-report."),
     _setting(DRAIN, "drain-gate-assumes", INTENT, RETIRE,
@@ -212,7 +217,7 @@ TABLE: tuple[Row, ...] = (
     _variable("NODE_NAME", "Name of this node (spec.nodeName). Required."),
     _variable("NAMESPACE",
               "Namespace of this pod (metadata.namespace). Required by --enable-capacity, --drain-gate-image, --node-drain-policy, "
-              "--node-delete-policy and --maintenance."),
+              "--node-delete-policy, --maintenance and --failover."),
     _variable("POD_NAME",
               "Name of this pod (metadata.name). Required by --enable-capacity with --capacity-ownerref-level of 0 or more, and by "
               "--maintenance."),

@@ -106,6 +106,8 @@ def why_blocked(thing: Thing, intent: Intent) -> Reason | None:
     if not resolved.certain and _in_table(thing, intent, Policy.IGNORE) is None:
         return None
     reason = _in_table(thing, intent, resolved.policy)
+    if thing.replicated and reason in (Reason.LAST_COPY, Reason.VOLUME_IN_USE, Reason.WOULD_STRAND):
+        reason = Reason.LAST_UP_TO_DATE_COPY
     if reason and resolved.problem and _in_table(thing, intent, resolved.by_order) is None:
         return Reason.POLICY_CONFLICT
     return reason

@@ -5,6 +5,7 @@ it says itself. Where two nodes write at the same moment the API server lets one
 other one is told so.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -14,6 +15,8 @@ from sidecar.kube.api import LEASES, KubeApi, find, records
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json, Owner
+
+log = logging.getLogger(__name__)
 
 DURATION: Final = 900  # seconds: longer than nodes' clocks differ, and enough for a few renewals to fail; they go with their holder's Node
 RENEWED_EVERY: Final = DURATION / 3
@@ -46,12 +49,14 @@ class HeldLease:
         clock: Callable[[], float],
         wall: Callable[[], float],
         record_key: str = "",
+        duration: int = DURATION,
+        inherits: bool = False,
     ) -> None:
-        """`record_key`: the annotation that has the record; empty: there is none."""
+        """`record_key`: the annotation that has the record; empty: there is none. `inherits`: whoever takes it goes on with its record."""
         self.name = name
         self.holder = holder
         self._kube, self._label, self._record_key = kube, label, record_key
-        self._clock, self._wall = clock, wall
+        self._clock, self._wall, self._duration, self._inherits = clock, wall, duration, inherits
         self._stored: Json | None = None
         self._written_at: float | None = None  # when this process has written it last; None: it does not hold it, or does not know
         self._seen: tuple[str, float] | None = None  # another holder's: its version, and since when this process has seen that
@@ -59,6 +64,11 @@ class HeldLease:
     @property
     def is_held(self) -> bool:
         return self._written_at is not None
+
+    @property
+    def record(self) -> str:
+        """As it was read or written last."""
+        return self._record(self._stored)
 
     @property
     def was_anothers(self) -> bool:
@@ -82,6 +92,17 @@ class HeldLease:
         except ApiError as error:
             self._written_at = None
             return NotKnown(f"Lease {self.name}: {error}")
+
+    async def leave(self) -> None:
+        """If it is ours, anybody may take it from now on, and its record stays. Otherwise it runs out."""
+        if self._written_at is None or self._stored is None:
+            return
+        body = self._body(self.record, self._stored["metadata"]["resourceVersion"])
+        body["spec"]["holderIdentity"], self._written_at = "", None
+        try:
+            await self._kube.replace(LEASES, body, name=self.name, namespace=self.holder.namespace)
+        except ApiError as error:
+            log.info("A Lease could not be left; it runs out", extra={"fields": {"lease": self.name, "err": str(error)}})
 
     async def give_back(self) -> None:
         """If it is ours. Raises ApiError."""
@@ -109,12 +130,12 @@ class HeldLease:
             return None
         if self._seen is None or self._seen[0] != version:
             self._seen = version, self._clock()
-        return None if self._clock() - self._seen[1] >= DURATION else TakenBy(node_of(stored) or holder)
+        return None if self._clock() - self._seen[1] >= self._duration else TakenBy(node_of(stored) or holder)
 
     async def _write(self, record: str | None) -> Held:
         stored, version = self._stored, ((self._stored or {}).get("metadata") or {}).get("resourceVersion", "")
         ours = stored is not None and holder_of(stored) == self.holder.identity
-        said = record if record is not None else self._record(stored) if ours else ""
+        said = record if record is not None else self._record(stored) if ours or self._inherits else ""
         body = self._body(said, version)
         if stored is None:
             self._stored = await self._kube.create(LEASES, body, namespace=self.holder.namespace)
@@ -134,7 +155,7 @@ class HeldLease:
         meta |= {"annotations": {self._record_key: record}} if record else {}
         spec = {
             "holderIdentity": holder.identity,
-            "leaseDurationSeconds": DURATION,
+            "leaseDurationSeconds": self._duration,
             "renewTime": timestamps.to_micro_text(self._wall()),
         }
         return {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": meta, "spec": spec}

@@ -104,6 +104,7 @@ class Looks:
         self._ignorance, self._segment, self._begun = ignorance, segment, begun
         self.recent = RecentUse(clock=clock)
         self._answers: dict[str, _Answer] = {}  # by question
+        self.copies: Callable[[], Mapping[str, bool | None]] = dict  # what the storage says, where fail-over asks it
         self.unread: dict[str, str] = {}  # what the last look could not read, and why
         self._waiting_since: dict[str, float] = {}  # by uid of a claim without a volume: since when it waits for one here
 
@@ -149,6 +150,7 @@ class Looks:
             untracked=self._list.untracked,
             untracked_unknown=self._list.unknown,
             not_listed=self._list.not_listed,
+            copies=self.copies(),
             default_policy=self._settings.default_policy,
             reprovisions=self._settings.reprovisions,
         )

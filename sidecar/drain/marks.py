@@ -122,6 +122,7 @@ class Marks:
     cordoned: bool
     evacuate: tuple[Taint, ...]  # taints that ask for an evacuation
     retiring: tuple[Taint, ...]  # of autoscalers that are about to remove the node: they need not cordon it
+    lost: Taint | None  # that this driver's storage on the node is lost
     declared: Intent | None  # the intent in the annotation, if it is one and not spent
     announced: Intent | None  # the strictest of all intents that taints, annotations and programs state
     intent: Intent | None  # the same as far as it counts: a reboot while the node is cordoned; with Evacuate also a cordon that has lasted
@@ -227,6 +228,7 @@ def read(
         cordoned=node.cordoned,
         evacuate=evacuate,
         retiring=retiring,
+        lost=next((taint for taint in node.taints if taint.key == names.of_driver(driver, names.STORAGE_LOST)), None),
         declared=said.declared,
         announced=said.intent,
         intent=Intent.RETIRE if lasted else counting,

@@ -70,6 +70,8 @@ class Own:
     untracked: tuple[str, ...] = ()  # handles of volumes that the driver has here and that have no PersistentVolume
     untracked_unknown: str = ""  # why there may be more of them: a driver need not be able to list its volumes
     not_listed: str = ""  # why the driver, which can list its volumes, has not said yet which it has here
+    copies: Mapping[str, bool | None] = field(default_factory=lambda: MappingProxyType({}))
+    """By name of a replicated resource: whether the only copy that is up to date is here; None: not known."""
     default_policy: Policy | None = None
     reprovisions: bool = False  # replicas whose policy is Reprovision are made anew; False also where that is not known
 
@@ -166,6 +168,13 @@ def _placed(
         place = locator.place(volume, listed=volume.handle in own.listed)
         if place.where is Where.HERE:
             here.append(volume)
+        elif place.where is Where.UNKNOWN and (resource := volume.handle.partition("/")[0]) in own.copies:
+            # Its affinity says nothing of where its data is, and its storage does.
+            if own.copies[resource]:
+                here.append(volume)
+            elif own.copies[resource] is None:
+                why = "whether another node has a copy that is up to date is not known"
+                unplaced.append(Unplaced(volume.name, why, volume.notes, volume))
         elif place.where is Where.UNKNOWN:
             unplaced.append(Unplaced(volume.name, place.why, volume.notes, volume))
         if not raw.others_known and place.where is not Where.ELSEWHERE and locator.needs_others(volume, listed=volume.handle in own.listed):

@@ -1,8 +1,8 @@
 """Whether the node takes volumes now. Other rooms only read it (`model/standing`); what stands on the Node decides it (`marks`).
 
-With the policy Ignore the node stays open whatever is on it. With any other one the evacuation taint, or an intent that somebody has
-declared, closes it at once; so does an autoscaler's taint, and a cordon of which is known what it is for. Any other cordon closes it after
-some seconds, or at once if the closing is noted on the node already. An uncordon opens it at once.
+A node whose storage is lost takes none. With the policy Ignore it stays open whatever else is on it. With any other one the evacuation
+taint, or an intent that somebody has declared, closes it at once; so does an autoscaler's taint, and a cordon of which is known what it is
+for. Any other cordon closes it after some seconds, or at once if the closing is noted on the node already. An uncordon opens it at once.
 """
 
 import logging
@@ -60,9 +60,9 @@ class StandingKeeper:
 
 def standing(marks: Marks, *, shut_since: float | None, now: float, before: Standing = OPEN) -> tuple[Standing, float | None]:
     """And when to look again although nothing changes. `before` keeps `since` the same until the closing is noted on the node."""
-    if marks.policy is NodePolicy.IGNORE:
+    if marks.policy is NodePolicy.IGNORE and marks.lost is None:
         return OPEN, None
-    if not marks.evacuate and marks.declared is None:
+    if not marks.evacuate and marks.declared is None and marks.lost is None:
         if not marks.shut:
             return OPEN, None
         begun = now if shut_since is None else shut_since
@@ -73,7 +73,8 @@ def standing(marks: Marks, *, shut_since: float | None, now: float, before: Stan
     same = before.closed and noted is None and before.since.startswith(f"{marks.uid}/")
     since = before.since if same else f"{marks.uid}/{timestamps.to_text(now if noted is None else noted)}"
     cordon = (_CORDON,) if marks.cordoned else ()
-    return Standing(True, _why(marks), since, (*cordon, *marks.retiring, *marks.evacuate)), None
+    lost = (marks.lost,) if marks.lost is not None else ()
+    return Standing(True, _why(marks), since, (*cordon, *marks.retiring, *marks.evacuate, *lost)), None
 
 
 def closed_at(found: Standing) -> float | None:
@@ -82,6 +83,8 @@ def closed_at(found: Standing) -> float | None:
 
 
 def _why(marks: Marks) -> str:
+    if marks.lost is not None:
+        return f"the taint {marks.lost} says that its storage is lost"
     if marks.evacuate:
         return f"the taint {marks.evacuate[0]} asks for its evacuation"
     if marks.declared is not None:

@@ -101,6 +101,7 @@ class Thing:
     policies: Mapping[Intent, Resolved] = field(default_factory=dict)
     excuse: str = ""  # why it blocks nothing although its class would; empty: no reason
     says: str = ""  # what shows that it is of its class
+    replicated: bool = False  # other nodes have copies of it, and none that is up to date
 
     @property
     def in_use(self) -> bool:
@@ -182,6 +183,7 @@ def _of_volume(volume: Volume, snapshot: Snapshot, users: Users) -> Thing:
         policies=_EPHEMERAL if class_ is VolumeClass.EPHEMERAL else policies_of(volume, claim, snapshot),
         excuse=ACKNOWLEDGED if not use and is_acknowledged(volume.notes) else "",
         says=use.says or _SAYS.get(class_, ""),
+        replicated=volume.handle.partition("/")[0] in snapshot.own.copies,
     )
 
 

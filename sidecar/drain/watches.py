@@ -6,7 +6,7 @@ makes no drain decisions has none of this. What the program can do without runs 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME
@@ -95,6 +95,10 @@ class DrainPart:
         tools.metrics.watch_drain(self.room.numbers)
         if self._looker is not None and settings.follows_loss:
             tools.metrics.watch_node_loss(self._looker.lost, driver=settings.driver)
+
+    def ask_storage(self, copies: Callable[[], Mapping[str, bool | None]]) -> None:
+        """Of replicated volumes the storage knows where copies are."""
+        self._looks.copies = copies
 
     @property
     def machine(self) -> str:

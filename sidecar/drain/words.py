@@ -74,6 +74,11 @@ class Reason(StrEnum):
         "the volume's only copy is on this node, and no pod uses it",
         f"back up the data and delete the claim; if the data may be lost, annotate the claim with {names.DRAIN_POLICY_RETIRE}: Ignore",
     )
+    LAST_UP_TO_DATE_COPY = (
+        "LastUpToDateCopy",
+        "the volume is replicated, and no other node has a copy of it that is up to date",
+        "wait until another replica is UpToDate; drbdadm status shows how far it is",
+    )
     VOLUME_IN_USE = (
         "VolumeInUse",
         "a pod uses the volume, or is about to, and the only copy of its data is on this node",

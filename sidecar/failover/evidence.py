@@ -4,11 +4,13 @@ A node that is not Ready, a silent Lease, an abnormal volume: these choose how t
 node is proof of exclusion alone: the storage itself refuses a second writer at this moment, or somebody has cut the power.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
+from sidecar.model.names import POWERED_OFF
 from sidecar.model.nodes import TRUE, Node
 
 MOST_AGE: Final = 12.0  # seconds: what was read before counts no more
@@ -70,6 +72,23 @@ class Snapshot:
     why: str = ""  # why it is not complete
 
 
+class Drbd(Protocol):
+    """What replicated storage of this node shows: `door_io.Door`, or a simulated one."""
+
+    changed: asyncio.Event
+    """Set when it shows something else than before."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+    def snapshot(self, now: float) -> Snapshot: ...
+
+    async def release(self, resource: str) -> str:
+        """Fails the frozen I/O of a resource, so that its processes can end. Empty: it was asked for; else why it was not."""
+        ...
+
+
 def resource_of(handle: str) -> str:
     """The resource of a volume's handle: volumes of one consistency group are `RESOURCE/NUMBER`."""
     return handle.partition("/")[0]
@@ -109,7 +128,13 @@ def excluded(resource: Resource | None, peer: str, now: float) -> Fact:
     return said(True, f"may_promote here, with quorum, and no connection to {peer}")
 
 
-POWERED_OFF: Final = "csi-node-sidecar.io/powered-off"
+def only_copy(resource: Resource, now: float) -> bool | None:
+    """Whether no other node is known to have a copy that is up to date; None: not known."""
+    if now - resource.at > MOST_AGE or resource.unknown:
+        return None
+    if any(peer.connected and peer.up_to_date for peer in resource.peers.values()):
+        return False
+    return True if resource.up_to_date else None  # what is outdated here may be the last there is
 
 
 def powered_off(node: Node, boot_id: str) -> Fact:

@@ -107,3 +107,36 @@ def victim_of(obj: Json, *, silent_for: float, missing_for: float, remediated_by
     boot_id = str(((obj.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
     out = any(taint.key == f"{names.NODE_TAINTS}out-of-service" for taint in node.taints)
     return Victim(node, boot_id, silent_for, out, remediated_by, maintained, missing_for)
+
+
+REMEDIATORS: Final = ("drbd.linbit.com/", "medik8s.io/", "remediation.medik8s.io/")
+
+
+def is_remediated(node: Node, driver: str) -> str:
+    """Another program's taint on the node, by which it says that it acts there; empty: there is none."""
+    for taint in node.taints:
+        domain = taint.key.partition("/")[0]
+        if taint.key.startswith(REMEDIATORS) or domain.endswith(("podmon.storage.dell.com", "podmon.dellemc.com")):
+            return f"taint {taint.key}"
+    return ""
+
+
+_SAFE: Final = ("configMap", "secret", "projected", "downwardAPI", "emptyDir", "image", "persistentVolumeClaim", "ephemeral")
+
+
+def writes_to(pod: Json) -> tuple[frozenset[str], tuple[str, ...]]:
+    """The names of claims that are mounted read-only on the node, and what else it may write to that outlives it. A container that mounts
+    a volume read-only does not count: the node has it mounted for writing all the same, and its file system writes."""
+    spec = pod.get("spec") or {}
+    containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ()), *(spec.get("ephemeralContainers") or ())]
+    mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
+    written = {mount.get("name") for mount in mounts if not mount.get("readOnly")}
+    by_claim, others = dict[str, bool](), list[str]()
+    for volume in spec.get("volumes") or ():
+        if claim := volume.get("persistentVolumeClaim"):
+            name = str(claim.get("claimName") or "")
+            by_claim[name] = by_claim.get(name, True) and bool(claim.get("readOnly"))
+        kind = next((key for key in volume if key not in ("name", *_SAFE)), "")
+        if kind and not (kind == "hostPath" and volume.get("name") not in written):
+            others.append(f"{kind} {volume.get('name')}")
+    return frozenset(name for name, read_only in by_claim.items() if read_only), tuple(others)

@@ -105,6 +105,15 @@ EVACUATE_TAINT: Final = f"{GROUP}/evacuate"
 DRAIN_INTENT: Final = f"{GROUP}/drain-intent"
 NODE_DRAIN_POLICY: Final = f"{GROUP}/node-drain-policy"
 FORCE_DRAIN: Final = f"{GROUP}/force-drain"
+# fail-over
+FAILOVER: Final = f"{GROUP}/failover"
+"""On pods, claims, classes and namespaces: a word of `failover.unit.Word`."""
+POWERED_OFF: Final = f"{GROUP}/powered-off"
+"""On Nodes: the bootID that has ended, by the word of whoever cut the power."""
+STORAGE_LOST: Final = "storage-lost"
+"""A taint, by `of_driver`."""
+FAILOVER_FOR: Final = f"{GROUP}/failover-for"
+FAILOVER_RECORD: Final = f"{GROUP}/failover-record"
 GUEST_KUBECONFIG: Final = f"{GROUP}/guest-kubeconfig"
 GUEST_DRAIN_STARTED: Final = f"{GROUP}/guest-drain-started"
 GUEST_CORDONED: Final = f"{GROUP}/guest-cordoned"
@@ -187,6 +196,12 @@ MAINTENANCE_OVER: Final = "MaintenanceOver"
 MAINTENANCE_FAST_FORWARDED: Final = "MaintenanceFastForwarded"
 CORDON_UNDONE: Final = "CordonUndone"
 POD_UNDRAINABLE: Final = "PodUndrainable"
+STORAGE_LOST_HERE: Final = "StorageLost"
+STORAGE_BACK: Final = "StorageRegained"
+POD_FAILED_OVER: Final = "PodFailedOver"
+VOLUME_DETACHED: Final = "VolumeDetachedByFailover"
+FAILOVER_BLOCKED: Final = "FailoverBlocked"
+VOLUME_RELEASED: Final = "VolumeReleased"
 EVACUATION_STARTED: Final = "EvacuationStarted"
 EVACUATION_SUCCEEDED: Final = "EvacuationSucceeded"
 EVACUATION_DEADLINE_EXCEEDED: Final = "EvacuationDeadlineExceeded"
@@ -344,6 +359,11 @@ def reprovision(workload_uid: str, driver: str) -> str:
 def watch(driver: str) -> str:
     """The name of the lease of the one sidecar that looks after silent sidecars and gone nodes."""
     return f"watch.{driver.lower()}"
+
+
+def failover(driver: str) -> str:
+    """The name of the lease by which one sidecar at a time fails pods over."""
+    return f"failover.{driver.lower()}"
 
 
 def guard(node: str, node_uid: str, driver: str) -> str:

@@ -1,0 +1,443 @@
+"""Fails over what has lost its storage: looks at the evidence, decides, acts. What is decided stands in the rules; here is only the order.
+
+A forced act is one write, and before each one all is read anew: the victim, the pod, its volumes and attachments, and the evidence. Who
+acts holds the one Lease of the driver; without it, or where the API server does not answer, nothing happens.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sidecar.drain.course import Held
+from sidecar.drain.lease_io import HeldLease, Holder
+from sidecar.eviction.attempt_io import Evictor
+from sidecar.eviction.rules import May, Result
+from sidecar.failover import brakes
+from sidecar.failover.brakes import Debounce, Freeze, Record
+from sidecar.failover.evidence import Drbd, Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
+from sidecar.failover.look_io import Candidate, Looks
+from sidecar.failover.numbers import Numbers
+from sidecar.failover.survivor import Cluster, Decision, Step, judge
+from sidecar.failover.unit import Unit, Victim
+from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
+from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
+from sidecar.kube.errors import ApiError, Conflict, NotFound
+from sidecar.kube.events.correlator import ObjectRef
+from sidecar.kube.reflector import Reflector
+from sidecar.kube.store import Store
+from sidecar.model import names
+from sidecar.model.nodes import Node, Pod, Taint
+from sidecar.model.objects import Volume
+from sidecar.tools import Tools
+
+log = logging.getLogger(__name__)
+
+ROOM: Final = "failover"
+TICK: Final = 1.0
+SOON: Final = 2.0  # between two looks at a node while something is to be done there
+OWN_EVERY: Final = 5.0
+IDLE: Final = 60.0  # where nothing of the driver is left on it
+LATER: Final = 10.0  # where only the word is missing, or the Node is Ready yet
+FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
+LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
+_ALL: Final = ""  # in the place of a resource: the node's power was cut, so all of it
+_MOST_STEPS: Final = 8
+_COMES_BACK: Final = 60.0  # between two deletions of the same
+_REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
+_MANY: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    node: str
+    driver: str
+    namespace: str
+    acts: bool  # False: it is observed and told, and nothing is written but Events
+    own_pods: frozenset[str] = frozenset()
+
+
+class Failover:
+    """`run` is a task; its parts are guarded one by one. `own_node`: this Node as the watch shows it."""
+
+    def __init__(self, tools: Tools, kube: KubeApi, settings: Settings, door: Drbd, *, own_node: Callable[[], Node | None]) -> None:
+        self._tools, self._kube, self._settings, self._door, self._own_node = tools, kube, settings, door, own_node
+        self._clock, self._wall = tools.clock, tools.wall
+        self._looks = Looks(kube, settings.driver, clock=tools.clock, wall=tools.wall)
+        self._evictor = Evictor(kube, clock=tools.clock, rng=tools.rng)
+        self._off: Store[Node] = Store()
+        self._debounce, self._freeze, self._memory = Debounce(), Freeze(), Memory()
+        self._ours: frozenset[str] = frozenset()  # resources of this node that are volumes of Kubernetes
+        self._lease: HeldLease | None = None
+        self._due: dict[str, float] = {}  # by node: when to look at it again
+        self._peers: dict[str, str] = {}  # by node: as the storage calls it
+        self._asked: dict[str, float] = {}  # by uid of a pod, or name of an attachment: when it was deleted last
+        self._told: set[tuple[str, str]] = set()
+        self._refused: dict[str, float] = {}  # by uid of a pod: since when a budget refuses its eviction
+        self.numbers = Numbers(tools.clock, self._state)
+        tools.metrics.watch_more(self.numbers)
+
+    async def run(self) -> None:
+        reflector: Reflector[Node] = Reflector(
+            self._kube, NODES, project=Node.of, store=self._off, label_selector=names.POWERED_OFF, optional=True, clock=self._clock
+        )
+        parts = {
+            "evidence": self._door.run,
+            "nodes without power": reflector.run,
+            "other nodes": self._survive,
+            "own storage": self._look_after_own,
+        }
+        async with asyncio.TaskGroup() as group:
+            for name, run in parts.items():
+                group.create_task(self._tools.keep_running(ROOM, name, run), name=name)
+
+    def snapshot(self) -> Snapshot:
+        return self._door.snapshot(self._clock())
+
+    def _state(self) -> tuple[float | None, int, bool, bool]:
+        now, node = self._clock(), self._own_node()
+        seen = self.snapshot()
+        age = now - seen.at if seen.resources else None
+        return age, seen.disagreements, self._freeze.is_on(now), node is not None and self._own_taint(node) is not None
+
+    def copies(self) -> dict[str, bool | None]:
+        """For drain decisions, by name of a resource: whether the only copy that is up to date is here."""
+        now = self._clock()
+        return {resource.name: only_copy(resource, now) for resource in self.snapshot().resources.values()}
+
+    # --- other nodes: the survivor ------------------------------------------------------------------------------------------
+
+    async def _survive(self) -> None:
+        while True:
+            await self.turn()
+            self._door.changed.clear()
+            try:
+                async with asyncio.timeout(TICK):
+                    await self._door.changed.wait()
+            except TimeoutError:
+                pass
+
+    async def turn(self) -> None:
+        """One look at the evidence, and at each node that it concerns, if that is due. It raises nothing that the API server answers."""
+        now, suspects = self._clock(), self._suspects()
+        self._due = {name: at for name, at in self._due.items() if name in suspects}
+        self._peers = {node: peer for node, peer in self._peers.items() if peer in suspects}
+        self.numbers.over(suspects)
+        for name in suspects:
+            if self._due.get(name, 0.0) > now:
+                continue
+            try:
+                self._due[name] = now + await self._case(name, suspects[name])
+            except ApiError as error:
+                self._freeze.api_away(self._clock())
+                self._due[name] = now + SOON
+                log.info("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
+
+    def _suspects(self) -> dict[str, dict[str, float]]:
+        """By the storage's name of a node: since when it is proven, by resource, that it cannot write."""
+        now, snapshot = self._clock(), self.snapshot()
+        found: dict[str, dict[str, float]] = {}
+        seen = set[tuple[str, str]]()
+        for resource in snapshot.resources.values():
+            for peer in resource.peers:
+                seen.add((resource.name, peer))
+                since = self._debounce.see((resource.name, peer), excluded(resource, peer, now), now)
+                if since is not None:
+                    found.setdefault(peer, {})[resource.name] = since
+        for node in self._off.values():
+            seen.add((_ALL, node.name))
+            since = self._debounce.see((_ALL, node.name), Fact(True, "its label is there"), now)
+            found.setdefault(self._peers.get(node.name, node.name), {})[_ALL] = since or now
+        self._debounce.keep(seen)
+        return found
+
+    async def _case(self, peer: str, proven: Mapping[str, float]) -> float:
+        """Seconds until the node is to be looked at again."""
+        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(peer)
+        if not name or name == self._settings.node:
+            return IDLE
+        self._peers[name] = peer
+        now = self._clock()
+        missing_for = max((now - since for since in proven.values()), default=0.0)
+        seen = await self._looks.victim(name, missing_for=missing_for)
+        if seen is None:
+            return IDLE
+        is_off = powered_off(seen.node, seen.boot_id).holds
+        if not is_off and missing_for < brakes.DEBOUNCE:
+            return min(TICK, brakes.DEBOUNCE - missing_for)
+        volumes = await self._looks.volumes(lambda resource: is_off or resource in proven)
+        candidates = await self._looks.candidates(name, volumes)
+        if not candidates:
+            return LATER if _ALL in proven else IDLE
+        if (wait := self._turn_of(volumes, name, now - missing_for)) > 0.0:
+            return min(wait, SOON)
+        return await self._fail_over(name, candidates)
+
+    def _turn_of(self, volumes: Sequence[Volume], name: str, since: float) -> float:
+        """Seconds until it is this node's turn: those with a copy do not all begin at once."""
+        snapshot, me = self.snapshot(), self._settings.node
+        ranks = []
+        for volume in volumes:
+            resource = snapshot.resources.get(resource_of(volume.handle))
+            holders = [peer.name for peer in resource.peers.values() if peer.up_to_date] if resource is not None else []
+            ranks.append(brakes.rank(volume.handle, name, me, [me, *holders]))
+        return since + brakes.DEBOUNCE + brakes.STAGGER * min(ranks, default=0) - self._clock()
+
+    async def _fail_over(self, name: str, candidates: Sequence[Candidate]) -> float:
+        """One after the other, with the Lease: without it nothing is done, and nothing is asked."""
+        lease = self._lease_of_driver() if self._settings.acts else None
+        if self._settings.acts and (lease is None or not isinstance(await lease.hold(now=True), Held)):
+            return SOON
+        again, guards = IDLE, dict[str, str]()
+        try:
+            seen = await self._looks.victim(name, missing_for=0.0)
+            if seen is None:
+                return IDLE
+            cluster, rival = await self._looks.cluster(seen, me=self._settings.node), await self._looks.rival()
+            self._freeze.see(cluster.of_driver, self._clock())
+            for candidate in candidates:
+                again = min(again, await self._carry_out(candidate, cluster, rival, guards))
+            self.numbers.stands(name, guards)
+        finally:
+            if lease is not None:
+                await lease.leave()
+        return again
+
+    async def _carry_out(self, candidate: Candidate, cluster: Cluster, rival: str, guards: dict[str, str]) -> float:
+        """One write after the other, each on what was read for it. Seconds until there is more to do."""
+        name, left, again = cluster.victim.node.name, [candidate], IDLE
+        claims: Mapping[str, str] = {}  # by volume: of the pod that is replaced
+        for _ in range(_MOST_STEPS):
+            if not left:
+                break
+            one, asked_at = left.pop(0), self._clock()
+            seen = await self._looks.victim(name, missing_for=self._missing_for(name))
+            if seen is None or seen.node.uid != cluster.victim.node.uid:
+                return IDLE
+            seen = replace(seen, remediated_by=seen.remediated_by or rival)
+            unit = await self._looks.unit(one, seen, self._proof)
+            if unit is None:
+                if one.pod:
+                    self.numbers.gone(claims.values())
+                elif one.volume in claims:
+                    self.numbers.detached(claims[one.volume])
+                continue
+            decision = self._judge(unit, replace(cluster, victim=seen))
+            guards[one.named] = self._note(one, unit, decision)
+            again = min(again, decision.again)
+            if decision.step in (Step.NONE, Step.WAIT) or not await self._do(decision, unit, seen, asked_at):
+                continue
+            if decision.step is Step.TAINT:
+                left.insert(0, one)
+            elif decision.step is Step.DELETE:
+                left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
+            if unit.pod is not None and decision.step in (Step.EVICT, Step.DELETE):
+                claims = {volume.name: volume.claim for volume in unit.volumes}
+                self.numbers.began(claims.values(), name, proven_for=seen.missing_for, debounce=brakes.DEBOUNCE)
+        return again
+
+    def _judge(self, unit: Unit, cluster: Cluster) -> Decision:
+        now, node = self._clock(), cluster.victim.node.name
+        record, peer = Record.of(self._lease.record if self._lease is not None else ""), self._peers.get(node, node)
+        allowed = record.allows(node, _first_claim(unit), unit.pod.uid if unit.pod is not None else "", self._wall())
+        frozen = self._freeze.fact(now)
+        is_off = powered_off(cluster.victim.node, cluster.victim.boot_id).holds
+        proven_for = {
+            volume.name: float("inf") if is_off else self._debounce.held_for((resource_of(volume.handle), peer), now)
+            for volume in unit.volumes
+        }
+        return judge(unit, cluster, proven_for=proven_for, brakes=allowed if frozen.holds else frozen, acts=self._settings.acts)
+
+    def _proof(self, handle: str, seen: Victim) -> Fact:
+        peer, now = self._peers.get(seen.node.name, seen.node.name), self._clock()
+        resource = self.snapshot().resources.get(resource_of(handle))
+        return either((excluded(resource, peer, now), powered_off(seen.node, seen.boot_id)))
+
+    def _missing_for(self, name: str) -> float:
+        peer, now = self._peers.get(name, name), self._clock()
+        return max((self._debounce.held_for((resource, peer), now) for resource in self.snapshot().resources), default=0.0)
+
+    # --- one write ------------------------------------------------------------------------------------------------------------
+
+    async def _do(self, decision: Decision, unit: Unit, seen: Victim, asked_at: float) -> bool:
+        """Whether it was done. The act is counted in the Lease first, and then the evidence is looked at once more: nothing is awaited
+        between that and the request."""
+        if (lease := self._lease) is None or not self._settings.acts:
+            return False
+        pod = unit.pod.uid if unit.pod is not None and decision.step is not Step.TAINT else ""
+        after = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall())
+        if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
+            return False
+        needed = [
+            volume for volume in unit.volumes if not volume.read_only and (unit.pod is not None or volume.attached in decision.detach)
+        ]
+        if self._clock() - asked_at > FRESH or not all(self._proof(volume.handle, seen).holds for volume in needed):
+            return False
+        return await self._write(decision, unit, seen)
+
+    async def _write(self, decision: Decision, unit: Unit, seen: Victim) -> bool:
+        pod, result = unit.pod, "done"
+        try:
+            match decision.step:
+                case Step.TAINT:
+                    is_off = powered_off(seen.node, seen.boot_id).holds
+                    await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over")
+                case Step.EVICT if pod is not None:
+                    result = await self._evict(pod, decision.why)
+                case Step.DELETE if pod is not None and self._first_time(pod.uid):
+                    await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0)
+                case Step.DETACH:
+                    for one in filter(lambda one: self._first_time(one.name), decision.detach):
+                        await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid)
+                case _:
+                    return False
+        except NotFound:
+            result = "gone"
+        except Conflict:
+            result = "changed"  # another object has its name by now, or it has changed: it is read again
+        self.numbers.acted(decision.step, result)
+        self._tell(decision, unit, seen, result)
+        return result in ("done", "gone", Result.EVICTED, Result.GONE)
+
+    def _first_time(self, key: str) -> bool:
+        """In the last minute: what comes back, or stays for its finalizers, is not asked for again and again."""
+        now = self._clock()
+        self._asked = {name: at for name, at in self._asked.items() if now - at < _COMES_BACK}
+        return now == self._asked.setdefault(key, now)
+
+    async def _evict(self, pod: Pod, why: str) -> str:
+        """With its own grace period. A budget is kept, and told if it refuses for long."""
+        answer = await self._evictor.evict(May(pod.namespace, pod.name, pod.uid), why=why)
+        self._tools.metrics.evicted(str(answer.result))
+        if answer.result is not Result.BUDGET:
+            self._refused.pop(pod.uid, None)
+            return str(answer.result)
+        self._refused = {} if len(self._refused) > _MANY else self._refused
+        if self._clock() - self._refused.setdefault(pod.uid, self._clock()) >= _REFUSED_FOR:
+            self._tell_once(pod, "budget", f"its storage is lost, and its budget refuses the eviction: {answer.why}")
+        return str(answer.result)
+
+    async def _taint(self, node: Node, value: str | None) -> None:
+        """None: it is taken off. On condition of the version: the list of taints is one value."""
+        stored = await self._kube.get(NODES, node.name)
+        key = names.of_driver(self._settings.driver, names.STORAGE_LOST)
+        before = list((stored.get("spec") or {}).get("taints") or ())
+        others = [taint for taint in before if taint.get("key") != key]
+        if stored["metadata"]["uid"] != node.uid or (len(others) == len(before)) is (value is None):
+            return
+        taints = others if value is None else [*others, {"key": key, "value": value, "effect": names.NO_SCHEDULE}]
+        meta = {"uid": node.uid, "resourceVersion": stored["metadata"]["resourceVersion"]}
+        await self._kube.patch(NODES, node.name, {"metadata": meta, "spec": {"taints": taints}}, content_type=MERGE_PATCH)
+
+    def _lease_of_driver(self) -> HeldLease | None:
+        """Another machine under the node's name is another holder."""
+        node, settings = self._own_node(), self._settings
+        if node is None:
+            return None
+        holder = Holder(node.name, node.uid, settings.driver, settings.namespace)
+        if self._lease is None or self._lease.holder != holder:
+            self._lease = HeldLease(
+                self._kube,
+                names.failover(settings.driver),
+                holder,
+                label=names.FAILOVER_FOR,
+                clock=self._clock,
+                wall=self._wall,
+                record_key=names.FAILOVER_RECORD,
+                duration=LEASE,
+                inherits=True,
+            )
+        return self._lease
+
+    # --- this node's own storage: victim and returner ---------------------------------------------------------------------------
+
+    async def _look_after_own(self) -> None:
+        """Nothing is asked while all is well. A resource that is no volume of Kubernetes is nothing of ours, whatever it suffers."""
+        due = 0.0
+        while True:
+            await asyncio.sleep(TICK)
+            now, node = self._clock(), self._own_node()
+            self._memory.see(self.snapshot(), self._ours, now)
+            if node is None or now < due or not (self._memory.bad_since or self._own_taint(node)):
+                continue
+            try:
+                await self._own_storage(node)
+            except ApiError as error:
+                log.info("This node's own storage could not be looked after", extra={"fields": {"err": str(error)}})
+            is_ours = self._ours & self._memory.bad_since.keys() or self._own_taint(node)
+            due = now + (OWN_EVERY if is_ours else IDLE)
+
+    async def _own_storage(self, known: Node) -> None:
+        volumes = await self._looks.volumes(lambda resource: resource in self.snapshot().resources)
+        self._ours = frozenset(resource_of(volume.handle) for volume in volumes)
+        stored = await self._kube.get(NODES, known.name)
+        node, boot_id = Node.of(stored), str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
+        pods, grace = await self._looks.local(node.name)
+        self._memory.see_pods([pod for pod, _ in pods], self._clock())
+        own = Own(self.snapshot(), volumes, pods, self._own_taint(node), boot_id)
+        for act in decide(own, self._memory, grace, self._clock()):
+            self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
+            if self._settings.acts:
+                await self._do_here(act, node)
+
+    async def _do_here(self, act: Act, node: Node) -> None:
+        ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
+        match act:
+            case Release(resource, volume, why):
+                if refused := await self._door.release(resource):
+                    why = f"{why}; it was not done: {refused}"
+                self._event(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.VOLUME_RELEASED, f"{resource}: {why}")
+            case Evict(pod, why):
+                if await self._evict(pod, why) == Result.EVICTED:
+                    self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
+            case AddTaint(value, why):
+                await self._taint(node, value)
+                self._event(ref, names.STORAGE_LOST_HERE, why)
+            case RemoveTaint(why):
+                await self._taint(node, None)
+                self._tools.recorder.record(ref, names.NORMAL, names.STORAGE_BACK, why)
+        self.numbers.acted(type(act).__name__, "asked")
+
+    def _own_taint(self, node: Node) -> Taint | None:
+        key = names.of_driver(self._settings.driver, names.STORAGE_LOST)
+        return next((taint for taint in node.taints if taint.key == key), None)
+
+    # --- telling ----------------------------------------------------------------------------------------------------------------
+
+    def _tell(self, decision: Decision, unit: Unit, seen: Victim, result: str) -> None:
+        evidence = "; ".join(f"{one.proof.says} ({one.proof.source}, {one.proof.age:.0f} s ago)" for one in unit.proven)
+        node, here = seen.node, f"node {seen.node.name} has lost its storage; node {self._settings.node} acts: {evidence}"
+        match decision.step:
+            case Step.TAINT:
+                self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{decision.why}; {here}")
+            case Step.DETACH:
+                for one in decision.detach:
+                    ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
+                    self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
+            case _ if unit.pod is not None:
+                reason = names.POD_FAILED_OVER if result in ("done", "gone", Result.EVICTED, Result.GONE) else names.FAILOVER_BLOCKED
+                ref = ObjectRef("v1", names.POD, unit.pod.namespace, unit.pod.name, unit.pod.uid)
+                self._event(ref, reason, f"{decision.why}: {result}; {here}")
+            case _:
+                pass
+
+    def _note(self, one: Candidate, unit: Unit, decision: Decision) -> str:
+        """Every decision is shown on the debug page; what stands in the way of one is told once, to whoever looks at the pod."""
+        self._tools.narrator.note(ROOM, one.named, f"pod {one.named}" if one.pod else f"volume {one.named}", decision)
+        guard = next((guard for guard in decision.guards if not guard.fact.holds), None)
+        if unit.pod is not None and guard is not None:
+            self._tell_once(unit.pod, guard.name, f"it is not failed over: {guard.fact.says}")
+        return guard.name if guard is not None else ""
+
+    def _tell_once(self, pod: Pod, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
+        if (pod.uid, what) not in self._told:
+            self._told = {(pod.uid, what)} if len(self._told) > _MANY else self._told | {(pod.uid, what)}
+            self._event(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), reason, message)
+
+    def _event(self, ref: ObjectRef, reason: str, message: str) -> None:
+        self._tools.recorder.record(ref, names.WARNING, reason, message[:1000])
+
+
+def _first_claim(unit: Unit) -> str:
+    return next((volume.claim_uid for volume in unit.proven), "")

@@ -1,0 +1,232 @@
+"""Asks the API server, anew each time, for what may have to fail over: pods of one node, their claims, volumes and attachments.
+
+Nothing here is kept but what only time can show: since when a kubelet's Lease has not changed. Nobody asks anything while all is well.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Final
+
+from sidecar.drain.marks import NodePolicy, read
+from sidecar.failover.evidence import Fact, resource_of
+from sidecar.failover.survivor import Cluster, said_of
+from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Said, Unit, Victim, is_remediated, victim_of, writes_to
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, find, records
+from sidecar.model.nodes import Node, Pod
+from sidecar.model.objects import Json, Volume
+
+SATELLITE: Final = "app.kubernetes.io/component=linstor-satellite"
+# Another program that fails over by what DRBD shows: by its operator, and by its chart.
+_RIVALS: Final = ("app.kubernetes.io/component=ha-controller", "app.kubernetes.io/name=piraeus-ha-controller")
+_KUBELETS: Final = "kube-node-lease"
+
+Proof = Callable[[str, Victim], Fact]
+"""Whether the victim cannot write to the volume of this handle, by what is known at this moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A pod of the victim, or, without one, a volume that is attached there and that no pod there uses."""
+
+    namespace: str = ""
+    pod: str = ""
+    uid: str = ""
+    volume: str = ""
+
+    @property
+    def named(self) -> str:
+        return f"{self.namespace}/{self.pod}" if self.pod else self.volume
+
+
+class Looks:
+    def __init__(self, kube: KubeApi, driver: str, *, clock: Callable[[], float], wall: Callable[[], float]) -> None:
+        self._kube, self._driver, self._clock, self._wall = kube, driver, clock, wall
+        self._leases: dict[str, tuple[str, float]] = {}  # by node: its kubelet's last sign, and since when this process sees that one
+
+    # --- the victim -----------------------------------------------------------------------------------------------------
+
+    async def node_of(self, peer: str) -> str:
+        """The Node that the storage calls so: by its name, or as that of a pod of the storage's own there; empty: not known."""
+        if await find(self._kube, NODES, peer) is not None:
+            return peer
+        found = [pod async for pod in records(self._kube, PODS, Pod.of, label_selector=SATELLITE, cached=True) if pod.name == peer]
+        return found[0].node if len(found) == 1 else ""
+
+    async def victim(self, name: str, *, missing_for: float) -> Victim | None:
+        """None: there is no such Node."""
+        stored = await find(self._kube, NODES, name)
+        if stored is None:
+            self._leases.pop(name, None)
+            return None
+        node = Node.of(stored)
+        marks = read(node, self._driver, now=self._wall(), policy=NodePolicy.IGNORE)
+        maintained = "it is cordoned" if marks.cordoned else "somebody has announced that it is emptied" if marks.drain_expected else ""
+        silent_for = await self._silent_for(node)
+        return victim_of(
+            stored, silent_for=silent_for, missing_for=missing_for, remediated_by=is_remediated(node, self._driver), maintained=maintained
+        )
+
+    async def _silent_for(self, node: Node) -> float:
+        """By what this process has seen alone: no clock of another machine counts."""
+        lease = await find(self._kube, LEASES, node.name, namespace=_KUBELETS)
+        sign = f"{node.uid}/{((lease or {}).get('spec') or {}).get('renewTime')}"
+        if len(self._leases) > 100:
+            self._leases.clear()
+        if self._leases.get(node.name, ("", 0.0))[0] != sign:
+            self._leases[node.name] = sign, self._clock()
+        return self._clock() - self._leases[node.name][1]
+
+    # --- who may have to fail over ----------------------------------------------------------------------------------------
+
+    async def volumes(self, is_wanted: Callable[[str], bool]) -> list[Volume]:
+        """Of this driver, by their resources' names."""
+
+        def ours(obj: Json) -> Volume | None:
+            csi = (obj.get("spec") or {}).get("csi") or {}
+            return Volume.of(obj) if csi.get("driver") == self._driver and is_wanted(resource_of(csi.get("volumeHandle") or "")) else None
+
+        return [volume async for volume in records(self._kube, VOLUMES, ours, cached=True)]
+
+    async def candidates(self, node: str, volumes: Iterable[Volume]) -> list[Candidate]:
+        """Those that have to do with these volumes; sorted, so that all who look begin with the same one."""
+        by_name = {volume.name: volume for volume in volumes}
+        claims = {volume.claim_name for volume in by_name.values()} - {""}
+        listed = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={node}")
+        pods = [pod async for pod in listed if claims.intersection(pod.claim_names)]
+        used = {claim for pod in pods for claim in pod.claim_names}
+        attached = [
+            one.volume
+            async for one in records(self._kube, ATTACHMENTS, Attached.of, cached=True)
+            if one.node == node and one.volume in by_name and by_name[one.volume].claim_name not in used
+        ]
+        found = [Candidate(pod.namespace, pod.name, pod.uid) for pod in pods]
+        return sorted((*found, *(Candidate(volume=name) for name in attached)), key=lambda one: one.named)
+
+    async def cluster(self, victim: Victim, *, me: str) -> Cluster:
+        """All other nodes, and which of them have the driver."""
+        nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True) if node.name != victim.node.name]
+        drivers = dict([pair async for pair in records(self._kube, CSI_NODES, _drivers_of, cached=True)])
+        return Cluster(victim=victim, driver=self._driver, me=me, nodes=tuple(nodes), drivers=drivers)
+
+    async def rival(self) -> str:
+        """Another program that acts on the same evidence; empty: none runs here."""
+        for selector in _RIVALS:
+            async for pod in records(self._kube, PODS, Pod.of, label_selector=selector, cached=True):
+                return f"pod {pod.full_name}"
+        return ""
+
+    # --- one of them, as it is now ------------------------------------------------------------------------------------------
+
+    async def unit(self, candidate: Candidate, victim: Victim, proof: Proof) -> Unit | None:
+        """None: it is not there any more, or not on that node. Raises ApiError."""
+        if not candidate.pod:
+            return await self._left_behind(candidate, victim, proof)
+        stored = await find(self._kube, PODS, candidate.pod, namespace=candidate.namespace)
+        if stored is None:
+            return None
+        pod = Pod.of(stored)
+        if pod.uid != candidate.uid or pod.node != victim.node.name:
+            return None
+        read_only, others = writes_to(stored)
+        volumes, words = list[PodVolume](), [_notes(stored)]
+        for name in dict.fromkeys(pod.claims):
+            found = await self._mounted(pod, name, victim, proof, read_only=name in read_only)
+            if found is None:
+                continue
+            if isinstance(found, str):
+                others = (*others, found)
+            else:
+                volumes.append(found[0])
+                words += found[1]
+        words.append(_notes(await self._kube.get(NAMESPACES, pod.namespace)))
+        return Unit(pod, tuple(volumes), others, said_of(*words))
+
+    async def _mounted(
+        self, pod: Pod, name: str, victim: Victim, proof: Proof, *, read_only: bool
+    ) -> tuple[PodVolume, list[Mapping[str, str]]] | str | None:
+        """And what people say of its claim and class; a text: what it is instead, of which nothing can be proven; None: it cannot write."""
+        claim = await find(self._kube, CLAIMS, name, namespace=pod.namespace)
+        bound = str(((claim or {}).get("spec") or {}).get("volumeName") or "")
+        if claim is None or not bound:
+            return f"claim {pod.namespace}/{name}, which is not bound"
+        stored = await find(self._kube, VOLUMES, bound)
+        volume = Volume.of(stored) if stored is not None else None
+        if stored is None or volume is None or volume.claim is None or volume.claim.uid != claim["metadata"]["uid"]:
+            return f"claim {pod.namespace}/{name}, whose volume {bound} is not its own"
+        if volume.driver != self._driver:
+            return None if read_only else f"volume {bound} of {volume.driver or 'no CSI driver'}"
+        found = await self._volume(stored, volume, victim, proof, read_only=read_only)
+        class_ = await find(self._kube, CLASSES, volume.class_name) if volume.class_name else None
+        return found, [_notes(claim), *([_notes(class_)] if class_ is not None else [])]
+
+    async def _volume(self, stored: Json, volume: Volume, victim: Victim, proof: Proof, *, read_only: bool) -> PodVolume:
+        modes = (stored.get("spec") or {}).get("accessModes") or ()
+        attached = await find(self._kube, ATTACHMENTS, attachment_name(volume.handle, self._driver, victim.node.name))
+        return PodVolume(
+            name=volume.name,
+            uid=volume.uid,
+            driver=volume.driver,
+            handle=volume.handle,
+            claim=volume.claim_name,
+            claim_uid=volume.claim.uid if volume.claim else "",
+            read_only=read_only or list(modes) == [READ_ONLY],
+            many=MANY in modes or READ_ONLY in modes,
+            affinity=volume.affinity,
+            proof=proof(volume.handle, victim),
+            attached=Attached.of(attached) if attached is not None else None,
+        )
+
+    async def _left_behind(self, candidate: Candidate, victim: Victim, proof: Proof) -> Unit | None:
+        """An attachment whose pod is gone. What people have said of the claim holds for it too."""
+        stored = await find(self._kube, VOLUMES, candidate.volume)
+        if stored is None or (volume := Volume.of(stored)).driver != self._driver:
+            return None
+        found = await self._volume(stored, volume, victim, proof, read_only=False)
+        users = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={victim.node.name}")
+        if found.attached is None or any([found.claim in pod.claim_names async for pod in users]):
+            return None
+        words = list[Mapping[str, str]]()
+        if volume.claim is not None:
+            words.append(_notes(await find(self._kube, CLAIMS, volume.claim.name, namespace=volume.claim.namespace) or {}))
+            words.append(_notes(await find(self._kube, NAMESPACES, volume.claim.namespace) or {}))
+        if volume.class_name:
+            words.append(_notes(await find(self._kube, CLASSES, volume.class_name) or {}))
+        return Unit(None, (found,), (), said_of(*words))
+
+    # --- this node, for the victim's own rules ----------------------------------------------------------------------------------
+
+    async def local(self, node: str) -> tuple[list[tuple[Pod, Said]], dict[str, float]]:
+        """All pods of this node that have claims, with what is said of each: by itself, its claims, their classes, its namespace. And by
+        uid of a pod that is being deleted: the seconds that it was given."""
+
+        def of(obj: Json) -> tuple[Pod, Mapping[str, str], float | None]:
+            return Pod.of(obj), _notes(obj), obj["metadata"].get("deletionGracePeriodSeconds")
+
+        found, spaces, grace = list[tuple[Pod, Said]](), dict[str, Mapping[str, str]](), dict[str, float]()
+        listed = records(self._kube, PODS, of, field_selector=f"spec.nodeName={node}")
+        for pod, words, seconds in [each async for each in listed if each[0].claims]:
+            if pod.namespace not in spaces:
+                spaces[pod.namespace] = _notes(await find(self._kube, NAMESPACES, pod.namespace) or {})
+            said = [words, spaces[pod.namespace]]
+            for name in pod.claims:
+                claim = await find(self._kube, CLAIMS, name, namespace=pod.namespace) or {}
+                said.append(_notes(claim))
+                if class_name := str((claim.get("spec") or {}).get("storageClassName") or ""):
+                    said.append(_notes(await find(self._kube, CLASSES, class_name) or {}))
+            found.append((pod, said_of(*said)))
+            grace |= {pod.uid: seconds} if seconds is not None else {}
+        return found, grace
+
+
+def attachment_name(handle: str, driver: str, node: str) -> str:
+    """As Kubernetes names the VolumeAttachment of a CSI volume."""
+    return f"csi-{sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}"
+
+
+def _notes(obj: Mapping[str, Any]) -> Mapping[str, str]:
+    return (obj.get("metadata") or {}).get("annotations") or {}
+
+
+def _drivers_of(obj: Json) -> tuple[str, frozenset[str]]:
+    return obj["metadata"]["name"], frozenset(str(one.get("name")) for one in (obj.get("spec") or {}).get("drivers") or ())

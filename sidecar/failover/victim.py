@@ -1,0 +1,167 @@
+"""Decides what this node does about its own storage: fails frozen I/O for pods that are ending, evicts pods whose disk fails, keeps new
+ones away by a taint, and takes that off once its storage is whole again.
+
+What it knows of itself is no proof for anybody else, and is enough for this: its kubelet ends the pods.
+"""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sidecar.failover.evidence import Resource, Snapshot, resource_of
+from sidecar.failover.unit import Said, Word
+from sidecar.model.nodes import Pod, Taint
+from sidecar.model.objects import Volume
+
+PERSISTS: Final = 30.0  # seconds that trouble has to last
+OFF: Final = "powered-off-"  # the taint's value begins so, where somebody has said that the power was cut; the boot follows
+APART: Final = 5.0  # seconds between the two looks that find the storage whole
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Fail the frozen I/O of a resource, so that the pods that use it can end."""
+
+    resource: str
+    volume: Volume
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    pod: Pod
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddTaint:
+    value: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTaint:
+    why: str
+
+
+Act = Release | Evict | AddTaint | RemoveTaint
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """This node, as it was read just now."""
+
+    snapshot: Snapshot
+    volumes: Sequence[Volume]  # of this driver, that are resources here
+    pods: Sequence[tuple[Pod, Said]]  # all of this node that have claims
+    taint: Taint | None  # ours, if it is there
+    boot_id: str  # that of this machine now
+
+
+class Memory:
+    """Since when what lasts has lasted, by this process's own clock: a restart begins anew."""
+
+    def __init__(self) -> None:
+        self.was_whole: set[str] = set()  # resources: one that has never been whole is new, and not lost
+        self.bad_since: dict[str, float] = {}  # by resource
+        self.whole_since: float | None = None
+        self.ending_since: dict[str, float] = {}  # by uid of a pod that is being deleted
+
+    def see(self, snapshot: Snapshot, ours: Container[str], now: float) -> None:
+        """Each new reading. `ours`: the resources that are volumes of Kubernetes, of which alone the storage has to be whole. What is not
+        known neither begins nor ends anything."""
+        for resource in snapshot.resources.values():
+            match is_whole(resource):
+                case True:
+                    self.was_whole.add(resource.name)
+                    self.bad_since.pop(resource.name, None)
+                case False if resource.name in self.was_whole or resource.failing_io:
+                    self.bad_since.setdefault(resource.name, now)
+                case _:
+                    pass
+        whole = snapshot.complete and all(is_whole(resource) for name, resource in snapshot.resources.items() if name in ours)
+        self.whole_since = (self.whole_since or snapshot.at) if whole else None
+        if snapshot.complete:
+            self.bad_since = {name: at for name, at in self.bad_since.items() if name in snapshot.resources}
+            self.was_whole &= snapshot.resources.keys()
+
+    def see_pods(self, pods: Iterable[Pod], now: float) -> None:
+        ending = {pod.uid for pod in pods if pod.deleting_since}
+        self.ending_since = {uid: self.ending_since.get(uid, now) for uid in ending}
+
+
+def is_whole(resource: Resource) -> bool | None:
+    """None: not known. A user's own suspension, as for a snapshot, is no trouble."""
+    if resource.unknown:
+        return None
+    facts = (resource.has_quorum, None if resource.failing_io is None else not resource.failing_io, _is_free(resource))
+    return False if False in facts else None if None in facts else True
+
+
+def _is_free(resource: Resource) -> bool | None:
+    return None if resource.suspended is None else not resource.suspended - {"user"}
+
+
+def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> list[Act]:
+    """`grace`: by uid of a pod that is being deleted, the seconds that it was given."""
+    found = list[Act]()
+    troubled = {volume.name: resource for volume in own.volumes if (resource := _lost(volume, own.snapshot, memory, now)) is not None}
+    for volume in own.volumes:
+        resource = own.snapshot.resources.get(resource_of(volume.handle))
+        users = [pod for pod, _ in own.pods if volume.claim_name and volume.claim_name in pod.claim_names]
+        if resource is not None and _may_release(resource, users, memory, grace, now):
+            why = f"it is frozen ({', '.join(sorted(resource.suspended or ()))}), and all its pods are past their grace period"
+            found.append(Release(resource.name, volume, why))
+    claims = {volume.claim_name: troubled[volume.name] for volume in own.volumes if volume.name in troubled and volume.claim_name}
+    for pod, said in own.pods:
+        resource = next((claims[claim] for claim in pod.claim_names if claim in claims), None)
+        if resource is not None and said.word is not Word.IGNORE and _may_evict(pod):
+            found.append(Evict(pod, f"{resource.name} {_trouble(resource)} here for {PERSISTS:.0f} s or more"))
+    if troubled and own.taint is None:
+        first = min(troubled.values(), key=lambda resource: resource.name)
+        found.append(AddTaint("io-error" if first.failing_io else "no-quorum", f"{first.name} {_trouble(first)} here"))
+    if own.taint is not None and (why := _is_back(own, memory, now)):
+        found.append(RemoveTaint(why))
+    return found
+
+
+def _lost(volume: Volume, snapshot: Snapshot, memory: Memory, now: float) -> Resource | None:
+    resource = snapshot.resources.get(resource_of(volume.handle))
+    if resource is None or is_whole(resource) is not False or "user" in (resource.suspended or ()):
+        return None
+    return resource if now - memory.bad_since.get(resource.name, now) >= PERSISTS else None
+
+
+def _trouble(resource: Resource) -> str:
+    return "fails I/O" if resource.failing_io else "is frozen" if resource.suspended else "has no quorum"
+
+
+def _may_evict(pod: Pod) -> bool:
+    return pod.owner is not None and not (pod.stays or pod.ended or pod.deleting_since)
+
+
+def _may_release(resource: Resource, users: Sequence[Pod], memory: Memory, grace: Mapping[str, float], now: float) -> bool:
+    """Never beside a pod that is not ending, in whatever phase, and never what a user has suspended."""
+    if resource.unknown or not resource.suspended or "user" in resource.suspended or resource.primary is not True or resource.failing_io:
+        return False
+    waited = [now - memory.ending_since[pod.uid] if pod.uid in memory.ending_since else -1.0 for pod in users if not pod.ended]
+    overdue = [seconds >= grace.get(pod.uid, float("inf")) for seconds, pod in zip(waited, (p for p in users if not p.ended), strict=True)]
+    return bool(overdue) and all(overdue)
+
+
+def _is_back(own: Own, memory: Memory, now: float) -> str:
+    """Why the taint goes; empty: it stays. A volume in use of which no pod is here any more is a pod's that was removed."""
+    value = own.taint.value if own.taint is not None else ""
+    if value.startswith(OFF):
+        return "the node was switched on again" if own.boot_id and value != f"{OFF}{own.boot_id}" else ""
+    if not own.snapshot.complete or memory.whole_since is None or own.snapshot.at - memory.whole_since < APART:
+        return ""
+    names = {resource_of(volume.handle): volume for volume in own.volumes}
+    used = {claim for pod, _ in own.pods for claim in pod.claim_names}
+    for resource in own.snapshot.resources.values():
+        if resource.primary is None or resource.open is None:
+            return ""
+        volume = names.get(resource.name)
+        if (resource.primary or resource.open) and volume is not None and volume.claim_name not in used:
+            return ""
+    return f"its storage is whole again ({value})"
