@@ -7,16 +7,17 @@ acts holds the one Lease of the driver; without it, or where the API server does
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sidecar.drain.course import Held
 from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May, Result
-from sidecar.failover import brakes
+from sidecar.failover import Settings, brakes
 from sidecar.failover.brakes import Debounce, Freeze, Record
-from sidecar.failover.evidence import Drbd, Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
+from sidecar.failover.door_io import Drbd
+from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
@@ -47,15 +48,6 @@ _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
 _REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
 _MANY: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    node: str
-    driver: str
-    namespace: str
-    acts: bool  # False: it is observed and told, and nothing is written but Events
-    own_pods: frozenset[str] = frozenset()
 
 
 class Failover:
