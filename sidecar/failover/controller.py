@@ -7,20 +7,21 @@ acts holds the one Lease of the driver; without it, or where the API server does
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sidecar.drain.course import Held
 from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May, Result
-from sidecar.failover import brakes
+from sidecar.failover import Settings, brakes
 from sidecar.failover.brakes import Debounce, Freeze, Record
-from sidecar.failover.evidence import Drbd, Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
+from sidecar.failover.door_io import Drbd
+from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
-from sidecar.failover.unit import Unit, Victim
+from sidecar.failover.unit import Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, NotFound
@@ -47,15 +48,6 @@ _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
 _REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
 _MANY: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    node: str
-    driver: str
-    namespace: str
-    acts: bool  # False: it is observed and told, and nothing is written but Events
-    own_pods: frozenset[str] = frozenset()
 
 
 class Failover:
@@ -395,7 +387,7 @@ class Failover:
         stored = await self._kube.get(NODES, known.name)
         node, boot_id = Node.of(stored), str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
         pods, grace = await self._looks.local(node.name)
-        self._memory.see_pods([pod for pod, _ in pods], self._clock())
+        self._memory.see_pods(pods, self._clock())
         own = Own(self.snapshot(), volumes, pods, self._own_taint(node), boot_id)
         for act in decide(own, self._memory, grace, self._clock()):
             self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
@@ -414,7 +406,11 @@ class Failover:
                     why = f"{why}; it was not done: {refused}"
                 self._event(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.VOLUME_RELEASED, f"{resource}: {why}")
             case Evict(pod, why):
-                if await self._evict(pod, why) == Result.EVICTED:
+                here = Victim(node, "", 0.0)
+                unit = await self._looks.unit(Candidate(pod.namespace, pod.name, pod.uid), here, lambda *_: Fact(None, "asked of itself"))
+                if unit is None or unit.pod is None or unit.said.word is Word.IGNORE:
+                    return
+                if await self._evict(unit.pod, why) == Result.EVICTED:
                     self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
             case AddTaint(value, why):
                 await self._taint(node, value)

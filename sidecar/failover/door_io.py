@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from sidecar.failover.drbd import Reading
 from sidecar.failover.evidence import Snapshot
@@ -21,6 +21,23 @@ _MOST_HEADER: Final = 256
 _SILENT: Final = 30.0  # seconds: it sends something every five
 _ANSWER: Final = 15.0
 _PAUSES: Final = (0.5, 15.0)
+
+
+class Drbd(Protocol):
+    """What replicated storage of this node shows: `Door`, or a simulated one."""
+
+    changed: asyncio.Event
+    """Set when it shows something else than before."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+    def snapshot(self, now: float) -> Snapshot: ...
+
+    async def release(self, resource: str) -> str:
+        """Fails the frozen I/O of a resource, so that its processes can end. Empty: it was asked for; else why it was not."""
+        ...
 
 
 class Door:

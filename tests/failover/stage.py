@@ -6,7 +6,8 @@ from types import MappingProxyType
 from typing import Any
 
 from hack.sim.cluster import ApiServer, Call, InProcessApi
-from sidecar.failover.controller import Failover, Settings
+from sidecar.failover import Settings
+from sidecar.failover.controller import Failover
 from sidecar.failover.evidence import Peer, Resource, Snapshot
 from sidecar.failover.look_io import attachment_name
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, MERGE_PATCH, NAMESPACES, NODES, PODS, VOLUMES, find
