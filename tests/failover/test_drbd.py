@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hack.sim import drbdsetup
 from hack.sim.drbd import Storage
@@ -336,6 +339,52 @@ def test_nonsense_is_unknown_and_raises_nothing(text: str) -> None:
     for kind in ("failed", "released", "weather", "change"):
         reading.feed(kind, 100.5, text)
         reading.snapshot(101.0)
+
+
+def no_proofs() -> Iterator[dict[str, str]]:
+    """Texts of a healthy volume, of partial meshes and of a side without quorum, as each node has them that must not act on the first."""
+    for disks, diskless in SHAPES:
+        for cut, nodes in (("", "bc"), ("b", "bc"), ("bc", "a")):
+            cluster = Cluster(*disks, diskless=diskless)
+            for peer in cut:
+                cluster.storage.cut("a", peer)
+            cluster.after(11.0)
+            for node in nodes:
+                yield {f.__name__: f(cluster.storage, node) for f in (drbdsetup.events, drbdsetup.status, drbdsetup.show)}
+
+
+def test_nothing_that_is_left_out_makes_a_proof() -> None:
+    """Each single word of the events and each line of both texts; and what one of them says otherwise."""
+    tried = 0
+    for texts in no_proofs():
+        for kind in ("events", "status"):
+            words = re.findall(r"\S+|\n", texts[kind])
+            lines = texts[kind].splitlines(keepends=True)
+            without = [" ".join(words[:number] + words[number + 1 :]) for number in range(len(words))] if kind == "events" else []
+            without += ["".join(lines[:number] + lines[number + 1 :]) for number in range(len(lines))]
+            for old, new in (("Outdated", "UpToDate"), ("Connected", "Connecting"), ("Primary", "Secondary"), ('m": false', 'm": true')):
+                without.append(texts[kind].replace(old, new))
+            for text in without:
+                resource = read(**{**texts, kind: text}, at=11.0).snapshot(11.0).resources.get("vol")
+                assert not any(excluded(resource, peer, 11.0).holds for peer in "abc"), text
+                tried += 1
+    assert tried > 1500
+
+
+@given(st.data())
+def test_whatever_is_printed_it_is_read_without_an_error(data: st.DataObject) -> None:
+    texts = {"events": EVENTS, "status": STATUS, "show": SHOW}
+    kind = data.draw(st.sampled_from(sorted(texts)))
+    text = texts[kind]
+    for _ in range(data.draw(st.integers(1, 4))):
+        begin = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(begin, min(len(text), begin + 40)))
+        text = text[:begin] + data.draw(st.text('{}[]":,0x- \nanulltrue', max_size=6) | st.text(max_size=4)) + text[end:]
+    reading = read(**{**texts, kind: text})
+    for line in text.splitlines():
+        reading.feed("change", 100.5, line.replace("exists", "change"))
+    reading.snapshot(101.0)
+    read(**{**texts, kind: text}).snapshot(101.0)
 
 
 def test_white_space_does_not_matter() -> None:
