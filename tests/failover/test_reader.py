@@ -360,7 +360,7 @@ async def _spoken_to(folder: Path, *said: bytes, endless: bytes = b"") -> tuple[
         ((b"events 1 9\nexists",), b""),
         ((b"\xff\xfe 1 1\n",), b""),
         ((), b"x" * 65536),
-        ((b"events 1 16777216\n",), b"\x00" * 65536),
+        ((b"events 1 8388608\n",), b"\x00" * 65536),
         ((b"change 1 0\n" * 1000,), b""),
     ],
 )
