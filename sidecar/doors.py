@@ -34,7 +34,7 @@ from sidecar.provisioning.creations.journal_lines import Damage
 
 if TYPE_CHECKING:
     from sidecar.drain.maintenance.guest_io import OpenGuest
-    from sidecar.failover.evidence import Drbd
+    from sidecar.failover.door_io import Drbd
     from sidecar.tracing.controller import Tracing
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 
 if TYPE_CHECKING:
     from sidecar.drain.settings import Settings as DrainSettings
-    from sidecar.failover.controller import Settings as FailoverSettings
+    from sidecar.failover import Settings as FailoverSettings
 
 
 def retry(config: Config) -> Backoff:
@@ -107,14 +107,13 @@ def fails_over(config: Config) -> bool:
 
 
 def failover(config: Config, driver: str) -> "FailoverSettings":
-    from sidecar.failover.controller import Settings
+    from sidecar.failover import Settings
 
     return Settings(
         node=config.node_name,
         driver=driver,
         namespace=config.namespace,
         acts=config.failover == ACT and not config.dry_run,
-        own_pods=frozenset({f"{config.namespace}/{config.pod_name}"} if config.pod_name else ()),
     )
 
 

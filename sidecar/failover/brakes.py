@@ -32,6 +32,11 @@ def rank(volume: str, victim: str, me: str, holders: Iterable[str]) -> int:
     return ordered.index(me)
 
 
+def share(victim: str, me: str) -> float:
+    """Of this node, between 0 and 1: another one for each victim."""
+    return crc32(f"{victim}/{me}".encode()) / 2**32
+
+
 class Debounce:
     """Since when each proof has held, by resource and peer. Whatever else than True it becomes, it begins anew."""
 

@@ -7,16 +7,17 @@ acts holds the one Lease of the driver; without it, or where the API server does
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sidecar.drain.course import Held
 from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May, Result
-from sidecar.failover import brakes
+from sidecar.failover import Settings, brakes
 from sidecar.failover.brakes import Debounce, Freeze, Record
-from sidecar.failover.evidence import Drbd, Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
+from sidecar.failover.door_io import Drbd
+from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
@@ -28,8 +29,7 @@ from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
 from sidecar.model import names
-from sidecar.model.nodes import Node, Pod, Taint
-from sidecar.model.objects import Volume
+from sidecar.model.nodes import TRUE, Node, Pod, Taint
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -38,22 +38,16 @@ ROOM: Final = "failover"
 TICK: Final = 1.0
 SOON: Final = 2.0  # between two looks at a node while something is to be done there
 OWN_EVERY: Final = 5.0
-IDLE: Final = 60.0  # where nothing of the driver is left on it
+IDLE: Final = 60.0  # where nothing of the driver is left on it, and twice as long each time
+OTHERS: Final = 5.0  # while another sidecar has the Lease
+LATER: Final = 10.0  # where a guard does not hold
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
 LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
+_ALL: Final = ""  # in the place of a resource: the node's power was cut, so all of it
 _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
 _REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
 _MANY: Final = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    node: str
-    driver: str
-    namespace: str
-    acts: bool  # False: it is observed and told, and nothing is written but Events
-    own_pods: frozenset[str] = frozenset()
 
 
 class Failover:
@@ -69,9 +63,11 @@ class Failover:
         self._ours: frozenset[str] = frozenset()  # resources of this node that are volumes of Kubernetes
         self._lease: HeldLease | None = None
         self._due: dict[str, float] = {}  # by node: when to look at it again
+        self._quiet: dict[str, int] = {}  # by node: how many times in a row nothing was done
         self._peers: dict[str, str] = {}  # by node: as the storage calls it
         self._asked: dict[str, float] = {}  # by uid of a pod, or name of an attachment: when it was deleted last
         self._told: set[tuple[str, str]] = set()
+        self._seen_at = 0.0
         self._refused: dict[str, float] = {}  # by uid of a pod: since when a budget refuses its eviction
         self.numbers = Numbers(tools.clock, self._state)
         tools.metrics.watch_more(self.numbers)
@@ -109,6 +105,7 @@ class Failover:
     async def _survive(self) -> None:
         while True:
             await self.turn()
+            await self._see_replacements()
             self._door.changed.clear()
             try:
                 async with asyncio.timeout(TICK):
@@ -120,6 +117,8 @@ class Failover:
         """One look at the evidence, and at each node that it concerns, if that is due. It raises nothing that the API server answers."""
         now, suspects = self._clock(), self._suspects()
         self._due = {name: at for name, at in self._due.items() if name in suspects}
+        self._peers = {node: peer for node, peer in self._peers.items() if peer in suspects}
+        self._quiet = {node: count for node, count in self._quiet.items() if node in self._peers}
         self.numbers.over(suspects)
         for name in suspects:
             if self._due.get(name, 0.0) > now:
@@ -130,6 +129,18 @@ class Failover:
                 self._freeze.api_away(self._clock())
                 self._due[name] = now + SOON
                 log.info("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
+
+    async def _see_replacements(self) -> None:
+        """How long it took until the pods run again, for the metrics."""
+        waited_for = self.numbers.waited_for()
+        if not waited_for or self._clock() < self._seen_at + OTHERS:
+            return
+        self._seen_at = self._clock()
+        try:
+            for claim in await self._looks.running(waited_for):
+                self.numbers.runs(claim)
+        except ApiError:
+            pass  # another look follows
 
     def _suspects(self) -> dict[str, dict[str, float]]:
         """By the storage's name of a node: since when it is proven, by resource, that it cannot write."""
@@ -142,48 +153,55 @@ class Failover:
                 since = self._debounce.see((resource.name, peer), excluded(resource, peer, now), now)
                 if since is not None:
                     found.setdefault(peer, {})[resource.name] = since
-        self._debounce.keep(seen)
         for node in self._off.values():
-            found.setdefault(self._peers.get(node.name, node.name), {})
+            key, peer = (_ALL, f"{node.name}/{node.labels.get(names.POWERED_OFF)}"), self._peers.get(node.name, node.name)
+            since = self._debounce.see(key, Fact(node.ready != TRUE, "it is labelled, and not Ready"), now)
+            seen.add(key)
+            if since is not None:
+                found.setdefault(peer, {})[_ALL] = since
+            if since == now:
+                self._due.pop(peer, None)  # somebody has said so a moment ago
+        self._debounce.keep(seen)
         return found
 
     async def _case(self, peer: str, proven: Mapping[str, float]) -> float:
         """Seconds until the node is to be looked at again."""
-        name = await self._looks.node_of(peer)
+        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(peer)
         if not name or name == self._settings.node:
             return IDLE
         self._peers[name] = peer
-        now = self._clock()
-        missing_for = max((now - since for since in proven.values()), default=0.0)
+        since = min(proven.values())
+        missing_for = self._clock() - since
+        # Asked before it is time too: since when the kubelet is silent only looking shows.
         seen = await self._looks.victim(name, missing_for=missing_for)
         if seen is None:
             return IDLE
+        if (wait := since + brakes.DEBOUNCE + self._stagger(name, proven) - self._clock()) > 0.0:
+            return min(wait, TICK)
         is_off = powered_off(seen.node, seen.boot_id).holds
-        if not is_off and missing_for < brakes.DEBOUNCE:
-            return min(TICK, brakes.DEBOUNCE - missing_for)
         volumes = await self._looks.volumes(lambda resource: is_off or resource in proven)
         candidates = await self._looks.candidates(name, volumes)
-        if not candidates:
-            return IDLE
-        if (wait := self._turn_of(volumes, name, now - missing_for)) > 0.0:
-            return min(wait, SOON)
-        return await self._fail_over(name, candidates)
+        if candidates:
+            self._quiet.pop(name, None)
+            return await self._fail_over(name, candidates)
+        self._quiet[name] = min(self._quiet.get(name, -1) + 1, 5)
+        return IDLE * 2.0 ** self._quiet[name]
 
-    def _turn_of(self, volumes: Sequence[Volume], name: str, since: float) -> float:
-        """Seconds until it is this node's turn: those with a copy do not all begin at once."""
-        snapshot, me = self.snapshot(), self._settings.node
-        ranks = []
-        for volume in volumes:
-            resource = snapshot.resources.get(resource_of(volume.handle))
-            holders = [peer.name for peer in resource.peers.values() if peer.up_to_date] if resource is not None else []
-            ranks.append(brakes.rank(volume.handle, name, me, [me, *holders]))
-        return since + brakes.DEBOUNCE + brakes.STAGGER * min(ranks, default=0) - self._clock()
+    def _stagger(self, name: str, proven: Mapping[str, float]) -> float:
+        """Those who could act do not all begin at once: by their place among those with a copy, or, where all could, by their own share."""
+        resources, me = self.snapshot().resources, self._settings.node
+        ranks = [
+            brakes.rank(resource, name, me, [peer.name for peer in resources[resource].peers.values() if peer.up_to_date])
+            for resource in proven
+            if resource in resources
+        ]
+        return brakes.STAGGER * min(ranks) if ranks else IDLE * brakes.share(name, me)
 
     async def _fail_over(self, name: str, candidates: Sequence[Candidate]) -> float:
         """One after the other, with the Lease: without it nothing is done, and nothing is asked."""
         lease = self._lease_of_driver() if self._settings.acts else None
         if self._settings.acts and (lease is None or not isinstance(await lease.hold(now=True), Held)):
-            return SOON
+            return OTHERS
         again, guards = IDLE, dict[str, str]()
         try:
             seen = await self._looks.victim(name, missing_for=0.0)
@@ -375,6 +393,10 @@ class Failover:
             self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
             if self._settings.acts:
                 await self._do_here(act, node)
+            elif (node.uid, str(act)) not in self._told:
+                self._told.add((node.uid, str(act)))
+                ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
+                self._event(ref, names.FAILOVER_BLOCKED, f"it is only observed: {type(act).__name__} would be next: {act.why}")
 
     async def _do_here(self, act: Act, node: Node) -> None:
         ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)

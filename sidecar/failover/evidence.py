@@ -4,11 +4,10 @@ A node that is not Ready, a silent Lease, an abnormal volume: these choose how t
 node is proof of exclusion alone: the storage itself refuses a second writer at this moment, or somebody has cut the power.
 """
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from sidecar.model.names import POWERED_OFF
 from sidecar.model.nodes import TRUE, Node
@@ -70,23 +69,6 @@ class Snapshot:
     resources: Mapping[str, Resource] = field(default_factory=lambda: MappingProxyType({}))
     disagreements: int = 0  # resources whose reads contradict each other
     why: str = ""  # why it is not complete
-
-
-class Drbd(Protocol):
-    """What replicated storage of this node shows: `door_io.Door`, or a simulated one."""
-
-    changed: asyncio.Event
-    """Set when it shows something else than before."""
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        ...
-
-    def snapshot(self, now: float) -> Snapshot: ...
-
-    async def release(self, resource: str) -> str:
-        """Fails the frozen I/O of a resource, so that its processes can end. Empty: it was asked for; else why it was not."""
-        ...
 
 
 def resource_of(handle: str) -> str:

@@ -194,6 +194,15 @@ class Looks:
             words.append(_notes(await find(self._kube, CLASSES, volume.class_name) or {}))
         return Unit(None, (found,), (), said_of(*words))
 
+    async def running(self, claims: Mapping[str, str]) -> set[str]:
+        """Those of these claims that a pod uses which runs on another node than the one that is named."""
+        found = set[str]()
+        for namespace in sorted({claim.partition("/")[0] for claim in claims}):
+            async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, cached=True):
+                if pod.phase == "Running" and not pod.deleting_since:
+                    found |= {claim for claim in pod.claim_names if claim in claims and claims[claim] != pod.node}
+        return found
+
     # --- this node, for the victim's own rules ----------------------------------------------------------------------------------
 
     async def local(self, node: str) -> tuple[list[tuple[Pod, Said]], dict[str, float]]:

@@ -16,6 +16,7 @@ from sidecar.model.objects import Volume
 PERSISTS: Final = 30.0  # seconds that trouble has to last
 OFF: Final = "powered-off-"  # the taint's value begins so, where somebody has said that the power was cut; the boot follows
 APART: Final = 5.0  # seconds between the two looks that find the storage whole
+EMPTY_FOR: Final = 300.0  # the same where it has no resources at all: a node that boots has none yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,8 @@ def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> 
             found.append(Release(resource.name, volume, why))
     claims = {volume.claim_name: troubled[volume.name] for volume in own.volumes if volume.name in troubled and volume.claim_name}
     for pod, said in own.pods:
-        resource = next((claims[claim] for claim in pod.claim_names if claim in claims), None)
+        # What only this node has is left where it is.
+        resource = next((claims[claim] for claim in pod.claim_names if claim in claims and claims[claim].peers), None)
         if resource is not None and said.word is not Word.IGNORE and _may_evict(pod):
             found.append(Evict(pod, f"{resource.name} {_trouble(resource)} here for {PERSISTS:.0f} s or more"))
     if troubled and own.taint is None:
@@ -154,7 +156,11 @@ def _is_back(own: Own, memory: Memory, now: float) -> str:
     value = own.taint.value if own.taint is not None else ""
     if value.startswith(OFF):
         return "the node was switched on again" if own.boot_id and value != f"{OFF}{own.boot_id}" else ""
-    if not own.snapshot.complete or memory.whole_since is None or own.snapshot.at - memory.whole_since < APART:
+    if (
+        not own.snapshot.complete
+        or memory.whole_since is None
+        or own.snapshot.at - memory.whole_since < (APART if own.snapshot.resources else EMPTY_FOR)
+    ):
         return ""
     names = {resource_of(volume.handle): volume for volume in own.volumes}
     used = {claim for pod, _ in own.pods for claim in pod.claim_names}

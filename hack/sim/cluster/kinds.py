@@ -83,7 +83,7 @@ class Kind:
 
 _NODE: Final = {
     "spec": {"unschedulable": bool, "taints": [dict], "providerID": str, "podCIDR": str},
-    "status": {"capacity": QUANTITIES, "allocatable": QUANTITIES, "conditions": [dict], "addresses": [dict]},
+    "status": {"capacity": QUANTITIES, "allocatable": QUANTITIES, "conditions": [dict], "addresses": [dict], "nodeInfo": dict},
 }
 _CLAIM: Final = {
     "spec": {
