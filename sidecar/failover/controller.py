@@ -21,7 +21,7 @@ from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_cop
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
-from sidecar.failover.unit import Unit, Victim
+from sidecar.failover.unit import Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
 from sidecar.kube.errors import ApiError, Conflict, NotFound
@@ -387,7 +387,7 @@ class Failover:
         stored = await self._kube.get(NODES, known.name)
         node, boot_id = Node.of(stored), str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
         pods, grace = await self._looks.local(node.name)
-        self._memory.see_pods([pod for pod, _ in pods], self._clock())
+        self._memory.see_pods(pods, self._clock())
         own = Own(self.snapshot(), volumes, pods, self._own_taint(node), boot_id)
         for act in decide(own, self._memory, grace, self._clock()):
             self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
@@ -406,7 +406,11 @@ class Failover:
                     why = f"{why}; it was not done: {refused}"
                 self._event(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.VOLUME_RELEASED, f"{resource}: {why}")
             case Evict(pod, why):
-                if await self._evict(pod, why) == Result.EVICTED:
+                here = Victim(node, "", 0.0)
+                unit = await self._looks.unit(Candidate(pod.namespace, pod.name, pod.uid), here, lambda *_: Fact(None, "asked of itself"))
+                if unit is None or unit.pod is None or unit.said.word is Word.IGNORE:
+                    return
+                if await self._evict(unit.pod, why) == Result.EVICTED:
                     self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
             case AddTaint(value, why):
                 await self._taint(node, value)

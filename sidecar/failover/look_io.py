@@ -11,7 +11,7 @@ from typing import Any, Final
 from sidecar.drain.marks import NodePolicy, read
 from sidecar.failover.evidence import Fact, resource_of
 from sidecar.failover.survivor import Cluster, said_of
-from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Said, Unit, Victim, is_remediated, victim_of, writes_to
+from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Unit, Victim, is_remediated, victim_of, writes_to
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, find, records
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json, Volume
@@ -205,27 +205,16 @@ class Looks:
 
     # --- this node, for the victim's own rules ----------------------------------------------------------------------------------
 
-    async def local(self, node: str) -> tuple[list[tuple[Pod, Said]], dict[str, float]]:
-        """All pods of this node that have claims, with what is said of each: by itself, its claims, their classes, its namespace. And by
-        uid of a pod that is being deleted: the seconds that it was given."""
-
-        def of(obj: Json) -> tuple[Pod, Mapping[str, str], float | None]:
-            return Pod.of(obj), _notes(obj), obj["metadata"].get("deletionGracePeriodSeconds")
-
-        found, spaces, grace = list[tuple[Pod, Said]](), dict[str, Mapping[str, str]](), dict[str, float]()
-        listed = records(self._kube, PODS, of, field_selector=f"spec.nodeName={node}")
-        for pod, words, seconds in [each async for each in listed if each[0].claims]:
-            if pod.namespace not in spaces:
-                spaces[pod.namespace] = _notes(await find(self._kube, NAMESPACES, pod.namespace) or {})
-            said = [words, spaces[pod.namespace]]
-            for name in pod.claims:
-                claim = await find(self._kube, CLAIMS, name, namespace=pod.namespace) or {}
-                said.append(_notes(claim))
-                if class_name := str((claim.get("spec") or {}).get("storageClassName") or ""):
-                    said.append(_notes(await find(self._kube, CLASSES, class_name) or {}))
-            found.append((pod, said_of(*said)))
-            grace |= {pod.uid: seconds} if seconds is not None else {}
-        return found, grace
+    async def local(self, node: str) -> tuple[list[Pod], dict[str, float]]:
+        """All pods of this node that have claims, and by uid of one that is being deleted: the seconds that it was given."""
+        noted = records(
+            self._kube,
+            PODS,
+            lambda obj: (Pod.of(obj), obj["metadata"].get("deletionGracePeriodSeconds")),
+            field_selector=f"spec.nodeName={node}",
+        )
+        found = [(pod, seconds) async for pod, seconds in noted if pod.claims]
+        return [pod for pod, _ in found], {pod.uid: seconds for pod, seconds in found if seconds is not None}
 
 
 def attachment_name(handle: str, driver: str, node: str) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.failover.evidence import Resource, Snapshot, resource_of
-from sidecar.failover.unit import Said, Word
 from sidecar.model.nodes import Pod, Taint
 from sidecar.model.objects import Volume
 
@@ -54,7 +53,7 @@ class Own:
 
     snapshot: Snapshot
     volumes: Sequence[Volume]  # of this driver, that are resources here
-    pods: Sequence[tuple[Pod, Said]]  # all of this node that have claims
+    pods: Sequence[Pod]  # all of this node that have claims
     taint: Taint | None  # ours, if it is there
     boot_id: str  # that of this machine now
 
@@ -109,15 +108,15 @@ def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> 
     troubled = {volume.name: resource for volume in own.volumes if (resource := _lost(volume, own.snapshot, memory, now)) is not None}
     for volume in own.volumes:
         resource = own.snapshot.resources.get(resource_of(volume.handle))
-        users = [pod for pod, _ in own.pods if volume.claim_name and volume.claim_name in pod.claim_names]
+        users = [pod for pod in own.pods if volume.claim_name and volume.claim_name in pod.claim_names]
         if resource is not None and _may_release(resource, users, memory, grace, now):
             why = f"it is frozen ({', '.join(sorted(resource.suspended or ()))}), and all its pods are past their grace period"
             found.append(Release(resource.name, volume, why))
     claims = {volume.claim_name: troubled[volume.name] for volume in own.volumes if volume.name in troubled and volume.claim_name}
-    for pod, said in own.pods:
+    for pod in own.pods:
         # What only this node has is left where it is.
         resource = next((claims[claim] for claim in pod.claim_names if claim in claims and claims[claim].peers), None)
-        if resource is not None and said.word is not Word.IGNORE and _may_evict(pod):
+        if resource is not None and _may_evict(pod):
             found.append(Evict(pod, f"{resource.name} {_trouble(resource)} here for {PERSISTS:.0f} s or more"))
     if troubled and own.taint is None:
         first = min(troubled.values(), key=lambda resource: resource.name)
@@ -163,7 +162,7 @@ def _is_back(own: Own, memory: Memory, now: float) -> str:
     ):
         return ""
     names = {resource_of(volume.handle): volume for volume in own.volumes}
-    used = {claim for pod, _ in own.pods for claim in pod.claim_names}
+    used = {claim for pod in own.pods for claim in pod.claim_names}
     for resource in own.snapshot.resources.values():
         if resource.primary is None or resource.open is None:
             return ""

@@ -96,6 +96,7 @@ def test_any_line_of_known_flags_reads_back(data):
         "evacuation-evict",
         "maintenance",
         "guest-drain",
+        "failover",
         "node-delete-policy",
         "allow-reprovision",
     }  # need others

@@ -100,12 +100,14 @@ SPECIAL = {
     "evacuation-expiry": "Override",
     "node-delete-policy": "Cleanup",
     "drain-gate-assumes": "reboot",
+    "failover": "Observe",
 }
 NEEDS = {
     "drain-gate-image": ["--drain-report"],
     "drain-autoscaler-annotations": ["--drain-report"],
     "evacuation-evict": ["--drain-report", "--node-drain-policy=NoSchedule"],
     "maintenance": ["--drain-report"],
+    "failover": ["--drain-report"],
     "guest-drain": ["--drain-report", "--maintenance"],
     "node-delete-policy": ["--drain-report"],
     "node-gone-after": ["--drain-report", "--node-delete-policy=Cleanup"],

@@ -1,0 +1,323 @@
+"""Whether a pod of another node is replaced: each guard, and what is done when all hold."""
+
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sidecar.failover.brakes import Freeze, Record, rank
+from sidecar.failover.evidence import MOST_AGE, Fact, Peer, Resource, either, excluded, only_copy, powered_off
+from sidecar.failover.survivor import IGNORED_BY_PIRAEUS, Cluster, Decision, Step, judge, said_of
+from sidecar.failover.unit import Attached, PodVolume, Said, Unit, Victim, Word, writes_to
+from sidecar.model import names
+from sidecar.model.nodes import Node, Pod, Taint
+from sidecar.model.objects import Owner
+from sidecar.model.topology import Requirement, Term
+
+DRIVER, NOW = "drbd.example", 1000.0
+OURS = Taint(names.of_driver(DRIVER, names.STORAGE_LOST), "peers-took-over", "NoSchedule")
+PROVEN, FINE = Fact(True, "may_promote", "drbd", 3.0), Fact(True, "within all limits", "brakes")
+
+
+def node(name: str, ready: str = "True", *taints: Taint, **fields: Any) -> Node:
+    labels = {names.HOSTNAME: name, **fields.pop("labels", {})}
+    return Node(name, f"uid-{name}", labels, taints, fields.pop("unschedulable", False), ready, "", False, MappingProxyType({}), **fields)
+
+
+def pod(**changes: Any) -> Pod:
+    owner = Owner("apps/v1", "StatefulSet", "db", "uid-db", controller=True)
+    usual = {"claims": ("data",), "inline": (), "local": (), "tolerations": (), "node_selector": {}, "affinity": None, "static": False}
+    usual |= {"phase": "Running", "deleting_since": "", "ready": True, "labels": {}, "owner": owner}
+    return Pod(uid="uid-pod", namespace="ns", name="db-0", node="a", **(usual | changes))
+
+
+def volume(name: str = "pv", **changes: Any) -> PodVolume:
+    attached = Attached(f"va-{name}", f"uid-va-{name}", DRIVER, "a", name)
+    usual = {"read_only": False, "many": False, "affinity": None, "proof": PROVEN, "attached": attached}
+    return PodVolume(name, f"uid-{name}", DRIVER, name, f"ns/{name}", f"uid-claim-{name}", **(usual | changes))
+
+
+def cluster(victim: Node | None = None, *, others: tuple[Node, ...] | None = None, **of_victim: Any) -> Cluster:
+    away = victim or node("a", "Unknown", OURS)
+    others = (node("b"), node("c")) if others is None else others
+    drivers = {each.name: frozenset({DRIVER}) for each in (away, *others)}
+    return Cluster(Victim(away, **({"boot_id": "boot", "silent_for": 40.0, "missing_for": 30.0} | of_victim)), DRIVER, "b", others, drivers)
+
+
+def decide(unit: Unit | None = None, of: Cluster | None = None, *, held: float = 6.0, brakes: Fact = FINE, acts: bool = True) -> Decision:
+    unit = unit or Unit(pod(), (volume(),), (), Said())
+    return judge(unit, of or cluster(), proven_for={each.name: held for each in unit.volumes}, brakes=brakes, acts=acts)
+
+
+def with_(**changes: Any) -> Unit:
+    return replace(Unit(pod(), (volume(),), (), Said()), **changes)
+
+
+@pytest.mark.parametrize(
+    ("of", "step"),
+    [
+        pytest.param(cluster(), Step.DELETE, id="it is not Ready, and has our taint"),
+        pytest.param(cluster(node("a", "Unknown")), Step.TAINT, id="the taint comes first"),
+        pytest.param(cluster(node("a", "False")), Step.TAINT, id="a kubelet that says itself that it is not Ready"),
+        pytest.param(cluster(node("a")), Step.EVICT, id="F02 it is Ready"),
+    ],
+)
+def test_f01_f02_what_is_done_when_all_guards_hold(of: Cluster, step: Step) -> None:
+    assert decide(of=of).step is step
+
+
+@pytest.mark.parametrize(("silent", "step"), [(14.0, Step.EVICT), (15.0, Step.DELETE)])
+def test_f04_force_on_exclusion_takes_a_kubelet_that_is_silent_for_as_long_as_the_lease_lasts(silent: float, step: Step) -> None:
+    ready = cluster(node("a"), silent_for=silent)
+    assert decide(with_(said=Said(Word.FORCE)), ready).step is step
+    assert decide(of=ready).step is Step.EVICT
+
+
+def test_f02_an_evicted_pod_is_waited_for_while_its_node_is_ready() -> None:
+    ending = with_(pod=pod(deleting_since="2026-01-01T00:00:00Z"))
+    assert decide(ending, cluster(node("a"))).step is Step.WAIT
+    assert decide(ending).step is Step.DELETE
+
+
+KEPT = {
+    "F05 the proof has not held for long enough": ({}, {"held": 4.9}, "5 are needed"),
+    "F18 somebody says Ignore": ({"said": Said(Word.IGNORE, "claim")}, {}, "says Ignore"),
+    "F30 nobody would make it again": ({"pod": pod(owner=None)}, {}, "no controller"),
+    "a static pod": ({"pod": pod(static=True)}, {}, "static"),
+    "of a DaemonSet": ({"pod": pod(owner=Owner("apps/v1", "DaemonSet", "d", "u", controller=True))}, {}, "DaemonSet"),
+    "F33 it has ended": ({"pod": pod(phase="Succeeded")}, {}, "ended"),
+    "F31 one volume of two is not proven": ({"volumes": (volume(), volume("two", proof=Fact(None, "two: not known")))}, {}, "two: not"),
+    "F31 one volume of two is still written to": ({"volumes": (volume("two", proof=Fact(False, "connected")), volume())}, {}, "connected"),
+    "F31 it writes to its node": ({"others": ("hostPath logs",)}, {}, "hostPath logs"),
+    "the evidence is old": ({"volumes": (volume(proof=replace(PROVEN, age=MOST_AGE + 0.1)),)}, {}, "may_promote"),
+    "it writes to nothing of this driver": ({"volumes": (volume(read_only=True),)}, {}, "no volume of this driver"),
+    "the brakes are on": ({}, {"brakes": Fact(False, "60 pods")}, "60 pods"),
+    "what the brakes know is not known": ({}, {"brakes": Fact(None, "cannot be read")}, "cannot be read"),
+    "out-of-service": ({}, {"of": cluster(out_of_service=True)}, "Kubernetes acts"),
+    "F52 another remediator": ({}, {"of": cluster(remediated_by="taint x")}, "another program"),
+    "F50 it is meant to be away": ({}, {"of": cluster(maintained="it is cordoned", missing_for=599.0)}, "left alone"),
+    "F35 no other node": ({}, {"of": cluster(others=())}, "NoTarget"),
+    "F35 all others are cordoned": ({}, {"of": cluster(others=(node("b", unschedulable=True), node("c", "False")))}, "NoTarget"),
+    "F35 all others have lost their storage": ({}, {"of": cluster(others=(node("b", "True", OURS),))}, "NoTarget"),
+    "F35 none has the driver": ({}, {"of": replace(cluster(), drivers={})}, "has the driver"),
+    "F35 its volume is on this node alone": (
+        {"volumes": (volume(affinity=(Term((Requirement(names.HOSTNAME, "In", ("a",)),)),)),)},
+        {},
+        "on this node alone",
+    ),
+    "its own selector": ({"pod": pod(node_selector={"disk": "fast"})}, {}, "selector"),
+}
+
+
+@pytest.mark.parametrize(("unit", "how", "why"), KEPT.values(), ids=KEPT)
+def test_each_guard_keeps_the_pod_and_says_so(unit: dict[str, Any], how: dict[str, Any], why: str) -> None:
+    found = decide(with_(**unit), **how)
+    assert found.step is Step.NONE and why in found.why
+    assert sum(not guard.fact.holds for guard in found.guards) >= 1
+
+
+def test_f50_after_ten_minutes_a_maintained_node_is_failed_over() -> None:
+    assert decide(of=cluster(node("a", "Unknown", OURS), maintained="it is cordoned", missing_for=600.0)).step is Step.DELETE
+
+
+def test_read_only_volumes_need_no_proof_and_are_not_detached() -> None:
+    two = (volume(), volume("two", read_only=True, proof=Fact(None, "")))
+    assert decide(with_(volumes=two)).step is Step.DELETE
+    assert [one.name for one in decide(with_(pod=None, volumes=two)).detach] == ["va-pv"]
+
+
+def test_f33_an_attachment_that_no_pod_uses_is_detached_and_nobody_elses() -> None:
+    left = with_(pod=None)
+    assert decide(left).detach == (volume().attached,)
+    assert decide(replace(left, said=Said(Word.IGNORE, "claim"))).step is Step.NONE
+    assert decide(replace(left, volumes=(volume(many=True),))).step is Step.NONE
+    foreign = replace(volume().attached, attacher="other") if volume().attached else None
+    assert decide(replace(left, volumes=(volume(attached=foreign),))).step is Step.NONE
+    assert decide(left, cluster(node("a"), silent_for=2.0)).step is Step.NONE, "Kubernetes does it"
+
+
+def test_f27_an_attachment_that_is_going_is_waited_for_and_its_error_told() -> None:
+    going = volume(attached=Attached("va", "uid", DRIVER, "a", "pv", error="it hangs", deleting=True))
+    found = decide(with_(pod=None, volumes=(going,)))
+    assert found.step is Step.WAIT and "it hangs" in found.why
+
+
+def test_f28_without_attachments_the_pod_alone_is_replaced() -> None:
+    assert decide(with_(volumes=(volume(attached=None),))).step is Step.DELETE
+    assert decide(with_(pod=None, volumes=(volume(attached=None),))).step is Step.NONE
+
+
+def test_what_is_only_observed_says_what_would_be_done() -> None:
+    found = decide(acts=False)
+    assert (found.step, found.would) == (Step.NONE, Step.DELETE) and found.guards[-1].name == "mode"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "word"),
+    [
+        ([{}], Word.NONE),
+        ([{names.FAILOVER: "ForceOnExclusion"}, {}], Word.FORCE),
+        ([{names.FAILOVER: "ForceOnExclusion"}, {names.FAILOVER: "Ignore"}], Word.IGNORE),
+        ([{names.FAILOVER: "Ignore"}, {names.FAILOVER: "ForceOnExclusion"}], Word.IGNORE),
+        ([{IGNORED_BY_PIRAEUS: "false"}], Word.IGNORE),
+        ([{names.FAILOVER: "force"}, {names.FAILOVER: "ForceOnExclusion"}], Word.IGNORE),
+    ],
+)
+def test_ignore_anywhere_wins_and_so_does_what_nobody_understands(annotations: list[dict[str, str]], word: Word) -> None:
+    assert said_of(*annotations).word is word
+
+
+# --- evidence ------------------------------------------------------------------------------------------------------------------
+
+GOOD: dict[str, Any] = {
+    "primary": False, "failing_io": False, "may_promote": True, "has_quorum": True, "forbids_second": True, "up_to_date": True,
+}  # fmt: skip
+
+
+def resource(peer: Peer | None = None, **changes: Any) -> Resource:
+    peers = {"a": peer or Peer("a", connected=False), "c": Peer("c", connected=True, up_to_date=True)}
+    return Resource("pv", changes.pop("at", NOW - 3), peers=peers, **(GOOD | changes))
+
+
+def test_all_of_it_together_is_a_proof() -> None:
+    assert excluded(resource(), "a", NOW).holds
+    assert excluded(resource(), "a", NOW).age == 3
+
+
+@pytest.mark.parametrize("field", ["failing_io", "may_promote", "has_quorum", "forbids_second", "up_to_date"])
+def test_f08_f10_f11_without_any_one_of_them_it_is_none(field: str) -> None:
+    assert excluded(resource(**{field: not GOOD[field]}), "a", NOW).value is False
+    assert excluded(resource(**{field: None}), "a", NOW).value is None
+
+
+@pytest.mark.parametrize(
+    ("found", "value"),
+    [
+        (None, None),
+        (resource(at=NOW - 12.1), None),
+        (resource(unknown="the reads disagree"), None),
+        (resource(Peer("a", connected=None)), None),
+        (resource(Peer("a", connected=True, primary=True)), False),
+        (resource(Peer("a", connected=False, cut_by_hand=True)), None),
+    ],
+)
+def test_f34_f39_what_is_old_unknown_or_cut_by_hand_proves_nothing(found: Resource | None, value: bool | None) -> None:
+    assert excluded(found, "a", NOW).value is value
+    assert excluded(resource(), "nobody", NOW).value is None
+
+
+def test_a_power_off_counts_for_the_boot_that_it_names_while_the_node_is_not_ready() -> None:
+    def said(label: str, boot: str, ready: str = "Unknown") -> bool | None:
+        return powered_off(node("a", ready, labels={names.POWERED_OFF: label} if label else {}), boot).value
+
+    assert said("boot-1", "boot-1") is True
+    assert [said("", "boot-1"), said("boot-1", "")] == [None, None]
+    assert [said("boot-1", "boot-2"), said("boot-1", "boot-1", "True")] == [False, False]
+    assert either((Fact(None, ""), Fact(True, "off"))).holds and not either((Fact(None, ""), Fact(False, "no"))).holds
+
+
+def test_the_only_copy_is_here_if_no_connected_peer_has_one() -> None:
+    assert only_copy(resource(), NOW) is False
+    assert only_copy(replace(resource(), peers={"a": Peer("a", connected=False, up_to_date=True)}), NOW) is True
+    assert only_copy(replace(resource(up_to_date=False), peers={}), NOW) is None
+    assert only_copy(resource(at=NOW - 13), NOW) is None
+
+
+@given(
+    st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=2),
+    st.sampled_from(Word),
+    st.booleans(),
+    st.sampled_from(["True", "False", "Unknown"]),
+    st.floats(0, 30),
+    st.floats(0, 20),
+)
+def test_no_write_without_a_fresh_proof_of_every_volume(
+    proofs: list[bool | None], word: Word, there: bool, ready: str, age: float, held: float
+) -> None:
+    volumes = tuple(volume(f"v{i}", proof=Fact(value, "", "drbd", age)) for i, value in enumerate(proofs))
+    unit = Unit(pod() if there else None, volumes, (), Said(word))
+    found = decide(unit, cluster(node("a", ready)), held=held)
+    if found.step not in (Step.NONE, Step.WAIT):
+        assert proofs == [True, True] and age <= MOST_AGE and held >= 5 and word is not Word.IGNORE
+        for index in range(2):
+            less = tuple(replace(each, proof=Fact(None, "")) if i == index else each for i, each in enumerate(volumes))
+            assert decide(replace(unit, volumes=less), cluster(node("a", ready)), held=held).step is Step.NONE
+    if ready == "True" and found.step is Step.DELETE:
+        assert word is Word.FORCE
+
+
+def test_what_a_pod_writes_to_besides_its_claims() -> None:
+    volumes = [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "old", "persistentVolumeClaim": {"claimName": "old", "readOnly": True}},
+        {"name": "time", "hostPath": {"path": "/etc/localtime"}},
+        {"name": "logs", "hostPath": {"path": "/var/log"}},
+        {"name": "conf", "configMap": {"name": "x"}},
+        {"name": "mine", "ephemeral": {}},
+        {"name": "share", "nfs": {"server": "x"}},
+    ]
+    mounts = [{"name": "time", "readOnly": True}, {"name": "logs"}, {"name": "data", "readOnly": True}]
+    assert writes_to({"spec": {"volumes": volumes, "containers": [{"volumeMounts": mounts}]}}) == (
+        frozenset({"old"}), ("hostPath logs", "nfs share"),
+    )  # fmt: skip
+
+
+# --- brakes --------------------------------------------------------------------------------------------------------------------
+
+
+def test_three_nodes_at_a_time_and_sixty_pods_a_minute() -> None:
+    record = Record()
+    for number in range(3):
+        assert record.allows(f"n{number}", "claim", "pod", NOW).holds
+        record = record.after(f"n{number}", f"claim-{number}", f"pod-{number}", NOW)
+    assert not record.allows("n3", "claim", "pod", NOW).holds
+    assert record.allows("n1", "claim", "pod", NOW).holds and record.allows("n3", "claim", "pod", NOW + 601).holds
+    for number in range(60):
+        record = record.after("n0", f"c{number}", f"p{number}", NOW)
+    assert not record.allows("n0", "claim", "pod", NOW).holds
+    assert record.allows("n0", "c3", "p3", NOW).holds, "what was begun goes on"
+    assert record.allows("n0", "claim", "pod", NOW + 61).holds
+
+
+def test_f42_the_same_claim_waits_a_minute_and_after_two_times_a_person_decides() -> None:
+    record = Record().after("a", "claim", "pod-1", NOW).after("a", "claim", "pod-1", NOW + 40)
+    assert not record.allows("a", "claim", "pod-2", NOW + 59).holds
+    assert record.allows("a", "claim", "pod-2", NOW + 60).holds and record.allows("a", "claim", "pod-1", NOW + 1).holds
+    record = record.after("b", "claim", "pod-2", NOW + 60)
+    assert "a person decides" in record.allows("a", "claim", "pod-3", NOW + 1000).says
+    assert record.allows("a", "claim", "pod-3", NOW + 1861).holds
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"victims": 3}', '{"victims": {"a": "x"}, "pods": [], "claims": {}}', "[" * 5000])
+def test_a_record_that_somebody_else_has_written_permits_nothing(text: str) -> None:
+    assert Record.of(text).allows("a", "claim", "pod", NOW).value is None
+
+
+def test_f41_the_record_comes_back_as_it_was_written_and_the_future_counts_as_now() -> None:
+    record = Record().after("a", "claim", "pod", NOW)
+    assert Record.of(record.as_text()) == record
+    assert not record.allows("a", "claim", "other", NOW - 3600).holds
+    many = Record(claims={f"c{number}": ((NOW, "p"),) for number in range(2000)})
+    assert len(many.as_of(NOW).claims) == 500
+
+
+def test_f37_a_storm_freezes_and_for_a_minute_after() -> None:
+    freeze = Freeze()
+    freeze.see([node("a", "Unknown"), node("b", "Unknown"), node("c")], NOW)
+    assert freeze.fact(NOW).holds, "two of three are no storm"
+    freeze.see([*(node(name, "Unknown") for name in "abc"), node("d"), node("e")], NOW)
+    assert not freeze.fact(NOW + 59).holds and freeze.fact(NOW + 61).holds
+    freeze.see([*(node(name, "False") for name in "abc"), *(node(name) for name in "defg")], NOW + 61)
+    assert freeze.fact(NOW + 61).holds, "three of seven are less than 55 %"
+    freeze.api_away(NOW + 61)
+    freeze.see([node("a", "Unknown"), node("b", "Unknown"), node("c", "Unknown")], NOW + 62)
+    assert not freeze.fact(NOW + 160).holds and freeze.fact(NOW + 162).holds
+
+
+def test_f44_those_with_a_copy_have_each_a_place_of_their_own() -> None:
+    places = [rank("pv", "a", me, ["b", "c", "d", "a"]) for me in "bcd"]
+    assert sorted(places) == [0, 1, 2]
+    assert len({tuple(rank(f"pv-{number}", "a", me, list("bcd")) for me in "bcd") for number in range(50)}) > 3
