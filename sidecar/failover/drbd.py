@@ -102,6 +102,7 @@ class Reading:
             self._built = (show is not None, *self._build(events, status, show))
         _, resources, disagreements = self._built
         why = "; ".join(lacking) or next((f"{kind}: it cannot be read whole" for kind, read in fresh.items() if not read.whole), "")
+        why = why or next((f"show does not show {name}" for name in resources if show is None or show.said.get(name) is None), "")
         why = why or next((f"{one.name}: {one.unknown}" for one in resources.values() if one.unknown), "")
         return Snapshot(min(events.at, status.at), not why, MappingProxyType(resources), disagreements, why)
 
