@@ -133,8 +133,8 @@ class Reader:
                 async with self._releasing:
                     why = await self._let_go(name)
                 writer.write(_framed("released", time.monotonic_ns(), f"{name} {why}".encode()))
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError, asyncio.CancelledError):
+            pass  # it is gone, or too loud, or the reader ends
         finally:
             self._clients.discard(writer)
             writer.close()
