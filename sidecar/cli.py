@@ -24,12 +24,13 @@ COMMANDS = (
     "label",
     "uninstall",
     "release-finalizers",
+    "read-drbd",
     "version",
     "help",
     "completion",
 )
 """The verbs of `commands.table`, which a start of `run` does not load."""
-_WITH_FLAGS = ("check", "explain", "node", "leftovers", "label", "uninstall", "release-finalizers")
+_WITH_FLAGS = ("check", "explain", "node", "leftovers", "label", "uninstall", "release-finalizers", "read-drbd")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,9 +77,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                 from sidecar.commands import release_finalizers
 
                 return release_finalizers.run(words, os.environ)
+            case "read-drbd" if not {"-h", "--help"}.intersection(words):
+                from sidecar.failover import reader_io
+
+                return reader_io.run(words)
             case "version":
                 return _version(words)
-            case "help" | "completion" | "__complete":
+            case "help" | "completion" | "__complete" | "read-drbd":
                 return _tell(verb, words)
             case "":
                 return _run([verb, *words])  # an empty value in a template becomes an empty word

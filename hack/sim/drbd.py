@@ -227,9 +227,9 @@ class Storage:
         return copy.disk == UP_TO_DATE or any(view.disk == UP_TO_DATE and not view.hangs for view in views)
 
     def _weak(self, resource: Resource, node: str) -> bool:
-        """A peer that it talks to talks to a Primary, and it does not."""
+        """A peer that it talks to talks to a Primary, and it has lost that one."""
         return any(
-            copy.primary and primary != node and not self._talks(resource, node, primary) and self._talks(resource, peer, primary)
+            copy.primary and primary != node and not self.sees(resource, node, primary) and self._talks(resource, peer, primary)
             for peer in resource.copies
             if self._talks(resource, node, peer)
             for primary, copy in resource.copies.items()

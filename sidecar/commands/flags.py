@@ -68,6 +68,8 @@ INTENT: Final = Flag(
 EXIT_CODE: Final = Flag("exit-code", "", "Answer by the exit code too.", BOOL, False)
 YES: Final = Flag("yes", "", "Do not ask.", BOOL, False)
 RELEASE: Final = Flag("yes", "", "Do it; without this flag nothing is changed.", BOOL, False)
+LISTEN: Final = Flag("listen", "SOCKET", "Where to listen: drbd.sock in the folder of the driver's socket. Required.", default=None)
+RELEASE_IO: Final = Flag("release", "", "Fail frozen I/O of a resource when the sidecar asks for it, so that its pod can end.", BOOL, False)
 FORCE: Final = Flag("force", "", "Even while a sidecar of ours runs, or where that cannot be asked.", BOOL, False)
 TERMINATING: Final = Flag("terminating", "", "Also of volumes that are being deleted: their data stays on the node.", BOOL, False)
 DELETE: Final = Flag("delete", "VOLUME", "Delete this volume, by its listed name or handle, if nobody names it. Asks.", default=None)

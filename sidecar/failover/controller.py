@@ -62,6 +62,7 @@ class Failover:
         self._debounce, self._freeze, self._memory = Debounce(), Freeze(), Memory()
         self._ours: frozenset[str] = frozenset()  # resources of this node that are volumes of Kubernetes
         self._lease: HeldLease | None = None
+        self._read_at: float | None = None  # the last whole reading, as far as somebody has asked for these numbers
         self._due: dict[str, float] = {}  # by node: when to look at it again
         self._quiet: dict[str, int] = {}  # by node: how many times in a row nothing was done
         self._peers: dict[str, str] = {}  # by node: as the storage calls it
@@ -92,7 +93,8 @@ class Failover:
     def _state(self) -> tuple[float | None, int, bool, bool]:
         now, node = self._clock(), self._own_node()
         seen = self.snapshot()
-        age = now - seen.at if seen.resources else None
+        self._read_at = seen.at if seen.complete else self._read_at
+        age = now - self._read_at if self._read_at is not None else None
         return age, seen.disagreements, self._freeze.is_on(now), node is not None and self._own_taint(node) is not None
 
     def copies(self) -> dict[str, bool | None]:

@@ -26,7 +26,7 @@ _LIMIT, _RELEASE_LIMIT = 4.0, 10.0  # seconds of one command, before it is kille
 _MOST_STUCK: Final = 4  # commands that were killed and do not end: the kernel holds them
 _MOST_TEXT: Final = 16 << 20
 _MOST_LINE, _MOST_WORD = 64 << 10, 512
-_MOST_CLIENTS, _MOST_UNREAD = 8, 4 * _MOST_TEXT
+_MOST_CLIENTS, _MOST_UNREAD = 4, _MOST_TEXT
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 
@@ -133,8 +133,8 @@ class Reader:
                 async with self._releasing:
                     why = await self._let_go(name)
                 writer.write(_framed("released", time.monotonic_ns(), f"{name} {why}".encode()))
-        except (OSError, ValueError):
-            pass
+        except (OSError, ValueError, asyncio.CancelledError):
+            pass  # it is gone, or too loud, or the reader ends
         finally:
             self._clients.discard(writer)
             writer.close()

@@ -25,7 +25,7 @@ LINES = {
     "uninstall": ("uninstall", "--driver=d"),
     "release-finalizers": ("release-finalizers", "--driver=d"),
 }
-NO_CLUSTER = {"version", "help", "completion"}
+NO_CLUSTER = {"read-drbd", "version", "help", "completion"}
 """Commands that reach none."""
 
 
