@@ -21,7 +21,7 @@ from tests.harness.drain.listed_cluster import DRIVER, OTHER
 from tests.harness.drain.served import Json, Scene
 
 OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}
-READER = {"name": "read-drbd", "image": "csi-node-sidecar-drbd:1", "args": ["read-drbd", "--listen=/csi/drbd.sock"]}
+READER = {"name": "read-drbd", "image": "csi-node-sidecar-read-drbd:1", "args": ["--listen=/csi/drbd.sock"]}
 
 
 @pytest.fixture

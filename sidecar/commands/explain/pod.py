@@ -54,7 +54,7 @@ async def _explained(doors: Opened, question: Question) -> tuple[dict[str, str |
     guards = list(guards_of(unit, await looks.cluster(victim, me="")))
     sidecars = [each async for each in _sidecars(kube, driver)]
     modes = sorted({one.flags.get("failover", OFF) for one, _ in sidecars})
-    reads = any(reading.READER in map(str, each.get("args") or ()) for _, obj in sidecars for each in obj["spec"]["containers"])
+    reads = any(reading.is_reader(each) for _, obj in sidecars for each in obj["spec"]["containers"])
     off = powered_off(victim.node, victim.boot_id)
     proof = "proof by DRBD, or by the label powered-off" if reads else "proof by the label powered-off alone: no container reads that"
     rows: dict[str, str | list[str]] = {
