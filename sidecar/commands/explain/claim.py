@@ -15,12 +15,12 @@ from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.forms import structured
 from sidecar.commands.printing import program
 from sidecar.commands.tables import table
+from sidecar.commands.text import age, size
 from sidecar.config.config import Config
 from sidecar.config.syntax import scan
 from sidecar.config.table import IGNORE, KINDS, LABELLED, SHORTHANDS
 from sidecar.config.words import closest
 from sidecar.doors import Instruments, Opened, open_doors
-from sidecar.drain.text import age, size
 from sidecar.drain.where import maker_of
 from sidecar.drain.words import Status, first_few
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_NODES, DAEMON_SETS, EVENTS, NODES, PODS, VOLUMES, Resource, records
