@@ -24,7 +24,7 @@ from sidecar.failover.survivor import Cluster, Decision, Step, judge
 from sidecar.failover.unit import Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
-from sidecar.kube.errors import ApiError, Conflict, NotFound
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -128,7 +128,8 @@ class Failover:
             try:
                 self._due[name] = now + await self._case(name, suspects[name])
             except ApiError as error:
-                self._freeze.api_away(self._clock())
+                if isinstance(error, Unavailable | TooManyRequests):
+                    self._freeze.api_away(self._clock())
                 self._due[name] = now + SOON
                 log.info("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
 
@@ -241,11 +242,14 @@ class Failover:
             decision = self._judge(unit, replace(cluster, victim=seen))
             guards[one.named] = self._note(one, unit, decision)
             again = min(again, decision.again)
-            if decision.step in (Step.NONE, Step.WAIT) or not await self._do(decision, unit, seen, asked_at):
+            if decision.step in (Step.NONE, Step.WAIT):
                 continue
+            done = await self._do(decision, unit, seen, asked_at)
             if decision.step is Step.TAINT:
-                left.insert(0, one)
-            elif decision.step is Step.DELETE:
+                left, cluster = [one, *left], replace(cluster, taint_tried=True)  # nothing waits for it
+            if not done:
+                continue
+            if decision.step is Step.DELETE:
                 left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
             if unit.pod is not None and decision.step in (Step.EVICT, Step.DELETE):
                 claims = {volume.name: volume.claim for volume in unit.volumes}
@@ -298,7 +302,7 @@ class Failover:
         pod, result = unit.pod, "done"
         try:
             match decision.step:
-                case Step.TAINT:
+                case Step.TAINT if self._first_time(f"taint {seen.node.uid}"):
                     is_off = powered_off(seen.node, seen.boot_id).holds
                     await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over")
                 case Step.EVICT if pod is not None:
@@ -314,6 +318,8 @@ class Failover:
             result = "gone"
         except Conflict:
             result = "changed"  # another object has its name by now, or it has changed: it is read again
+        except (Forbidden, Invalid) as error:
+            result = f"refused ({error.status})"  # by a right that is missing, or a policy; other pods are no worse for it
         self.numbers.acted(decision.step, result)
         self._tell(decision, unit, seen, result)
         return result in ("done", "gone", Result.EVICTED, Result.GONE)
@@ -436,11 +442,12 @@ class Failover:
         node, here = seen.node, f"node {seen.node.name} has lost its storage; node {self._settings.node} acts: {evidence}"
         match decision.step:
             case Step.TAINT:
-                self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{decision.why}; {here}")
+                why = f"{decision.why}, and its taint: {result}"
+                self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{why}; {here}")
             case Step.DETACH:
                 for one in decision.detach:
                     ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
-                    self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
+                    self._event(ref, names.VOLUME_DETACHED, f"deletion of the attachment of {one.volume}: {result}; {here}")
             case _ if unit.pod is not None:
                 reason = names.POD_FAILED_OVER if result in ("done", "gone", Result.EVICTED, Result.GONE) else names.FAILOVER_BLOCKED
                 ref = ObjectRef("v1", names.POD, unit.pod.namespace, unit.pod.name, unit.pod.uid)

@@ -8,7 +8,7 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, NODES, PODS
-from sidecar.kube.errors import Unavailable
+from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.model import names
 from tests.failover.stage import TAINT, Stage
 
@@ -179,6 +179,31 @@ def test_f50_a_cordoned_node_whose_power_somebody_has_cut_is_left_alone_for_ten_
         assert await stage.there("db-0")
         await asyncio.sleep(60)
         assert not await stage.there("db-0") and not await stage.is_attached("data")
+
+    play(plot)
+
+
+@pytest.mark.parametrize("what", ["nodes", "pods db-0"])
+def test_f45_f54_what_the_api_server_refuses_is_told_and_holds_up_nothing_else(what: str) -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.volume("logs")
+        await stage.pod("db-1", "logs")
+        await stage.status("a", ready="Unknown")
+        refused = list[str]()
+
+        def refuse(call: Any) -> Exception | None:
+            text = f"{call.resource.plural} {call.name}"
+            if call.verb not in ("patch", "delete") or not text.startswith(what):
+                return None
+            refused.append(text)
+            return Forbidden("by a policy", status=403)
+
+        stage.refuse = refuse
+        stage.lose("data", "logs")
+        await asyncio.sleep(100)
+        assert not await stage.there("db-1") and bool(await stage.there("db-0")) is (what == "pods db-0")
+        assert 1 <= len(refused) <= 3
+        assert any("refused (403)" in event[3] for event in stage.told.events)
 
     play(plot)
 
