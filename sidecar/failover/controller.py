@@ -21,10 +21,10 @@ from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_cop
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
-from sidecar.failover.unit import Unit, Victim, Word
+from sidecar.failover.unit import PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
-from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -48,6 +48,7 @@ _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
 _REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
 _MANY: Final = 1000
+_DONE: Final = ("done", "gone", Result.EVICTED, Result.GONE)
 
 
 class Failover:
@@ -127,6 +128,9 @@ class Failover:
                 continue
             try:
                 self._due[name] = now + await self._case(name, suspects[name])
+            except Forbidden as error:
+                self._due[name] = now + IDLE
+                log.warning("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
             except ApiError as error:
                 if isinstance(error, Unavailable | TooManyRequests):
                     self._freeze.api_away(self._clock())
@@ -309,8 +313,8 @@ class Failover:
                     result = await self._evict(pod, decision.why)
                 case Step.DELETE if pod is not None and self._first_time(pod.uid):
                     await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0)
-                case Step.DETACH:
-                    for one in filter(lambda one: self._first_time(one.name), decision.detach):
+                case Step.DETACH if due := [one for one in decision.detach if self._first_time(one.name)]:
+                    for one in due:
                         await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid)
                 case _:
                     return False
@@ -318,11 +322,14 @@ class Failover:
             result = "gone"
         except Conflict:
             result = "changed"  # another object has its name by now, or it has changed: it is read again
-        except (Forbidden, Invalid) as error:
-            result = f"refused ({error.status})"  # by a right that is missing, or a policy; other pods are no worse for it
+        except (BadRequest, Forbidden, Invalid) as error:  # by a role or a policy: what else is to be done does not wait for that
+            self.numbers.acted(decision.step, "refused")
+            for about in (pod,) if pod is not None else unit.proven:
+                self._tell_once(about, decision.step, f"it is not failed over: {error}")
+            return False
         self.numbers.acted(decision.step, result)
         self._tell(decision, unit, seen, result)
-        return result in ("done", "gone", Result.EVICTED, Result.GONE)
+        return result in _DONE
 
     def _first_time(self, key: str) -> bool:
         """In the last minute: what comes back, or stays for its finalizers, is not asked for again and again."""
@@ -447,11 +454,11 @@ class Failover:
             case Step.DETACH:
                 for one in decision.detach:
                     ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
-                    self._event(ref, names.VOLUME_DETACHED, f"deletion of the attachment of {one.volume}: {result}; {here}")
-            case _ if unit.pod is not None:
-                reason = names.POD_FAILED_OVER if result in ("done", "gone", Result.EVICTED, Result.GONE) else names.FAILOVER_BLOCKED
-                ref = ObjectRef("v1", names.POD, unit.pod.namespace, unit.pod.name, unit.pod.uid)
-                self._event(ref, reason, f"{decision.why}: {result}; {here}")
+                    self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
+            case _ if unit.pod is not None and result in _DONE:
+                self._tell_once(unit.pod, f"{decision.step} done", f"{decision.why}: {result}; {here}", reason=names.POD_FAILED_OVER)
+            case _ if unit.pod is not None and result != Result.BUDGET:  # which is told if it lasts
+                self._tell_once(unit.pod, f"{decision.step} {result}", f"{decision.why}: {result}; {here}")
             case _:
                 pass
 
@@ -463,10 +470,11 @@ class Failover:
             self._tell_once(unit.pod, guard.name, f"it is not failed over: {guard.fact.says}")
         return guard.name if guard is not None else ""
 
-    def _tell_once(self, pod: Pod, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
-        if (pod.uid, what) not in self._told:
-            self._told = {(pod.uid, what)} if len(self._told) > _MANY else self._told | {(pod.uid, what)}
-            self._event(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), reason, message)
+    def _tell_once(self, about: Pod | PodVolume, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
+        if (about.uid, what) not in self._told:
+            self._told = {(about.uid, what)} if len(self._told) > _MANY else self._told | {(about.uid, what)}
+            kind, namespace = (names.POD, about.namespace) if isinstance(about, Pod) else (names.VOLUME, "")
+            self._event(ObjectRef("v1", kind, namespace, about.name, about.uid), reason, message)
 
     def _event(self, ref: ObjectRef, reason: str, message: str) -> None:
         self._tools.recorder.record(ref, names.WARNING, reason, message[:1000])

@@ -137,7 +137,7 @@ class Losing(Ground):
 
     def names_it(self, event: Json) -> bool:
         about = event["involvedObject"]
-        return about["name"] == self.attachment or about.get("uid") == self.get(NODES, VICTIM)["metadata"]["uid"]
+        return about["name"] == self.attachment or str(about.get("uid")) == str(self.get(NODES, VICTIM)["metadata"]["uid"])
 
     def record(self) -> Json:
         """What the sidecars have counted."""
@@ -163,16 +163,15 @@ def granted(plane: ControlPlane, account: str, *, without: Sequence[tuple[str, s
     """A kubeconfig with upstream's rights and those of the components, but for these verbs on these resources."""
     objects = [item for item in yaml.safe_load_all(f"{ROLE.read_text()}---\n{component(*PARTS, 'failover')}") if item]
     for item in objects:
-        match item["kind"]:
-            case "ServiceAccount":
-                item["metadata"]["name"] = account
-            case "ClusterRole":
-                item["metadata"]["name"] += f"-{account}"
-                item["rules"] = [rule for rule in (_less(rule, without) for rule in item["rules"]) if rule["verbs"]]
-            case "ClusterRoleBinding":
-                item["metadata"]["name"] += f"-{account}"
-                item["roleRef"]["name"] += f"-{account}"
-                item["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": HOME}]
+        if item["kind"] == "ServiceAccount":
+            item["metadata"]["name"] = account
+        elif item["kind"] in ("ClusterRole", "ClusterRoleBinding"):
+            item["metadata"]["name"] += f"-{account}"
+        if item["kind"] == "ClusterRole":
+            item["rules"] = [rule for rule in (_less(rule, without) for rule in item["rules"]) if rule["verbs"]]
+        elif item["kind"] == "ClusterRoleBinding":
+            item["roleRef"]["name"] += f"-{account}"
+            item["subjects"] = [{"kind": "ServiceAccount", "name": account, "namespace": HOME}]
     cluster_wide = [item for item in objects if item["kind"] not in ("Role", "RoleBinding")]
     plane.apply(yaml.safe_dump_all(cluster_wide))
     return plane.kubeconfig_for(namespace=HOME, service_account=account)
@@ -245,7 +244,7 @@ def test_f43_who_observes_tells_what_would_be_next_and_writes_nothing_else(losin
         sidecar.until_ready()
         losing.die()
         losing.say_powered_off()
-        told = until(lambda: losing.told_of_pod(), "it is told")
+        told = until(losing.told_of_pod, "it is told")
         assert "only observed: Taint would be next" in told[0]
         untouched(losing, sidecar, uid, told=1)
         assert not losing.exists(LEASES, names.failover(losing.driver_name))
@@ -270,8 +269,8 @@ def test_f48_killed_after_each_write_it_goes_on_where_it_was_and_does_nothing_tw
     losing.say_powered_off()
     since = losing.since()
     written = (
-        lambda: losing.record(),  # counted, and perhaps not done
-        lambda: losing.taint_of_victim(),
+        losing.record,  # counted, and perhaps not done
+        losing.taint_of_victim,
         lambda: uid in losing.deleted(PODS, since),
         lambda: losing.deleted(ATTACHMENTS, since),
     )
@@ -301,7 +300,7 @@ def test_f49_a_right_that_is_missing_is_told_once_and_once_given_the_act_is_done
         losing.die()
         since = losing.since()
         losing.say_powered_off()
-        until(lambda: losing.told_of_refusal(), "the refusal is told")
+        until(losing.told_of_refusal, "the refusal is told")
         time.sleep(5.0)  # several looks
         assert len(losing.told_of_refusal()) == 1 and not sidecar.records("EF")
         assert bool(losing.deleted(PODS, since)) is (lacks[1] != "pods") and not losing.deleted(ATTACHMENTS, since)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, NODES, PODS
-from sidecar.kube.errors import Forbidden, Unavailable
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, LEASES, MERGE_PATCH, NODES, PODS
+from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable
 from sidecar.model import names
 from tests.failover.stage import TAINT, Stage
 
@@ -183,27 +183,22 @@ def test_f50_a_cordoned_node_whose_power_somebody_has_cut_is_left_alone_for_ten_
     play(plot)
 
 
-@pytest.mark.parametrize("what", ["nodes", "pods db-0"])
-def test_f45_f54_what_the_api_server_refuses_is_told_and_holds_up_nothing_else(what: str) -> None:
+def test_f45_a_taint_that_is_refused_holds_up_no_pod_and_is_not_asked_for_again_and_again() -> None:
     async def plot(stage: Stage) -> None:
-        await stage.volume("logs")
-        await stage.pod("db-1", "logs")
         await stage.status("a", ready="Unknown")
         refused = list[str]()
 
         def refuse(call: Any) -> Exception | None:
-            text = f"{call.resource.plural} {call.name}"
-            if call.verb not in ("patch", "delete") or not text.startswith(what):
+            if call.verb != "patch" or call.resource != NODES:
                 return None
-            refused.append(text)
+            refused.append(call.name)
             return Forbidden("by a policy", status=403)
 
         stage.refuse = refuse
-        stage.lose("data", "logs")
-        await asyncio.sleep(100)
-        assert not await stage.there("db-1") and bool(await stage.there("db-0")) is (what == "pods db-0")
-        assert 1 <= len(refused) <= 3
-        assert any("refused (403)" in event[3] for event in stage.told.events)
+        stage.lose("data")
+        await asyncio.sleep(15)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+        assert refused == ["a"] and any("by a policy" in event[3] for event in stage.told.events)
 
     play(plot)
 
@@ -414,3 +409,56 @@ def test_f47_the_taint_stays_while_a_volume_of_a_removed_pod_is_in_use_here() ->
         assert await stage.taints() == {}
 
     own(plot)
+
+
+def test_f49_what_one_write_is_refused_is_told_once_and_holds_nothing_else_up() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.volume("more")
+        await stage.pod("db-1", "more")
+        await stage.status("a", ready="Unknown")
+
+        def refuse(call: Any) -> ApiError | None:
+            is_refused = call.verb == "delete" and (call.name == "db-0" or call.resource == ATTACHMENTS)
+            return Forbidden("a policy says no", status=403) if is_refused else None
+
+        stage.refuse = refuse
+        stage.lose("data", "more")
+        await asyncio.sleep(30)
+        assert await stage.there("db-0") and not await stage.there("db-1")
+        await asyncio.sleep(300)
+        told = [(name, message) for name, _, reason, message in stage.told.events if reason == names.FAILOVER_BLOCKED]
+        assert told == [(name, "it is not failed over: a policy says no") for name in ("db-0", "pv-more")], told
+        assert names.VOLUME_DETACHED not in stage.told.reasons()
+        stage.refuse = lambda call: None
+        await asyncio.sleep(90)
+        assert not await stage.there("db-0") and not await stage.is_attached("more")
+
+    play(plot)
+
+
+def test_f49_a_read_that_is_refused_is_no_outage() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+        stage.refuse = lambda call: Forbidden("no", status=403) if call.resource == CSI_NODES else None
+        stage.lose("data")
+        await asyncio.sleep(30)
+        assert await stage.there("db-0")
+        stage.refuse = lambda call: None
+        await asyncio.sleep(70)
+        assert not await stage.there("db-0")
+
+    play(plot)
+
+
+def test_f02_a_budget_that_refuses_is_told_once_it_lasts() -> None:
+    async def plot(stage: Stage) -> None:
+        refusal = TooManyRequests("Cannot evict pod", retry_after=0.0)
+        refusal.causes = {"DisruptionBudget": "the budget allows none"}
+        stage.refuse = lambda call: refusal if call.subresource == "eviction" else None
+        stage.lose("data")
+        await asyncio.sleep(40)
+        assert stage.told.reasons() == []
+        await asyncio.sleep(300)
+        assert stage.told.reasons() == [names.FAILOVER_BLOCKED]
+
+    play(plot)
