@@ -176,7 +176,7 @@ def _resource(name: str, at: float, events: Facts, status: Facts, show: Facts | 
         name=name,
         at=at,
         primary=primary,
-        open=True if True in opened else _all(opened),
+        open=True if True in opened else None if None in opened or not opened else False,
         suspended=reasons if reasons <= {*_REASONS} else None,
         failing_io=failing,
         may_promote=_YES.get(events.get("may_promote", "")),

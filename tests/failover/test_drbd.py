@@ -252,6 +252,8 @@ def test_a_second_volume_counts_in_everything() -> None:
     obj[0]["devices"][1]["quorum"] = False
     lost = events.replace(extra[0], extra[0].replace("quorum:yes", "quorum:no"))
     assert known(events=lost, status=json.dumps(obj)).has_quorum is False
+    unsure = events.replace(extra[0], extra[0].replace("open:no ", ""))
+    assert known(events=unsure, status=json.dumps(obj)).open is None
     assert known(events=events.replace(extra[0] + "\n", ""), status=json.dumps(obj)).has_quorum is not True  # one of them does not show it
 
 
