@@ -43,10 +43,15 @@ RUN apt-get update -qq \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 COPY --from=build-read-drbd /opt/read-drbd /opt/read-drbd
 ENV PYTHONOPTIMIZE=2 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
-LABEL org.opencontainers.image.title="csi-node-sidecar-read-drbd" \
+ARG VERSION=
+ARG SOURCE=
+ARG REVISION=
+LABEL org.opencontainers.image.title="csi-node-sidecar-drbd" \
       org.opencontainers.image.description="Hands on what drbdsetup prints, for csi-node-sidecar" \
-      org.opencontainers.image.licenses="Apache-2.0"
-ENTRYPOINT ["/opt/read-drbd/bin/csi-node-sidecar", "read-drbd"]
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.revision="${REVISION}"
+ENTRYPOINT ["/opt/read-drbd/bin/csi-node-sidecar"]
 
 FROM ${BASE}
 COPY --from=build /opt/csi-node-sidecar /opt/csi-node-sidecar

@@ -20,7 +20,7 @@ from hack.lib.control_plane import REPOSITORY, binaries
 
 NEEDED = ("buildah", "debootstrap")
 SIDECAR, DRIVER, BUSYBOX, PAUSE = "csi-node-sidecar:dev", "csi-node-sidecar-driver:dev", "busybox:dev", "pause:dev"
-READ_DRBD = "csi-node-sidecar-read-drbd:dev"
+DRBD = "csi-node-sidecar-drbd:dev"
 KEPT = 4  # archives of one name: a cluster may still be loading the one before
 
 # The base where no registry is available: Debian's Python. The official Python images, the Dockerfile's default, do as well.
@@ -61,9 +61,9 @@ def sidecar(name: str = SIDECAR, *, target: str = "") -> Path:
     return _built(name, dockerfile, sources, base="base", arguments={"VERSION": version}, target=target)
 
 
-def read_drbd() -> Path:
+def drbd() -> Path:
     """The reader of replicated storage, with the distribution's drbd-utils."""
-    return sidecar(READ_DRBD, target="read-drbd")
+    return sidecar(DRBD, target="read-drbd")
 
 
 def driver() -> Path:
@@ -93,7 +93,7 @@ def single(program: Path, *, name: str) -> Path:
 
 IMAGES: Mapping[str, Callable[[], Path]] = {
     "sidecar": sidecar,
-    "read-drbd": read_drbd,
+    "drbd": drbd,
     "driver": driver,
     "peer": peer,
     "busybox": busybox,

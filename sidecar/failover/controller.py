@@ -160,7 +160,7 @@ class Failover:
                 if since is not None:
                     found.setdefault(peer, {})[resource.name] = since
         for node in self._off.values():
-            key, peer = (_ALL, f"{node.name}/{node.labels.get(names.POWERED_OFF)}"), self._peers.get(node.name, node.name)
+            key, peer = _off_key(node), self._peers.get(node.name, node.name)
             since = self._debounce.see(key, Fact(node.ready != TRUE, "it is labelled, and not Ready"), now)
             seen.add(key)
             if since is not None:
@@ -275,7 +275,10 @@ class Failover:
 
     def _missing_for(self, name: str) -> float:
         peer, now = self._peers.get(name, name), self._clock()
-        return max((self._debounce.held_for((resource, peer), now) for resource in self.snapshot().resources), default=0.0)
+        keys = [(resource, peer) for resource in self.snapshot().resources] + [
+            _off_key(node) for node in self._off.values() if node.name == name
+        ]
+        return max((self._debounce.held_for(key, now) for key in keys), default=0.0)
 
     # --- one write ------------------------------------------------------------------------------------------------------------
 
@@ -474,3 +477,8 @@ class Failover:
 
 def _first_claim(unit: Unit) -> str:
     return next((volume.claim_uid for volume in unit.proven), "")
+
+
+def _off_key(node: Node) -> tuple[str, str]:
+    """Of the debounce, for the boot that somebody says was ended."""
+    return _ALL, f"{node.name}/{node.labels.get(names.POWERED_OFF)}"

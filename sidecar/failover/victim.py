@@ -141,9 +141,9 @@ def _may_evict(pod: Pod) -> bool:
 
 def _may_release(resource: Resource, users: Sequence[Pod], memory: Memory, grace: Mapping[str, float], now: float) -> bool:
     """Never beside a pod that is not ending, in whatever phase, and never what a user has suspended."""
-    if resource.unknown or not resource.suspended or "user" in resource.suspended or resource.primary is not True or resource.failing_io:
+    if resource.unknown or not resource.suspended or "user" in resource.suspended:
         return False
-    if now - memory.bad_since.get(resource.name, now) < DEBOUNCE:
+    if resource.primary is not True or resource.failing_io is not False or now - memory.bad_since.get(resource.name, now) < DEBOUNCE:
         return False
 
     def is_overdue(pod: Pod) -> bool:

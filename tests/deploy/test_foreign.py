@@ -112,7 +112,7 @@ def reads_drbd(objects: list[Json]) -> None:
     reader = after.pop("read-drbd")
     after[NAME]["image"] = before[NAME]["image"]
     assert after == before
-    assert reader["args"] == ["read-drbd", "--listen=/csi/drbd.sock", "--release"] and reader["securityContext"]["privileged"]
+    assert reader["args"] == ["--listen=/csi/drbd.sock", "--release"] and reader["securityContext"]["privileged"]
     pod = the("DaemonSet", objects)["spec"]["template"]["spec"]
     (volume,) = [item for item in pod["volumes"] if item["name"] == reader["volumeMounts"][0]["name"]]
     assert volume["hostPath"]["path"] == SETTINGS["socket-folder"] and reader["volumeMounts"][0]["mountPath"] == "/csi"

@@ -112,6 +112,7 @@ LEFT_ALONE: dict[str, tuple[Json, Json, str]] = {
     "a static one": ({"ownerReferences": [{**KEEPER, "kind": "Node"}]}, {}, "nobody makes again"),
     "Ignore": ({"annotations": {names.FAILOVER: "Ignore"}}, {}, "left alone"),
     "what is no word": ({"annotations": {names.FAILOVER: "ignore"}}, {}, "left alone"),
+    "an empty word": ({"annotations": {names.FAILOVER: ""}}, {}, "left alone"),
     "piraeus' word": ({"annotations": {IGNORED_BY_PIRAEUS: ""}}, {}, "left alone"),
 }
 

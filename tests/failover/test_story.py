@@ -170,6 +170,19 @@ def test_a_node_whose_power_somebody_has_cut_is_failed_over_without_storage_that
     play(plot)
 
 
+def test_f50_a_cordoned_node_whose_power_somebody_has_cut_is_left_alone_for_ten_minutes_and_no_longer() -> None:
+    async def plot(stage: Stage) -> None:
+        stage.door.resources.clear()
+        await stage.change("a", {"unschedulable": True}, labels={names.POWERED_OFF: "boot-1"})
+        await stage.status("a", ready="Unknown")
+        await asyncio.sleep(590)
+        assert await stage.there("db-0")
+        await asyncio.sleep(60)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+
+    play(plot)
+
+
 @pytest.mark.parametrize("after", ["patch nodes", "delete pods", "delete volumeattachments"])
 def test_f43_after_a_kill_behind_any_write_the_next_process_begins_its_debounce_anew_and_does_nothing_twice(after: str) -> None:
     async def plot(stage: Stage) -> None:

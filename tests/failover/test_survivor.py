@@ -5,12 +5,13 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sidecar.failover.brakes import DEBOUNCE
 from sidecar.failover.evidence import MOST_AGE, Fact, Peer, Resource, either, excluded, only_copy, powered_off
 from sidecar.failover.survivor import IGNORED_BY_PIRAEUS, Cluster, Decision, Step, judge, said_of
-from sidecar.failover.unit import Attached, PodVolume, Said, Unit, Victim, Word, writes_to
+from sidecar.failover.unit import Attached, PodVolume, Said, Unit, Victim, Word, is_remediated, writes_to
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, Taint
 from sidecar.model.objects import Owner
@@ -163,10 +164,18 @@ def test_what_is_only_observed_says_what_would_be_done() -> None:
         ([{names.FAILOVER: "Ignore"}, {names.FAILOVER: "ForceOnExclusion"}], Word.IGNORE),
         ([{IGNORED_BY_PIRAEUS: "false"}], Word.IGNORE),
         ([{names.FAILOVER: "force"}, {names.FAILOVER: "ForceOnExclusion"}], Word.IGNORE),
+        ([{names.FAILOVER: "ForceOnExclusion"}, {names.FAILOVER: "force"}], Word.IGNORE),
+        ([{names.FAILOVER: "ForceOnExclusion"}, {names.FAILOVER: ""}], Word.IGNORE),
+        ([{names.FAILOVER: "ForceOnExclusion"}, {IGNORED_BY_PIRAEUS: ""}], Word.IGNORE),
     ],
 )
 def test_ignore_anywhere_wins_and_so_does_what_nobody_understands(annotations: list[dict[str, str]], word: Word) -> None:
-    assert said_of(*annotations).word is word
+    said = said_of(*annotations)
+    assert said.word is word
+    others = [
+        text for notes in annotations for key, text in notes.items() if key == names.FAILOVER and text not in ("Ignore", "ForceOnExclusion")
+    ]
+    assert all(repr(text) in said.wrong for text in others)
 
 
 # --- evidence ------------------------------------------------------------------------------------------------------------------
@@ -225,27 +234,131 @@ def test_the_only_copy_is_here_if_no_connected_peer_has_one() -> None:
     assert only_copy(resource(at=NOW - 13), NOW) is None
 
 
-@given(
-    st.lists(st.sampled_from([True, False, None]), min_size=2, max_size=2),
-    st.sampled_from(Word),
-    st.booleans(),
-    st.sampled_from(["True", "False", "Unknown"]),
-    st.floats(0, 30),
-    st.floats(0, 20),
+def mostly(usual: Any, *others: Any) -> st.SearchStrategy[Any]:
+    """So that many cases have all their guards hold but one, or all of them."""
+    return st.sampled_from([usual] * 6 * len(others) + [*others])
+
+
+VOLUMES = st.lists(
+    st.builds(
+        lambda proof, age, read_only, many, attacher, deleting: {
+            "proof": Fact(proof, "", "drbd", age),
+            "read_only": read_only,
+            "many": many,
+            "attached": Attached("va", "uid", attacher, "a", "pv", deleting=deleting) if attacher else None,
+        },
+        mostly(True, False, None),
+        mostly(MOST_AGE, MOST_AGE + 0.1),
+        mostly(False, True),
+        mostly(False, True),
+        mostly(DRIVER, "other", ""),
+        mostly(False, True),
+    ),
+    min_size=1,
+    max_size=3,
 )
-def test_no_write_without_a_fresh_proof_of_every_volume(
-    proofs: list[bool | None], word: Word, there: bool, ready: str, age: float, held: float
+PODS = st.sampled_from([None] * 5 + [pod()] * 5 + [pod(deleting_since="t"), pod(owner=None), pod(static=True), pod(phase="Failed")])
+VICTIMS = st.builds(
+    lambda ready, tainted, silent, **said: cluster(node("a", ready, *([OURS] if tainted else [])), silent_for=silent, **said),
+    st.sampled_from(["True", "False", "Unknown"]),
+    st.booleans(),
+    st.sampled_from([0.0, 14.9, 15.0, 100.0]),
+    out_of_service=mostly(False, True),
+    remediated_by=mostly("", "taint x"),
+)
+BRAKES = st.builds(Fact, mostly(True, False, None), st.just("brakes"), st.just("brakes"), mostly(0.0, 13.0))
+WORDS = mostly(Word.NONE, Word.FORCE, Word.FORCE, Word.IGNORE)
+STRENGTH = {Step.NONE: 0, Step.WAIT: 0, Step.TAINT: 1, Step.EVICT: 1, Step.DELETE: 2, Step.DETACH: 2}
+
+
+@settings(max_examples=400)
+@given(VOLUMES, PODS, WORDS, VICTIMS, BRAKES, st.lists(mostly(DEBOUNCE, 4.9), min_size=3, max_size=3))
+def test_no_write_without_a_fresh_proof_of_every_volume_and_what_is_forgotten_adds_none(
+    volumes: list[dict[str, Any]], there: Pod | None, word: Word, of: Cluster, brakes: Fact, held: list[float]
 ) -> None:
-    volumes = tuple(volume(f"v{i}", proof=Fact(value, "", "drbd", age)) for i, value in enumerate(proofs))
-    unit = Unit(pod() if there else None, volumes, (), Said(word))
-    found = decide(unit, cluster(node("a", ready)), held=held)
-    if found.step not in (Step.NONE, Step.WAIT):
-        assert proofs == [True, True] and age <= MOST_AGE and held >= 5 and word is not Word.IGNORE
-        for index in range(2):
-            less = tuple(replace(each, proof=Fact(None, "")) if i == index else each for i, each in enumerate(volumes))
-            assert decide(replace(unit, volumes=less), cluster(node("a", ready)), held=held).step is Step.NONE
-    if ready == "True" and found.step is Step.DELETE:
-        assert word is Word.FORCE
+    unit = Unit(there, tuple(volume(f"v{number}", **each) for number, each in enumerate(volumes)), (), Said(word))
+    proven_for = {each.name: seconds for each, seconds in zip(unit.volumes, held, strict=False)}
+    found = judge(unit, of, proven_for=proven_for, brakes=brakes, acts=True)
+    victim, written = of.victim, [each for each in unit.volumes if not each.read_only]
+    if found.step is not Step.NONE:
+        assert written and all(each.proof.value is True and each.proof.age <= MOST_AGE for each in written)
+        assert all(proven_for[each.name] >= DEBOUNCE for each in written)
+        assert word is not Word.IGNORE and brakes.holds and not victim.out_of_service and not victim.remediated_by
+        assert there is None or there == pod(deleting_since=there.deleting_since)
+        assert all(guard.fact.holds for guard in found.guards)
+    match found.step:
+        case Step.DELETE:
+            assert victim.node.ready != "True" or (word is Word.FORCE and victim.silent_for >= 15.0)
+        case Step.EVICT:
+            assert victim.node.ready == "True"
+        case Step.TAINT:  # F49: of a node that is Ready, its own sidecar says what its storage is worth
+            assert victim.node.ready != "True" and OURS not in victim.node.taints
+        case Step.DETACH:
+            assert there is None
+            assert {one for each in written if not each.many for one in [each.attached]} >= set(found.detach)
+            assert {one.attacher for one in found.detach} == {DRIVER}
+        case _:
+            assert found.detach == ()
+    observed = judge(unit, of, proven_for=proven_for, brakes=brakes, acts=False)
+    assert STRENGTH[observed.step] == 0 and (observed.step is found.step or observed.would is found.step)
+
+    def less(unit: Unit = unit, of: Cluster = of, brakes: Fact = brakes, proven_for: dict[str, float] = proven_for) -> Step:
+        return judge(unit, of, proven_for=proven_for, brakes=brakes, acts=True).step
+
+    for each in written:
+        unknown = tuple(replace(one, proof=Fact(None, "")) if one is each else one for one in unit.volumes)
+        assert less(replace(unit, volumes=unknown)) is Step.NONE
+        assert less(proven_for={name: seconds for name, seconds in proven_for.items() if name != each.name}) is Step.NONE
+    assert less(brakes=Fact(None, "")) is Step.NONE
+    assert there is None or less(of=replace(of, nodes=())) is Step.NONE
+    assert STRENGTH[less(of=replace(of, victim=replace(victim, silent_for=0.0)))] <= STRENGTH[found.step]
+
+
+def test_f49_peers_never_taint_a_node_that_is_ready() -> None:
+    for unit in (with_(), with_(said=Said(Word.FORCE)), with_(pod=None), with_(pod=pod(deleting_since="t"))):
+        assert decide(unit, cluster(node("a"), silent_for=60.0)).step is not Step.TAINT
+
+
+def test_f32_the_claim_of_a_generic_ephemeral_volume_is_one_of_the_pods_and_nothing_else_it_writes_to() -> None:
+    volumes = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {}}}]
+    stored = {"metadata": {"name": "p", "namespace": "ns"}, "spec": {"volumes": volumes}}
+    assert Pod.of(stored).claims == ("p-data",) and writes_to(stored) == (frozenset(), ())
+
+
+@pytest.mark.parametrize(
+    ("key", "acts"),
+    [
+        ("drbd.linbit.com/lost-quorum", "taint drbd.linbit.com/lost-quorum"),
+        ("medik8s.io/remediation", "taint medik8s.io/remediation"),
+        ("remediation.medik8s.io/self-node-remediation", "taint remediation.medik8s.io/self-node-remediation"),
+        ("vxflexos.podmon.storage.dell.com", "taint vxflexos.podmon.storage.dell.com"),
+        (OURS.key, ""),
+        ("node.kubernetes.io/unreachable", ""),
+    ],
+)
+def test_f52_another_programs_taint_is_named(key: str, acts: str) -> None:
+    assert is_remediated(node("a", "Unknown", Taint(key, "", "NoSchedule")), DRIVER) == acts
+
+
+@pytest.mark.parametrize(
+    ("others", "allowed", "why"),
+    [
+        ((node("b", unschedulable=True), node("c")), ("a", "b"), "Ready, not cordoned"),
+        ((node("c"), node("b", "False")), ("a", "b"), "Ready, not cordoned"),
+        ((node("b", "True", Taint("x", "", "NoExecute")), node("c", unschedulable=True)), ("a", "b", "c"), "tolerations"),
+        ((node("b"), node("c")), ("a",), "on this node alone"),
+    ],
+)
+def test_f35_the_reason_is_that_of_the_node_which_comes_nearest(others: tuple[Node, ...], allowed: tuple[str, ...], why: str) -> None:
+    only = volume(affinity=(Term((Requirement(names.HOSTNAME, "In", allowed),)),))
+    found = decide(with_(volumes=(only,)), cluster(others=others))
+    assert found.step is Step.NONE and "NoTarget" in found.why and why in found.why
+
+
+def test_a_proof_that_is_too_young_is_looked_at_again_as_soon_as_it_is_not() -> None:
+    unit = with_(volumes=(volume(), volume("two")))
+    found = judge(unit, cluster(), proven_for={"pv": 6.0, "two": 1.5}, brakes=FINE, acts=True)
+    assert found.step is Step.NONE and found.again == 3.5
 
 
 def test_what_a_pod_writes_to_besides_its_claims() -> None:

@@ -92,7 +92,7 @@ def test_f40_without_the_module_nothing_is_known(real: Path, tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
-    return unpacked(images.read_drbd(), tmp_path_factory.mktemp("image"))
+    return unpacked(images.drbd(), tmp_path_factory.mktemp("image"))
 
 
 def test_the_image_reads_on_a_read_only_root(image: Image, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_the_image_reads_on_a_read_only_root(image: Image, tmp_path: Path) -> No
     tmp_path.chmod(0o755)
     (tmp_path / "sockets").chmod(0o777)
     entry = image.settings["Entrypoint"]
-    command = ["unshare", "--mount", "sh", "-c", IN_A_POD, str(image.root), *entry, "--listen=/run/csi/drbd.sock", "--release"]
+    command = ["unshare", "--mount", "sh", "-c", IN_A_POD, str(image.root), *entry, "read-drbd", "--listen=/run/csi/drbd.sock", "--release"]
     seen = shown(command, {**os.environ, **image.environment, **places}, tmp_path / "sockets" / "drbd.sock")
     assert "ended with 20" in seen.why
 
