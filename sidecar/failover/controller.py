@@ -245,10 +245,12 @@ class Failover:
             decision = self._judge(unit, replace(cluster, victim=seen))
             guards[one.named] = self._note(one, unit, decision)
             again = min(again, decision.again)
-            if decision.step in (Step.NONE, Step.WAIT) or not await self._do(decision, unit, seen, asked_at):
-                continue
+            done = decision.step not in (Step.NONE, Step.WAIT) and await self._do(decision, unit, seen, asked_at)
             if decision.step is Step.TAINT:
+                cluster = replace(cluster, may_taint=done)
                 left.insert(0, one)
+            elif not done:
+                continue
             elif decision.step is Step.DELETE:
                 left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
             if unit.pod is not None and decision.step in (Step.EVICT, Step.DELETE):
@@ -444,9 +446,9 @@ class Failover:
         evidence = "; ".join(f"{one.proof.says} ({one.proof.source}, {one.proof.age:.0f} s ago)" for one in unit.proven)
         node, here = seen.node, f"node {seen.node.name} has lost its storage; node {self._settings.node} acts: {evidence}"
         match decision.step:
-            case Step.TAINT:
+            case Step.TAINT if result in _DONE:
                 self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{decision.why}; {here}")
-            case Step.DETACH:
+            case Step.DETACH if result in _DONE:
                 for one in decision.detach:
                     ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
                     self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
