@@ -454,7 +454,7 @@ class Failover:
                     self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
             case _ if unit.pod is not None and result in _DONE:
                 self._tell_once(unit.pod, f"{decision.step} done", f"{decision.why}: {result}; {here}", reason=names.POD_FAILED_OVER)
-            case _ if unit.pod is not None and result != Result.BUDGET:  # which is told if it lasts
+            case _ if unit.pod is not None and result not in ("changed", Result.BUDGET):  # a budget is told if it lasts
                 self._tell_once(unit.pod, f"{decision.step} {result}", f"{decision.why}: {result}; {here}")
             case _:
                 pass
