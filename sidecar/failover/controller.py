@@ -246,14 +246,13 @@ class Failover:
             decision = self._judge(unit, replace(cluster, victim=seen))
             guards[one.named] = self._note(one, unit, decision)
             again = min(again, decision.again)
-            if decision.step in (Step.NONE, Step.WAIT):
-                continue
-            done = await self._do(decision, unit, seen, asked_at)
+            done = decision.step not in (Step.NONE, Step.WAIT) and await self._do(decision, unit, seen, asked_at)
             if decision.step is Step.TAINT:
-                left, cluster = [one, *left], replace(cluster, taint_tried=True)  # nothing waits for it
-            if not done:
+                cluster = replace(cluster, may_taint=done)
+                left.insert(0, one)
+            elif not done:
                 continue
-            if decision.step is Step.DELETE:
+            elif decision.step is Step.DELETE:
                 left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
             if unit.pod is not None and decision.step in (Step.EVICT, Step.DELETE):
                 claims = {volume.name: volume.claim for volume in unit.volumes}
@@ -448,16 +447,15 @@ class Failover:
         evidence = "; ".join(f"{one.proof.says} ({one.proof.source}, {one.proof.age:.0f} s ago)" for one in unit.proven)
         node, here = seen.node, f"node {seen.node.name} has lost its storage; node {self._settings.node} acts: {evidence}"
         match decision.step:
-            case Step.TAINT:
-                why = f"{decision.why}, and its taint: {result}"
-                self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{why}; {here}")
-            case Step.DETACH:
+            case Step.TAINT if result in _DONE:
+                self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{decision.why}; {here}")
+            case Step.DETACH if result in _DONE:
                 for one in decision.detach:
                     ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
                     self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
             case _ if unit.pod is not None and result in _DONE:
                 self._tell_once(unit.pod, f"{decision.step} done", f"{decision.why}: {result}; {here}", reason=names.POD_FAILED_OVER)
-            case _ if unit.pod is not None and result != Result.BUDGET:  # which is told if it lasts
+            case _ if unit.pod is not None and result not in ("changed", Result.BUDGET):  # a budget is told if it lasts
                 self._tell_once(unit.pod, f"{decision.step} {result}", f"{decision.why}: {result}; {here}")
             case _:
                 pass

@@ -54,7 +54,7 @@ class Cluster:
     me: str
     nodes: tuple[Node, ...]  # all others
     drivers: Mapping[str, frozenset[str]]  # by node: those that its CSINode has
-    taint_tried: bool = False  # a moment ago, and it may not have worked: no pod waits for it
+    may_taint: bool = True  # False: it was not possible a moment ago, and no pod waits for that
 
     @property
     def of_driver(self) -> tuple[Node, ...]:
@@ -179,7 +179,7 @@ def _replace(pod: Pod, unit: Unit, cluster: Cluster) -> Decision:
         if pod.deleting_since:
             return Decision(Step.WAIT, "it is ending; its kubelet may still answer", again=_SOON)
         return Decision(Step.EVICT, "its node is Ready, so it ends with its own grace period", again=_SOON)
-    if not is_ready and not cluster.taint_tried and not any(taint.key == key for taint in victim.node.taints):
+    if cluster.may_taint and not is_ready and not any(taint.key == key for taint in victim.node.taints):
         return Decision(Step.TAINT, "the node's storage is lost", again=_SOON)
     why = "its node is not Ready" if not is_ready else f"its kubelet has been silent for {victim.silent_for:.0f} s"
     return Decision(Step.DELETE, f"{why}, and it is proven that it cannot write", again=_SOON)

@@ -199,7 +199,7 @@ def losing(plane: ControlPlane, failing_over: Path, tmp_path: Path) -> Iterator[
             mine.delete(ATTACHMENTS, name)
 
 
-def test_f14_what_somebody_says_is_powered_off_is_replaced_detached_and_taken_back(losing: Losing) -> None:
+def test_what_somebody_says_is_powered_off_is_replaced_detached_and_taken_back(losing: Losing) -> None:
     here, uid = losing.use_on_victim()
     with here, losing.judge(here, ACT) as sidecar:
         sidecar.until_ready()
@@ -221,7 +221,7 @@ def test_f14_what_somebody_says_is_powered_off_is_replaced_detached_and_taken_ba
         until(lambda: names.STORAGE_BACK in losing.reasons(), "that is told")
 
 
-def test_f14_a_label_that_names_another_boot_permits_nothing(losing: Losing) -> None:
+def test_a_label_that_names_another_boot_permits_nothing(losing: Losing) -> None:
     here, uid = losing.use_on_victim()
     with here, losing.judge(here, ACT) as sidecar:
         sidecar.until_ready()
@@ -230,7 +230,7 @@ def test_f14_a_label_that_names_another_boot_permits_nothing(losing: Losing) -> 
         untouched(losing, sidecar, uid)
 
 
-def test_f14_a_node_that_is_ready_is_left_alone_whatever_the_label_says(losing: Losing) -> None:
+def test_a_node_that_is_ready_is_left_alone_whatever_the_label_says(losing: Losing) -> None:
     here, uid = losing.use_on_victim()
     with here, losing.judge(here, ACT) as sidecar:
         sidecar.until_ready()
@@ -238,7 +238,7 @@ def test_f14_a_node_that_is_ready_is_left_alone_whatever_the_label_says(losing: 
         untouched(losing, sidecar, uid)
 
 
-def test_f43_who_observes_tells_what_would_be_next_and_writes_nothing_else(losing: Losing) -> None:
+def test_who_observes_tells_what_would_be_next_and_writes_nothing_else(losing: Losing) -> None:
     here, uid = losing.use_on_victim()
     with here, losing.judge(here, OBSERVE) as sidecar:
         sidecar.until_ready()
@@ -262,7 +262,7 @@ def untouched(losing: Losing, sidecar: Sidecar, uid: str, *, told: int = 0) -> N
 # --- the process dies -----------------------------------------------------------------------------------------------------------
 
 
-def test_f48_killed_after_each_write_it_goes_on_where_it_was_and_does_nothing_twice(losing: Losing) -> None:
+def test_f43_killed_after_each_write_it_goes_on_where_it_was_and_does_nothing_twice(losing: Losing) -> None:
     here, uid = losing.use_on_victim()
     attached = losing.get(ATTACHMENTS, losing.attachment)["metadata"]["uid"]
     losing.die()
@@ -292,7 +292,7 @@ def test_f48_killed_after_each_write_it_goes_on_where_it_was_and_does_nothing_tw
 
 
 @pytest.mark.parametrize("lacks", [("delete", "pods"), ("delete", "volumeattachments")], ids=" ".join)
-def test_f49_a_right_that_is_missing_is_told_once_and_once_given_the_act_is_done(losing: Losing, lacks: tuple[str, str]) -> None:
+def test_f54_a_right_that_is_missing_is_told_once_and_once_given_the_act_is_done(losing: Losing, lacks: tuple[str, str]) -> None:
     here, uid = losing.use_on_victim()
     role = granted(losing.plane, WEAK, without=[lacks])
     with here, losing.judge(here, ACT, kubeconfig=role) as sidecar:

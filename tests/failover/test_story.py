@@ -8,7 +8,7 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, LEASES, MERGE_PATCH, NODES, PODS
-from sidecar.kube.errors import ApiError, Forbidden, TooManyRequests, Unavailable
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, TooManyRequests, Unavailable
 from sidecar.model import names
 from tests.failover.stage import TAINT, Stage
 
@@ -411,7 +411,7 @@ def test_f47_the_taint_stays_while_a_volume_of_a_removed_pod_is_in_use_here() ->
     own(plot)
 
 
-def test_f49_what_one_write_is_refused_is_told_once_and_holds_nothing_else_up() -> None:
+def test_f54_what_one_write_is_refused_is_told_once_and_holds_nothing_else_up() -> None:
     async def plot(stage: Stage) -> None:
         await stage.volume("more")
         await stage.pod("db-1", "more")
@@ -436,7 +436,20 @@ def test_f49_what_one_write_is_refused_is_told_once_and_holds_nothing_else_up() 
     play(plot)
 
 
-def test_f49_a_read_that_is_refused_is_no_outage() -> None:
+@pytest.mark.parametrize("error", [Forbidden("a policy says no", status=403), Conflict("it has changed", status=409)])
+def test_f45_a_taint_that_cannot_be_set_keeps_no_pod_where_it_is(error: ApiError) -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+        stage.refuse = lambda call: error if call.verb == "patch" and call.resource == NODES else None
+        stage.lose("data")
+        await asyncio.sleep(12)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+        assert await stage.taints() == {} and names.STORAGE_LOST_HERE not in stage.told.reasons()
+
+    play(plot)
+
+
+def test_f54_a_read_that_is_refused_is_no_outage() -> None:
     async def plot(stage: Stage) -> None:
         await stage.status("a", ready="Unknown")
         stage.refuse = lambda call: Forbidden("no", status=403) if call.resource == CSI_NODES else None
