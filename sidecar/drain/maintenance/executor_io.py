@@ -121,8 +121,8 @@ class Executor:
 
     async def turn(self) -> float:
         """One pass: seconds until the next. Raises ApiError."""
-        self._tell_deadlines()
         stored = await find(self._kube, NODES, self._settings.node)
+        self._tell_deadlines()  # before all that may fail; an event that is told while nothing is answered would be lost
         if stored is None:
             self._view = None
             self._publish(())
@@ -345,7 +345,6 @@ class Executor:
     # --- telling --------------------------------------------------------------------------------------------------------
 
     def _tell_deadlines(self) -> None:
-        """Before any request: no error puts a deadline off."""
         if (view := self._view) is None:
             return
         of = late(view.record, view.active, self._wall()).of
