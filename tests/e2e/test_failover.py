@@ -36,6 +36,7 @@ ACT, OBSERVE = "--failover=Act", "--failover=Observe"
 SURVIVOR, VICTIM = "n1", "n2"
 SHARE = 60.0 * share(VICTIM, SURVIVOR)
 """Seconds by the sidecar's clock until it is this survivor's turn."""
+MANAGED = {"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
 BOOT, NEXT_BOOT = "7d1e5f0a", "0c9b44d2"
 
 
@@ -64,7 +65,7 @@ class Losing(Ground):
         there, here = self.driver(VICTIM), self.driver(SURVIVOR)
         self.node(VICTIM, there)
         mounted = {"volumesInUse": [f"kubernetes.io/csi/{self.driver_name}^{self.handle}"], "nodeInfo": _info(BOOT)}
-        self.change(VICTIM, {"metadata": {"annotations": {"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}})
+        self.change(VICTIM, MANAGED)
         self.change(VICTIM, {"status": mounted}, status=True)
         self.create(CLAIMS, {"metadata": {"name": "data-db-0"}, "spec": {**_asked(here), "volumeName": self.handle}})
         csi = {"driver": self.driver_name, "volumeHandle": self.handle}
@@ -80,11 +81,17 @@ class Losing(Ground):
         self.bound("data-db-0")
         self.create("/apis/apps/v1/namespaces/{namespace}/statefulsets", stateful_set("db", here, 1))
         until(lambda: self.phase(PODS, "db-0") == "Running", "db-0 runs")
-        until(lambda: self.get(ATTACHMENTS, self.attachment), "Kubernetes attaches the volume, by the name that we expect")
-        self.request("PATCH", f"{ATTACHMENTS}/{self.attachment}/status", {"status": {"attached": True}}, content_type=STRATEGIC)
+        self.attach()
         self.node(SURVIVOR, here)
+        self.change(SURVIVOR, MANAGED)
         self.change(SURVIVOR, {"status": {"nodeInfo": _info("5a5a")}}, status=True)
         return here, str(self.get(PODS, "db-0")["metadata"]["uid"])
+
+    def attach(self) -> None:
+        """As an attacher does it."""
+        until(lambda: self.get(ATTACHMENTS, self.attachment), "Kubernetes attaches the volume, by the name that we expect")
+        self.request("PATCH", f"{ATTACHMENTS}/{self.attachment}/status", {"status": {"attached": True}}, content_type=STRATEGIC)
+        until(lambda: self.get(NODES, VICTIM)["status"].get("volumesAttached"), "Kubernetes knows that it is attached")
 
     def die(self) -> None:
         """Nobody speaks for the victim any more, and it counts as not Ready at once."""
@@ -197,6 +204,24 @@ def losing(plane: ControlPlane, failing_over: Path, tmp_path: Path) -> Iterator[
         mine.clean()
         for name in mine.names(ATTACHMENTS):
             mine.delete(ATTACHMENTS, name)
+
+
+def test_kubernetes_waits_for_a_dead_nodes_attachment_and_goes_on_once_it_is_deleted_behind_its_back(losing: Losing) -> None:
+    """What fail-over relies on, without it: that comes back which a pod uses, and nothing else."""
+    losing.use_on_victim()
+    losing.die()
+    first = losing.get(ATTACHMENTS, losing.attachment)["metadata"]["uid"]
+    losing.delete(ATTACHMENTS, losing.attachment)
+    until(lambda: losing.get(ATTACHMENTS, losing.attachment)["metadata"]["uid"] != first, "while the pod is there it is made again")
+    losing.attach()
+    losing.request("DELETE", f"{PODS}/db-0?gracePeriodSeconds=0")
+    until(lambda: losing.get(PODS, "db-0")["spec"].get("nodeName") == SURVIVOR, "the set's pod is placed elsewhere")
+    elsewhere = attachment_name(losing.handle, losing.driver_name, SURVIVOR)
+    time.sleep(5.0)  # several syncs of the attach-detach controller, as it is started here
+    assert losing.exists(ATTACHMENTS, losing.attachment) and not losing.exists(ATTACHMENTS, elsewhere)
+    losing.delete(ATTACHMENTS, losing.attachment)
+    until(lambda: losing.get(ATTACHMENTS, elsewhere), "it is attached there")
+    assert not losing.exists(ATTACHMENTS, losing.attachment)
 
 
 def test_what_somebody_says_is_powered_off_is_replaced_detached_and_taken_back(losing: Losing) -> None:
