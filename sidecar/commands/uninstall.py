@@ -146,8 +146,8 @@ async def steps(
     kube: KubeApi, driver: str, *, held: list[str] | None = None, under_way: list[str] | None = None
 ) -> AsyncIterator[Step | Unread]:
     """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain. Volumes and claims
-    come last, for they may be thousands. To `held` go the names of volumes whose deletion waits for our finalizer, to `under_way` those of nodes
-    that a maintenance has cordoned or drains."""
+    come last, for they may be thousands. To `held` go the names of volumes whose deletion waits for our finalizer, to `under_way` those
+    of nodes that a maintenance has cordoned or drains."""
     lists = [(resource, names.GUARDED_FOR) for resource in (BUDGETS, DEPLOYMENTS)]
     lists += [(LEASES, label) for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR)]
     lists += [(resource, "") for resource in (NODES, DRAIN_REPORTS, VOLUMES, CLAIMS)]

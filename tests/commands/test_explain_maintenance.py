@@ -1,6 +1,7 @@
 """`explain maintenance` as people call it, of an object that was created and of a file, against an API server over HTTP."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +106,9 @@ def test_a_budget_that_lets_nobody_go_is_shown_before_anybody_is_evicted(declare
     for name, app, allowed in (("none", "web", 0), ("some", "web", 1), ("skipped", "agent", 0)):
         spec = {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": allowed}
         body, status = {"metadata": {"name": name}, "spec": spec}, {"status": {"observedGeneration": 1, "disruptionsAllowed": allowed}}
-        where: dict[str, Any] = {"namespace": "default"}
-        declared.act(lambda body=body: declared.cluster.create(BUDGETS, body, **where))
-        patch: dict[str, Any] = {**where, "content_type": MERGE_PATCH, "subresource": "status"}
-        declared.act(lambda name=name, status=status: declared.cluster.patch(BUDGETS, name, status, **patch))
+        declared.act(partial(declared.cluster.create, BUDGETS, body, namespace="default"))
+        how: dict[str, Any] = {"namespace": "default", "content_type": MERGE_PATCH, "subresource": "status"}
+        declared.act(partial(declared.cluster.patch, BUDGETS, name, status, **how))
     labels = {"metadata": {"labels": {"app": "web"}}}
     declared.act(lambda: declared.cluster.patch(PODS, "web", labels, namespace="default", content_type=MERGE_PATCH))
     assert explain(declared, "disks") == 0
