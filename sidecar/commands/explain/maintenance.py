@@ -13,14 +13,13 @@ from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.forms import structured
 from sidecar.commands.tables import table
 from sidecar.config.config import Config
-from sidecar.doors import Instruments, open_doors
+from sidecar.doors import Instruments, Opened, open_doors
 from sidecar.drain.listing_io import Cluster
 from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import OF_LABEL, Treatment, treatments
 from sidecar.drain.words import Status
 from sidecar.errors import Fatal
 from sidecar.kube.api import BUDGETS, DRAIN_RULES, MAINTENANCES, NAMESPACES, PODS, KubeApi, records
-from sidecar.kube.client import KubeClient
 from sidecar.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound
 from sidecar.model import names
 from sidecar.model.nodes import Budget, Node
@@ -32,7 +31,7 @@ _HEADS = ("NODE", "POD", "STEP", "ORDER", "WHAT", "WHO SAYS SO")
 async def answer(config: Config, question: Question) -> Answer:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        stored = await (_from_file(doors.kube, question.file) if question.file else doors.kube.get(MAINTENANCES, question.name))
+        stored = await (_from_file(doors, question.file) if question.file else doors.kube.get(MAINTENANCES, question.name))
         one = Maintenance.of(stored)
         if one is None:
             raise Fatal(f"{names.MAINTENANCE_KIND} {question.name or question.file} says nothing that could be carried out: check its spec")
@@ -45,7 +44,7 @@ async def answer(config: Config, question: Question) -> Answer:
     return _told(one, nodes, pods, budgets, cluster, question, config)
 
 
-async def _from_file(kube: KubeClient, path: str) -> Json:
+async def _from_file(doors: Opened, path: str) -> Json:
     """As the server would store it. Where it has no such type, has one of that name, or does not let us ask, it is taken as it is."""
     try:
         obj = yaml.safe_load(await asyncio.to_thread(Path(path).read_bytes))
@@ -54,7 +53,7 @@ async def _from_file(kube: KubeClient, path: str) -> Json:
     except (OSError, yaml.YAMLError, AttributeError) as error:
         raise Fatal(f"{path} cannot be read as a {names.MAINTENANCE_KIND}: {error}") from error
     try:
-        stored = await kube.create(MAINTENANCES, obj, dry_run=True) if is_one else {"spec": {"stage": "none"}}
+        stored = await doors.kube.create(MAINTENANCES, obj, dry_run=True) if is_one else {"spec": {"stage": "none"}}
     except (BadRequest, Invalid) as error:
         raise Fatal(f"{path} would be refused: {error}") from error
     except (AlreadyExists, Forbidden, NotFound):
