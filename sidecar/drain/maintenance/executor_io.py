@@ -95,6 +95,7 @@ class Executor:
                 again = await self.turn()
             except ApiError as error:
                 log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
+                self._publish(self.status)  # by which rules pods leave is not known now: the evacuation begins with none of them
                 again = AT_REST if self._view is None and isinstance(error, Forbidden) else DRAINING
             await asyncio.sleep(SOON)
             news = (self._changed.wait(), *((self._declared(),) if self._view is not None else ()))

@@ -670,6 +670,35 @@ def test_drain_C13_what_keeps_a_pod_in_a_maintenance_keeps_the_evacuation_from_s
     replicas_anew.play(story, seen, args=MAINTAINED)
 
 
+@pytest.mark.parametrize("skips", [True, False])
+def test_drain_C13_where_rules_cannot_be_read_any_more_the_evacuation_goes_by_no_earlier_ones(skips: bool) -> None:
+    """A budget holds the replica until a rule of its team has been made, which nobody may read."""
+    broken: list[bool] = []
+
+    async def story(bench: Story, _: Workload) -> None:
+        spec: Json = {"selector": {"matchLabels": {"app": "db"}}, "maxUnavailable": 1}
+        await bench.you.create(BUDGETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
+        await allow(bench, 0)
+        await retire(bench)
+        await wait(bench, 100)
+        assert not is_taken(seen.did) and (await record(bench))["intent"] == "retire"
+        if skips:
+            broken.append(True)
+            spec = {"podSelector": {"matchLabels": {"app": "db"}}, "behavior": "Skip"}
+            await bench.you.create(DRAIN_RULES, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
+            await wait(bench, 15)
+        await allow(bench, 1)
+        await wait(bench, 300)
+        assert is_taken(seen.did) is not skips
+
+    async def allow(bench: Story, count: int) -> None:
+        now = {"observedGeneration": 1, "disruptionsAllowed": count, "currentHealthy": 3, "desiredHealthy": 3 - count, "expectedPods": 3}
+        await bench.you.patch(BUDGETS, "db", {"status": now}, namespace="default", content_type=MERGE_PATCH, subresource="status")
+
+    seen = Seen(lambda call: Forbidden("no") if broken and call.verb == "list" and call.resource == DRAIN_RULES else None)
+    replicas_anew.play(story, seen, args=MAINTAINED)
+
+
 @pytest.mark.parametrize("then", [{"intent": "reboot"}, {"nodes": ["n9"]}])
 @pytest.mark.parametrize("step", ["note data-db-0", "evict db-0"])
 def test_drain_C3_a_retire_that_is_taken_back_in_the_middle_deletes_no_data(step: str, then: Json) -> None:
