@@ -102,14 +102,16 @@ class DrainRoom:
         return gate.held(judged, marks, self._pods(), assumed=settings.gate_assumes, overridden=overridden)
 
     def assessment(self) -> Assessment | None:
-        """That of the Node as it is now, if there is one."""
+        """That of the Node as it is now, and for what it is drained for now, if there is one."""
         marks, judged = self.marks, self._judged
-        return judged if marks is not None and judged is not None and judged.node_uid == marks.uid else None
+        if marks is None or judged is None or judged.node_uid != marks.uid:
+            return None
+        return judged if self._judged_for == self._counting(marks) else None
 
     def blocking(self, pods: Iterable[Pod]) -> frozenset[str] | None:
         """Full names of those whose volumes block what the node is drained for; None: that is not known."""
         marks, judged = self.marks, self.assessment()
-        if marks is None or judged is None or not marks.draining or self._judged_for != self._counting(marks):
+        if marks is None or judged is None or not marks.draining:
             return None
         if self._evacuation is not None and self._evacuation.lets_go(marks, judged):
             return frozenset()

@@ -19,6 +19,7 @@ from sidecar.kube.api import MERGE_PATCH
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY
 from tests.harness.cluster import REPORTS
+from tests.harness.drains import command
 
 TYPES = (DEPLOY / "components" / "maintenance" / "crd.yaml").read_text()
 PLANNED = "/apis/csi-node-sidecar.io/v1alpha1/plannedmaintenances"
@@ -129,6 +130,16 @@ def test_what_is_stored_is_what_the_program_reads(types: ControlPlane) -> None:
     assert bare["spec"] == {**BY_NAME, "stage": "Idle", "onDeadline": "Report"}
     least = Maintenance.of(bare)
     assert least is not None and (least.stage, least.deadline, least.overrides) == (Stage.IDLE, None, False)
+
+
+@pytest.mark.parametrize("case", ["no nodes", "an empty selector", "an entry twice", "a deadline in days", "an unknown field"])
+def test_what_cannot_be_meant_is_refused_by_explain_in_the_server_s_words(types: ControlPlane, tmp_path: Path, case: str) -> None:
+    spec, says = REFUSED.get(case, ({**BY_NAME, "dealine": "10m"}, 'unknown field "spec.dealine"'))
+    file = tmp_path / "m1.yaml"
+    file.write_text(yaml.safe_dump(declared(PLANNED, spec)))
+    done = command(types.kubeconfig, "explain", "maintenance", "-f", str(file))
+    assert done.returncode == 1 and "would be refused" in done.stderr and says in done.stderr, (done.stdout, done.stderr)
+    assert not types.request("GET", PLANNED)["items"]
 
 
 @pytest.mark.parametrize("finished", [-1, 0])

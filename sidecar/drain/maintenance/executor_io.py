@@ -95,6 +95,7 @@ class Executor:
                 again = await self.turn()
             except ApiError as error:
                 log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
+                self._publish(self.status)  # by which rules pods leave is not known now: the evacuation begins with none of them
                 again = AT_REST if self._view is None and isinstance(error, Forbidden) else DRAINING
             await asyncio.sleep(SOON)
             news = (self._changed.wait(), *((self._declared(),) if self._view is not None else ()))
@@ -191,10 +192,9 @@ class Executor:
         return tuple(sorted(mine, key=lambda one: (one.stage is Stage.IDLE, one.created, one.name)))[:MOST]
 
     async def _look(self, node: Node, record: Record, active: tuple[Maintenance, ...]) -> View:
-        marks, judged = self._room.marks, self._room.assessment()
         draining = [one for one in active if one.stage is Stage.DRAIN]
         drains: tuple[Draining, ...] = ()
-        held: frozenset[str] = frozenset()
+        runners: list[Runner] = []
         if not draining:
             # Of another drain nobody has come back yet.
             self._round.clear()
@@ -217,10 +217,10 @@ class Executor:
                 )
                 for one in draining
             )
-            # Until what is wanted is noted, and the room has heard of it, it judges for something else.
-            is_heard = marks is not None and marks.maintenance is record.intent is strictest(draining)
-            blocking = self._room.blocking([each.pod for each in runners]) if is_heard else None
-            held = blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims)
+        # Until what is wanted is noted, and the room has heard of it, it judges for something else.
+        marks = self._room.marks
+        is_heard = marks is not None and marks.maintenance is record.intent is strictest(draining)
+        judged, blocking = (self._room.assessment(), self._room.blocking([each.pod for each in runners])) if is_heard else (None, None)
         # By the Node as it was read: a watch that lags does not show yet who wants the cordon besides.
         there = read(node, self._settings.driver, now=self._wall(), policy=self._settings.policy, before=marks)
         kured = names.KURED_REBOOTS in node.annotations and not there.left_behind
@@ -232,7 +232,8 @@ class Executor:
             drains=drains,
             wanted_by_others=bool(there.declared or there.evacuate or there.retiring or kured),
             retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
-            held=held,
+            held=blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims),
+            judged=blocking is not None,
             heard=frozenset(uid for uid, until in self._waits_for_vm.items() if until > self._clock()),
             refused={uid: why for uid, (_, why) in self._again.items()},
         )
