@@ -1,8 +1,8 @@
 """Keeps the latest few hundred decisions, for people who ask a minute later why the program did something.
 
 It keeps texts of a limited size and not the decisions, which may hold whole objects and what a driver said. To make them costs little: most
-of a node's decisions are to do nothing, and have a reason only. An equal decision with an equal reason for the same key is counted and moves
-to the end, so that one busy key does not displace the history of the others. It has the latest fields: ages among them change each time.
+of a node's decisions are to do nothing, and have a reason only. An equal decision with an equal reason for the same key is counted and
+moves to the end, so that one busy key does not displace the history of the others. It has the latest fields: ages change each time.
 """
 
 import dataclasses
