@@ -191,6 +191,14 @@ def test_what_a_drain_evicts_of_its_own_node_is_not_bound_by_fail_over(cluster: 
             cluster.plane.request("DELETE", f"{PODS}/bare-{node}?gracePeriodSeconds=0")
 
 
+def test_where_no_pod_is_left_it_is_told_so_and_not_refused(cluster: Secured) -> None:
+    """Else a drain would take the last pod of a namespace, which has gone meanwhile, for one that may not go."""
+    path = "/api/v1/namespaces/kube-node-lease/pods"
+    assert not cluster.plane.request("GET", path)["items"]
+    code, said, broken = create(f"{path}/none/eviction", body(May("kube-node-lease", "none", "u"))).by(cluster.n1)
+    assert (code, broken) == (404, []), said
+
+
 # --- attachments --------------------------------------------------------------------------------------------------------
 
 
