@@ -7,7 +7,7 @@ import pytest
 
 from sidecar.drain.maintenance.objects import Entry, Maintenance, Runner, Selector, Stage
 from sidecar.drain.maintenance.plan import Peer
-from sidecar.drain.maintenance.step import Decision, Progress, Record, View, decide, is_drained, late, overridden, record_of
+from sidecar.drain.maintenance.step import Decision, Progress, Record, View, decide, is_drained, late, record_of
 from sidecar.drain.words import Intent, Status
 from sidecar.model import names
 from sidecar.model.nodes import Node
@@ -208,9 +208,9 @@ def test_what_was_declared_of_the_override_is_noted_for_a_process_that_cannot_re
     ten = maintenance(deadline=600.0, overrides=True)
     for one, counts in ((ten, True), (replace(ten, overrides=False), False)):
         noted_ = record_of(noted(replace(late(Record(), [one], NOW), prior=False)), DRIVER)
-        assert [bool(overridden(noted_, at)) for at in (NOW + 599.0, NOW + 600.0)] == [False, counts]
+        assert [bool(late(noted_, None, at).forced) for at in (NOW + 599.0, NOW + 600.0)] == [False, counts]
     whole = replace(AT_WORK, of={ONE.uid: Progress("x" * 253, 0, NOW, NOW, True)})
-    forced = overridden(whole, NOW)
+    forced = late(whole, None, NOW).forced
     assert record_of(noted(replace(whole, forced=forced)), DRIVER).forced == forced, "a long name is read again as it was noted"
 
 

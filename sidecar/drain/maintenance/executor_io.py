@@ -11,11 +11,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sidecar.drain.controller import DrainRoom
-from sidecar.drain.maintenance.objects import Behavior, Maintenance, Rule, Runner, Stage, labels_of
+from sidecar.drain.maintenance.objects import MOST, Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of, said_of
 from sidecar.drain.maintenance.step import (
-    MOST,
     Decision,
     Record,
     View,
@@ -24,7 +23,6 @@ from sidecar.drain.maintenance.step import (
     is_late,
     is_of_maintenance,
     late,
-    overridden,
     record_of,
     strictest,
 )
@@ -143,7 +141,6 @@ class Executor:
             await self._override(stored, node, record, active)
             raise
         decision = decide(view)
-        self._tell_deadlines()
         self._tell(view, decision)
         if not self._settings.dry_run:
             await self._write(stored, view, decision)
@@ -166,9 +163,7 @@ class Executor:
 
     async def _override(self, stored: Json, node: Node, record: Record, active: tuple[Maintenance, ...]) -> None:
         """What else cannot be read puts no deadline off. Of what is declared the last that was read counts."""
-        said = late(record, active, self._wall())
-        if not active:
-            said = replace(said, forced=overridden(record, self._wall()))  # a process that has just started has read none yet
+        said = late(record, active or None, self._wall())  # a process that has just started has read none yet
         if said.forced and not self._settings.dry_run and not record.forced and not (said.of.keys() - record.of.keys()):
             await self._note(stored, node, replace(record, forced=said.forced).as_text(node.uid))
 

@@ -14,6 +14,7 @@ from sidecar.model.topology import Requirement
 
 CAPI_LABEL: Final = "cluster.x-k8s.io/drain"  # Cluster API's label on a pod, which beats rules
 MOST_PRIORITY: Final = 2**31 - 1
+MOST: Final = 20  # maintenances of one node that are carried out at a time, the oldest ones first
 _MOST_ENTRIES: Final = 50
 _DURATION: Final = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,7})m)?(?:(\d{1,9})s)?")
 
@@ -108,15 +109,11 @@ class Maintenance:
     uid: str
     stage: Stage
     intent: Intent
-    nodes: frozenset[str]
-    """By name; empty: by `labels`."""
+    nodes: frozenset[str]  # by name; empty: by `labels`
     labels: Selector
-    plan: tuple[Entry, ...]
-    """In the order in which it is carried out: what was written, and the standard entries."""
-    deadline: float | None = None
-    """Seconds from the beginning of the drain of a node."""
-    overrides: bool = False
-    """At the deadline what blocks is overridden, not only reported."""
+    plan: tuple[Entry, ...]  # in the order in which it is carried out: what was written, and the standard entries
+    deadline: float | None = None  # seconds from the beginning of the drain of a node
+    overrides: bool = False  # at the deadline what blocks is overridden, not only reported
     planned_for: str = ""
     reason: str = ""
     created: str = ""
@@ -200,8 +197,7 @@ class Runner:
 
     pod: Pod
     priority: int
-    vm: str = ""
-    """Full name of the VirtualMachineInstance that it runs; empty: none."""
+    vm: str = ""  # full name of the VirtualMachineInstance that it runs; empty: none
 
     @property
     def type(self) -> PodType:

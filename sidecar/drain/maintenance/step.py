@@ -16,7 +16,6 @@ from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node
 from sidecar.model.objects import Json
 
-MOST: Final = 20  # maintenances of one node that are carried out at a time, the oldest ones first
 _LONGEST: Final = 16 * 2**10
 
 
@@ -119,22 +118,20 @@ class Decision:
     status: tuple[Json, ...] = ()  # for the report, one of each maintenance
 
 
-def late(record: Record, active: Iterable[Maintenance], now: float) -> Record:
-    """The record with what the clock alone decides. It needs no answer of anybody, so no error puts it off."""
+def late(record: Record, active: Iterable[Maintenance] | None, now: float) -> Record:
+    """The record with what the clock alone decides. It needs no answer of anybody, so no error puts it off. `active`: None where nobody
+    knows what is declared now: what was noted counts."""
     of = dict(record.of)
-    for one in active:
+    for one in active or ():
         if one.stage is not Stage.DRAIN:
             continue
         before = of.get(one.uid, Progress(one.name))
         began = before.started_at if before.started_at is not None and before.started_at <= now else now
         ends = [at for at in (before.deadline_at, began + one.deadline if one.deadline is not None else None) if at is not None]
         of[one.uid] = replace(before, started_at=began, deadline_at=min(ends, default=None), overrides=one.overrides)
-    return replace(record, of=of, forced=overridden(replace(record, of={one.uid: of[one.uid] for one in active if one.uid in of}), now))
-
-
-def overridden(record: Record, now: float) -> str:
-    over = (f"the deadline of PlannedMaintenance {one.name} is over" for one in record.of.values() if one.overrides and _is_over(one, now))
-    return next(over, "")[:256]
+    counting = of.values() if active is None else [of[one.uid] for one in active if one.uid in of]
+    over = (f"the deadline of PlannedMaintenance {one.name} is over" for one in counting if one.overrides and _is_over(one, now))
+    return replace(record, of=of, forced=next(over, "")[:256])
 
 
 def _is_over(one: Progress, now: float) -> bool:
