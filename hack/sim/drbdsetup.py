@@ -173,7 +173,7 @@ def held(file: Path) -> Iterator[State]:
 
 def install(folder: Path, file: Path, node: str) -> Path:
     program = folder / "drbdsetup"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m hack.sim.drbdsetup {file} {node} "$@"\n')
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -S -m hack.sim.drbdsetup {file} {node} "$@"\n')
     program.chmod(0o755)
     return program
 

@@ -92,7 +92,9 @@ async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
         cluster = WhichCluster.of(doors.kube.reached)
-        with Told(form, cluster=cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[], held=[]) as told:
+        with Told(
+            form, cluster=cluster.as_json(), driver=driver, dryRun=config.dry_run, removed=[], unread=[], held=[], underWay=[]
+        ) as told:
             told.say(f"cluster: {cluster}")
             return await _remove_all(doors.kube, driver, told, dry_run=config.dry_run)
     finally:
@@ -100,8 +102,8 @@ async def _uninstall(parsed: Parsed, driver: str, *, form: str = TABLE) -> int:
 
 
 async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) -> int:
-    failed, found, held = 0, 0, list[str]()
-    async for step in steps(kube, driver, held=held):
+    failed, found, held, under_way = 0, 0, list[str](), list[str]()
+    async for step in steps(kube, driver, held=held, under_way=under_way):
         if isinstance(step, Unread):
             complain_of(step.what, step.error)
             told.row("unread", what=step.what, error=str(step.error))
@@ -124,6 +126,13 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
         told.say(f"{nothing}; check the driver's name if you expected something.")
     for name in held:
         told.row("held", name=name)
+    for name in under_way:
+        told.row("underWay", name=name)
+    if under_way:
+        told.say(
+            f"warning: {len(under_way)} nodes are in the middle of a {names.MAINTENANCE_KIND}, and nobody goes on with it:"
+            f" {first_few(under_way)}. Pods that were evicted may be put there again. Delete it, or install the component again."
+        )
     if held:
         told.say(
             f"{len(held)} PersistentVolumes are being deleted and keep {names.VOLUME_FINALIZER}: {first_few(held)}. A provisioner of the"
@@ -133,9 +142,12 @@ async def _remove_all(kube: KubeApi, driver: str, told: Told, *, dry_run: bool) 
     return 1 if failed else 0
 
 
-async def steps(kube: KubeApi, driver: str, *, held: list[str] | None = None) -> AsyncIterator[Step | Unread]:
+async def steps(
+    kube: KubeApi, driver: str, *, held: list[str] | None = None, under_way: list[str] | None = None
+) -> AsyncIterator[Step | Unread]:
     """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain. Volumes and claims
-    come last, for they may be thousands. To `held` go the names of volumes whose deletion waits for our finalizer."""
+    come last, for they may be thousands. To `held` go the names of volumes whose deletion waits for our finalizer, to `under_way` those
+    of nodes that a maintenance has cordoned or drains."""
     lists = [(resource, names.GUARDED_FOR) for resource in (BUDGETS, DEPLOYMENTS)]
     lists += [(LEASES, label) for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR, names.FAILOVER_FOR)]
     lists += [(resource, "") for resource in (NODES, DRAIN_REPORTS, VOLUMES, CLAIMS)]
@@ -145,6 +157,8 @@ async def steps(kube: KubeApi, driver: str, *, held: list[str] | None = None) ->
             async for obj in every(kube, resource, label_selector=selector):
                 if held is not None and resource == VOLUMES and _is_held(obj, driver):
                     held.append(obj["metadata"]["name"])
+                if under_way is not None and resource == NODES and record_of(Node.of(obj), driver).prior is not None:
+                    under_way.append(obj["metadata"]["name"])
                 for step in _of(resource, obj, driver):
                     yield step
         except ApiError as error:

@@ -24,7 +24,7 @@ from sidecar.failover.survivor import Cluster, Decision, Step, judge
 from sidecar.failover.unit import PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
-from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -132,7 +132,8 @@ class Failover:
                 self._due[name] = now + IDLE
                 log.warning("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
             except ApiError as error:
-                self._freeze.api_away(self._clock())
+                if isinstance(error, Unavailable | TooManyRequests):
+                    self._freeze.api_away(self._clock())
                 self._due[name] = now + SOON
                 log.info("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
 
@@ -304,7 +305,7 @@ class Failover:
         pod, result = unit.pod, "done"
         try:
             match decision.step:
-                case Step.TAINT:
+                case Step.TAINT if self._first_time(f"taint {seen.node.uid}"):
                     is_off = powered_off(seen.node, seen.boot_id).holds
                     await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over")
                 case Step.EVICT if pod is not None:

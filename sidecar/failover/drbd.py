@@ -168,14 +168,17 @@ def _resource(name: str, at: float, events: Facts, status: Facts, show: Facts | 
     # Who is meant to have no disk has no vote. Where that is not known, it is counted: then more votes are wanted, and not fewer.
     voters = sum(_all(each(word, _YES)) is not True for word in ("client", *(f"peer-client {peer}" for peer in peers)))
     reasons = frozenset(facts.get("suspended", "not known").split(",")) - {"no"}
+    primary, failing = _PRIMARY.get(facts.get("role", "")), _YES.get(facts.get("force-io-failures", ""))
     opened = each("open", _YES)
+    if not any(key.startswith("open ") for key in events | status):
+        opened = [primary, failing]  # older drbd-utils do not print it; what is open for writing is one of both
     return Resource(
         name=name,
         at=at,
-        primary=_PRIMARY.get(facts.get("role", "")),
-        open=True if True in opened else _all(opened),
+        primary=primary,
+        open=True if True in opened else None if None in opened or not opened else False,
         suspended=reasons if reasons <= {*_REASONS} else None,
-        failing_io=_YES.get(facts.get("force-io-failures", "")),
+        failing_io=failing,
         may_promote=_YES.get(events.get("may_promote", "")),
         has_quorum=_all(each("quorum", _YES)),
         forbids_second=_forbids_second(show["quorum"], voters) if show is not None else None,

@@ -166,7 +166,7 @@ def _is_back(own: Own, memory: Memory, now: float) -> str:
     used = {claim for pod in own.pods for claim in pod.claim_names}
     for resource, volumes in _with_volumes(own):
         in_use = None if resource.primary is None or resource.open is None else resource.primary or resource.open
-        if in_use is None or (in_use and used.isdisjoint(volume.claim_name for volume in volumes)):
+        if is_whole(resource) is not True or in_use is None or (in_use and used.isdisjoint(volume.claim_name for volume in volumes)):
             return ""
     return f"its storage is whole again ({value})"
 

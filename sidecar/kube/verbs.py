@@ -212,9 +212,11 @@ class KubeClient:
         if size > LARGE:
             self._transport.observer.on_large(request.resource, _full_name(obj), size)
 
-    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
+    async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "", dry_run: bool = False) -> Json:
+        """`dry_run`: nothing is stored; it is only asked whether it would be, and an unknown field is an error as it is for kubectl."""
         name = body.name if isinstance(body, PackedVolume) else (body.get("metadata") or {}).get("name")
-        return await self._ask("create", "POST", resource, namespace=namespace, named=str(name or ""), body=body)
+        query = {"dryRun": "All", "fieldValidation": "Strict"} if dry_run else None
+        return await self._ask("create", "POST", resource, namespace=namespace, named=str(name or ""), body=body, query=query)
 
     async def replace(
         self,

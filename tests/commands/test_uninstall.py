@@ -85,12 +85,14 @@ def test_a_cordon_of_a_maintenance_is_ended_where_the_record_says_that_it_is_our
             cordoned["spec"]["unschedulable"] and names.of_driver(DRIVER, names.MAINTENANCE_RECORD) in cordoned["metadata"]["annotations"]
         )
         assert names.MAINTENANCE_IN_PROGRESS in [condition["type"] for condition in cordoned["status"]["conditions"]]
-        said = [step async for step in steps(bench.you, DRIVER)]
+        under_way: list[str] = []
+        said = [step async for step in steps(bench.you, DRIVER, under_way=under_way)]
         for step in said:
             assert isinstance(step, Step) and await _take(bench.you, step)
         after = await node_of(bench)
         assert bool(after["spec"].get("unschedulable")) is before
         assert any("the cordon of its maintenance" in step.what for step in said) is not before
+        assert under_way == ["n0"]
         assert {condition["type"] for condition in after["status"]["conditions"]} == {"Ready", names.MAINTENANCE_PLANNED}
         assert not [key for key in after["metadata"].get("annotations") or {} if DRIVER in key]
 

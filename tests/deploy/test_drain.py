@@ -11,6 +11,7 @@ from sidecar.config.parse import Parsed, parse
 from sidecar.drain.maintenance.objects import Entry
 from sidecar.drain.maintenance.plan import Peer
 from sidecar.drain.maintenance.step import Progress, decide
+from sidecar.failover.survivor import IGNORED_BY_PIRAEUS
 from sidecar.kube.api import PODS
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, rendered, the, written
@@ -163,7 +164,14 @@ MARKS = (names.DRAIN_RECORD, names.AUTOSCALER_MARKER)
 
 def test_what_people_say_of_volumes_is_theirs_alone() -> None:
     (text,) = (str(policy) for policy in policies() if named(policy).endswith("words-of-people"))
-    for word in (names.ACKNOWLEDGED, names.DRAIN_POLICY, names.DRAIN_POLICY_REBOOT, names.DRAIN_POLICY_RETIRE):
+    for word in (
+        names.ACKNOWLEDGED,
+        names.DRAIN_POLICY,
+        names.DRAIN_POLICY_REBOOT,
+        names.DRAIN_POLICY_RETIRE,
+        names.FAILOVER,
+        IGNORED_BY_PIRAEUS,
+    ):
         assert repr(word) in text.replace('"', "'").replace("\\", "")
 
 
@@ -174,14 +182,15 @@ def test_what_may_change_on_a_node_is_what_the_program_writes() -> None:
     assert f"variables.driver.lowerAscii() + '.{names.GROUP}/'" in text
     listed = re.search(r"\[([^]]+)\][.]map\(name, variables[.]prefix [+] name\)", text)
     assert listed is not None and tuple(re.findall(r"[\w-]+", listed[1])) == MARKS
-    for name in (names.EVACUATION_STATE, names.MAINTENANCE_RECORD):
+    for name in (names.EVACUATION_STATE, names.MAINTENANCE_RECORD, names.STORAGE_LOST):
         assert f"variables.prefix + '{name}'" in text
     assert str([names.MAINTENANCE_PLANNED, names.MAINTENANCE_IN_PROGRESS, names.DRAIN_IN_PROGRESS, names.DRAINED]) in text
     assert f"== '{names.MAINTENANCE_KIND}'" in text
     assert names.GUARDED_NODE in str(next(policy for policy in policies() if named(policy).endswith("sidecar-budget")))
     of_leases = str(next(policy for policy in policies() if named(policy).endswith("own-lease")))
-    assert all(label in of_leases for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR))
+    assert all(label in of_leases for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR, names.FAILOVER_FOR))
     assert names.GUARDED_FOR not in of_leases
     judged = re.search(r"matches\('([^']+)'\)", of_leases)
     assert judged is not None
-    assert all(re.match(judged[1], name) for name in (names.evacuation_slot(0, "d"), names.reprovision("u", "d"), names.watch("d")))
+    leases = (names.evacuation_slot(0, "d"), names.reprovision("u", "d"), names.watch("d"), names.failover("d"))
+    assert all(re.match(judged[1], name) for name in leases)

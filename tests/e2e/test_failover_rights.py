@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hack.lib.control_plane import ControlPlane, until
-from hack.lib.programs import Json
+from hack.lib.programs import Json, OurDriver, Sidecar
 from sidecar.eviction.attempt_io import body
 from sidecar.eviction.rules import May
+from sidecar.failover.look_io import attachment_name
 from sidecar.failover.survivor import IGNORED_BY_PIRAEUS
+from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names, timestamps
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE
+from tests.e2e.test_rights_at_work import denied
+from tests.harness.drains import JUDGING, SWIFT
+from tests.harness.persons import ACCOUNT
 from tests.harness.policies import Abuse, Request, Secured, allowed, built, create, in_force, patch, secured, type_checked
 
 PODS, NODES, CLAIMS = "/api/v1/namespaces/default/pods", "/api/v1/nodes", "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -149,7 +155,7 @@ def test_what_a_namespace_says_holds_for_its_pods(cluster: Secured, word: str) -
 
 def annotate(cluster: Secured, word: str | None) -> None:
     change = {"metadata": {"annotations": {names.FAILOVER: word}}}
-    cluster.plane.request("PATCH", "/api/v1/namespaces/default", change, content_type="application/merge-patch+json")
+    cluster.plane.request("PATCH", "/api/v1/namespaces/default", change, content_type=MERGE_PATCH)
 
 
 def test_of_a_node_that_is_ready_pods_are_evicted_and_not_deleted(cluster: Secured) -> None:
@@ -213,7 +219,7 @@ def test_no_attachment_is_changed_or_made(cluster: Secured, verb: str) -> None:
 
 
 def _type(verb: str) -> str:
-    return "application/merge-patch+json" if verb == "PATCH" else "application/json"
+    return MERGE_PATCH if verb == "PATCH" else "application/json"
 
 
 # --- the taint ----------------------------------------------------------------------------------------------------------
@@ -344,6 +350,65 @@ def test_the_lease_is_held_by_one_node_and_left_for_the_next(cluster: Secured) -
     code, left = cluster.n1.ask("PUT", path, put(OWN, held=False).content)
     assert code == 200, left
     allowed(put(ON, of=left), cluster.n2)
+
+
+# --- the program ------------------------------------------------------------------------------------------------------------
+
+
+BOOT = dict.fromkeys(
+    ("machineID", "systemUUID", "kernelVersion", "osImage", "containerRuntimeVersion", "kubeletVersion", "kubeProxyVersion"), ""
+)
+
+
+def test_all_that_the_program_writes_passes(cluster: Secured, tmp_path: Path) -> None:
+    """As a process on n1, with a token as the kubelet hands it out, once somebody says that the power of a node was cut."""
+    plane, volumes = cluster.plane, "/api/v1/persistentvolumes"
+    for node in (OWN, ON, OFF):
+        plane.add_csinode(node, DRIVER, node, [])
+        cluster.made.append(f"/apis/storage.k8s.io/v1/csinodes/{node}")
+    spec = {"storageClassName": "", "accessModes": ["ReadWriteOnce"]}
+    asked = {**spec, "volumeName": "pv-db", "resources": {"requests": {"storage": "1Gi"}}}
+    made = cluster.make(CLAIMS, {"metadata": {"name": "data"}, "spec": asked})
+    ref = {"namespace": "default", "name": "data", "uid": made["metadata"]["uid"]}
+    more = {"capacity": {"storage": "1Gi"}, "csi": {"driver": DRIVER, "volumeHandle": "vol"}, "claimRef": ref}
+    cluster.make(volumes, {"metadata": {"name": "pv-db"}, "spec": {**spec, **more, "persistentVolumeReclaimPolicy": "Retain"}})
+    until(lambda: plane.request("GET", f"{CLAIMS}/data")["status"]["phase"] == "Bound", "the claim is bound")
+    cluster.make(PODS, pod("db", OFF))
+    source = {"persistentVolumeName": "pv-db"}
+    attached = {"metadata": {"name": attachment_name("vol", DRIVER, OFF)}, "spec": {"attacher": DRIVER, "nodeName": OFF, "source": source}}
+    cluster.make(ATTACHMENTS, attached)
+    info = {**BOOT, "bootID": "b1", "operatingSystem": "linux", "architecture": "amd64"}
+    plane.request("PATCH", f"{NODES}/{OFF}/status", {"status": {"nodeInfo": info}}, content_type=MERGE_PATCH)
+    before = denied(plane)
+    assert before, "it counts none, not even those by which the fixture saw that the policies are in force"
+    driver = OurDriver(tmp_path, node=OWN, name=DRIVER)
+    sidecar = Sidecar(
+        tmp_path,
+        node=OWN,
+        address=driver.socket,
+        kubeconfig=cluster.kubeconfig(OWN, ACCOUNT),
+        args=[*JUDGING, "--failover=Act"],
+        environ={"NAMESPACE": NAMESPACE, "POD_NAME": "none"},
+        speed=SWIFT,
+    )
+
+    def gone_from(path: str, name: str) -> bool:
+        return name not in [item["metadata"]["name"] for item in plane.request("GET", path)["items"]]
+
+    with driver, sidecar:
+        sidecar.until_ready()
+        label = {"metadata": {"labels": {names.POWERED_OFF: "b1"}}}
+        plane.request("PATCH", f"{NODES}/{OFF}", label, content_type=MERGE_PATCH)
+        until(lambda: gone_from(PODS, "db"), "the pod is deleted")
+        until(lambda: gone_from(ATTACHMENTS, attached["metadata"]["name"]), "its volume is detached")
+        taints = plane.request("GET", f"{NODES}/{OFF}")["spec"]["taints"]
+        assert [taint["value"] for taint in taints if taint["key"] == TAINT] == ["powered-off-b1"]
+        until(lambda: not plane.request("GET", f"{LEASES}/{names.failover(DRIVER)}")["spec"]["holderIdentity"], "the Lease is left")
+    assert denied(plane) == before
+    off = {"metadata": {"labels": {names.POWERED_OFF: None}}, "spec": {"taints": [t for t in taints if t["key"] != TAINT]}}
+    plane.request("PATCH", f"{NODES}/{OFF}", off, content_type=MERGE_PATCH)
+    taken = ("/pods/db", "/pods/first", attached["metadata"]["name"])  # both pods have that claim
+    cluster.made = [path for path in cluster.made if not path.endswith(taken)]
 
 
 # --- all of it ------------------------------------------------------------------------------------------------------------

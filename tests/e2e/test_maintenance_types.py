@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from sidecar.drain.words import Intent
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY
+from tests.harness.cluster import REPORTS
+from tests.harness.drains import command
 
 TYPES = (DEPLOY / "components" / "maintenance" / "crd.yaml").read_text()
 PLANNED = "/apis/csi-node-sidecar.io/v1alpha1/plannedmaintenances"
@@ -129,6 +132,27 @@ def test_what_is_stored_is_what_the_program_reads(types: ControlPlane) -> None:
     assert least is not None and (least.stage, least.deadline, least.overrides) == (Stage.IDLE, None, False)
 
 
+@pytest.mark.parametrize("case", ["no nodes", "an empty selector", "an entry twice", "a deadline in days", "an unknown field"])
+def test_what_cannot_be_meant_is_refused_by_explain_in_the_server_s_words(types: ControlPlane, tmp_path: Path, case: str) -> None:
+    spec, says = REFUSED.get(case, ({**BY_NAME, "dealine": "10m"}, 'unknown field "spec.dealine"'))
+    file = tmp_path / "m1.yaml"
+    file.write_text(yaml.safe_dump(declared(PLANNED, spec)))
+    done = command(types.kubeconfig, "explain", "maintenance", "-f", str(file))
+    assert done.returncode == 1 and "would be refused" in done.stderr and says in done.stderr, (done.stdout, done.stderr)
+    assert not types.request("GET", PLANNED)["items"]
+
+
+@pytest.mark.parametrize("finished", [-1, 0])
+def test_no_node_publishes_that_it_has_done_less_than_nothing(types: ControlPlane, drainer: Path, finished: int) -> None:
+    """The other nodes of the maintenance go by it. `drainer` has installed the type of reports."""
+    name = "n1.bounds.example"
+    report = {"apiVersion": "csi-node-sidecar.io/v1alpha1", "kind": "NodeDrainReport", "metadata": {"name": name}}
+    types.request("POST", REPORTS, {**report, "spec": {"nodeName": "n1", "driver": "bounds.example"}})
+    said = changed_at(types, f"{REPORTS}/{name}/status", {"status": {"maintenance": [{"name": "m1", "finished": finished}]}})
+    types.request("DELETE", f"{REPORTS}/{name}")
+    assert ("greater than or equal to 0" in said) if finished < 0 else not said, said
+
+
 def test_the_largest_plan_is_let_in(types: ControlPlane) -> None:
     labels = {f"key-{number}": "v" * 60 for number in range(20)}
     largest = [{"podSelector": {"matchLabels": labels}, "maxPriority": number} for number in range(50)]
@@ -155,9 +179,13 @@ def test_what_the_page_shows_is_let_in(types: ControlPlane) -> None:
 
 
 def changed(plane: ControlPlane, spec: Json) -> str:
+    return changed_at(plane, f"{PLANNED}/m1", {"spec": spec})
+
+
+def changed_at(plane: ControlPlane, path: str, change: Json) -> str:
     """What is said against it; empty if nothing is."""
     try:
-        plane.request("PATCH", f"{PLANNED}/m1?dryRun=All", {"spec": spec}, content_type=MERGE_PATCH)
+        plane.request("PATCH", f"{path}?dryRun=All", change, content_type=MERGE_PATCH)
     except ApiError as error:
         return str(error)
     return ""

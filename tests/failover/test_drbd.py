@@ -219,6 +219,20 @@ def test_a_missing_key_is_unknown_and_no_contradiction(line: str, seen: Callable
     assert line == "suspended:no " or line == "open:no " or proof(snapshot.resources[R]).value is None
 
 
+@pytest.mark.parametrize(
+    ("role", "failing", "wanted"),
+    [("Secondary", "no", False), ("Primary", "no", True), ("Secondary", "yes", True), ("Unknown", "no", None), ("Unknown", "yes", True)],
+)
+def test_where_no_text_says_what_is_open_role_and_failing_io_do(role: str, failing: str, wanted: bool | None) -> None:
+    """Debian 12's drbd-utils print no `open`."""
+    events = EVENTS.replace(" open:no", "").replace("role:Secondary s", f"role:{role} s").replace("failures:no", f"failures:{failing}")
+    status = json.loads(STATUS)
+    del status[0]["devices"][0]["open"]
+    status[0] |= {"role": role, "force-io-failures": failing == "yes"}
+    snapshot = read(events=events, status=json.dumps(status)).snapshot(101.0)
+    assert snapshot.complete and snapshot.resources[R].open is wanted
+
+
 @pytest.mark.parametrize("twice", ["disk:UpToDate disk:UpToDate", "disk:Outdated disk:UpToDate"])
 def test_what_is_said_twice_is_unknown(twice: str) -> None:
     assert known(events=EVENTS.replace("disk:UpToDate", twice)).up_to_date is not True
@@ -238,6 +252,8 @@ def test_a_second_volume_counts_in_everything() -> None:
     obj[0]["devices"][1]["quorum"] = False
     lost = events.replace(extra[0], extra[0].replace("quorum:yes", "quorum:no"))
     assert known(events=lost, status=json.dumps(obj)).has_quorum is False
+    unsure = events.replace(extra[0], extra[0].replace("open:no ", ""))
+    assert known(events=unsure, status=json.dumps(obj)).open is None
     assert known(events=events.replace(extra[0] + "\n", ""), status=json.dumps(obj)).has_quorum is not True  # one of them does not show it
 
 

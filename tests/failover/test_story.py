@@ -183,6 +183,26 @@ def test_f50_a_cordoned_node_whose_power_somebody_has_cut_is_left_alone_for_ten_
     play(plot)
 
 
+def test_f45_a_taint_that_is_refused_holds_up_no_pod_and_is_not_asked_for_again_and_again() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+        refused = list[str]()
+
+        def refuse(call: Any) -> Exception | None:
+            if call.verb != "patch" or call.resource != NODES:
+                return None
+            refused.append(call.name)
+            return Forbidden("by a policy", status=403)
+
+        stage.refuse = refuse
+        stage.lose("data")
+        await asyncio.sleep(15)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+        assert refused == ["a"] and any("by a policy" in event[3] for event in stage.told.events)
+
+    play(plot)
+
+
 @pytest.mark.parametrize("after", ["patch nodes", "delete pods", "delete volumeattachments"])
 def test_f43_after_a_kill_behind_any_write_the_next_process_begins_its_debounce_anew_and_does_nothing_twice(after: str) -> None:
     async def plot(stage: Stage) -> None:

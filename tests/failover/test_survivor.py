@@ -62,6 +62,7 @@ def with_(**changes: Any) -> Unit:
         pytest.param(cluster(), Step.DELETE, id="it is not Ready, and has our taint"),
         pytest.param(cluster(node("a", "Unknown")), Step.TAINT, id="the taint comes first"),
         pytest.param(cluster(node("a", "False")), Step.TAINT, id="a kubelet that says itself that it is not Ready"),
+        pytest.param(replace(cluster(node("a", "Unknown")), may_taint=False), Step.DELETE, id="F45 it could not be tainted"),
         pytest.param(cluster(node("a")), Step.EVICT, id="F02 it is Ready"),
     ],
 )

@@ -169,6 +169,37 @@ def test_f47_a_consistency_group_is_in_use_by_the_pods_of_any_of_its_volumes() -
     assert decide(Own(snapshot, two, [replace(USER, claims=("x",))], taint, "boot"), memory, {}, NOW) == []
 
 
+@pytest.mark.parametrize("changes", [FROZEN | {"suspended": frozenset({"user", "quorum"})}, {"unknown": "the reads disagree"}, {}])
+def test_f17_f46_what_was_seen_before_counts_for_nothing_if_the_last_reading_says_otherwise(changes: dict[str, Any]) -> None:
+    memory, names = Memory(), {"data"}
+    for ago, facts in ((90, {}), (60, FROZEN), (0, FROZEN)):
+        memory.see(Snapshot(NOW - ago, True, {"data": resource(**facts)}), names, NOW - ago)
+    memory.see_pods([ENDING], NOW - 60)
+
+    def found(facts: dict[str, Any]) -> set[type]:
+        own = Own(Snapshot(NOW, True, {"data": resource(**facts)}), [volume()], [ENDING], None, "boot")
+        return {type(act) for act in decide(own, memory, {ENDING.uid: 30.0}, NOW)}
+
+    assert found(FROZEN) == {Release, AddTaint} and found(changes) == set()
+
+
+def test_f40_a_taint_goes_after_two_whole_readings_and_stays_if_the_last_is_not() -> None:
+    memory, taint = Memory(), Taint("t", "no-quorum", "NoSchedule")
+
+    def found(at: float, *, complete: bool = True, see: bool = True, **facts: Any) -> bool:
+        snapshot = Snapshot(at, complete, {"data": replace(resource(**facts), at=at)})
+        if see:
+            memory.see(snapshot, {"data"}, at)
+        return any(isinstance(act, RemoveTaint) for act in decide(Own(snapshot, [volume()], [USER], taint, "boot"), memory, {}, at))
+
+    assert not found(NOW) and not found(NOW + 4.9)
+    assert not found(NOW + 5, see=False, complete=False) and not found(NOW + 5, see=False, has_quorum=False)
+    assert not found(NOW + 5, see=False, unknown="the reads disagree")
+    assert found(NOW + 5)
+    assert not found(NOW + 6, complete=False), "what is not known begins anew"
+    assert not found(NOW + 10.9) and found(NOW + 15.9)
+
+
 def test_what_is_no_volume_of_kubernetes_keeps_no_taint() -> None:
     memory, taint = Memory(), Taint("t", "no-quorum", "NoSchedule")
     foreign = resource("foreign", has_quorum=False, primary=None)

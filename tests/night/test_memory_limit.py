@@ -6,14 +6,20 @@ The thousand here are read three times, and none is kept.
 from __future__ import annotations
 
 import signal
+import statistics
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from hack.benchmarks.pod import put_into_a_pod
+from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json, OurDriver, Sidecar
+from sidecar.model import names
+from tests.e2e.test_maintenance_types import PLANNED, declared
+from tests.harness.cluster import after_looks
+from tests.harness.drains import Ground, component
 from tests.harness.hostile import LARGEST, PEAK, REFUSING, Cage, Scene, a_cage, a_scene, largest_claim, largest_volume
 from tests.harness.left_objects import CLAIMS, VOLUMES
 
@@ -133,3 +139,66 @@ def _live(plane: ControlPlane, sidecar: Sidecar, made: list[tuple[str, str]]) ->
 
 def _heard(sidecar: Sidecar) -> float:
     return sidecar.metric("csi_node_sidecar_large_objects_total")
+
+
+# --- what a flag costs, at rest ---------------------------------------------------------------------------------------
+
+MORE = {"--maintenance": 2.0, "--failover=Observe": 5.0}
+"""MiB that a sidecar may take more with a flag while there is nothing to do for it."""
+
+
+@contextmanager
+def beside(ground: Ground, flag: str) -> Iterator[list[tuple[str, Sidecar]]]:
+    """Three programs with the flag and three without."""
+    compile_bytecode()
+    with ExitStack() as running:
+        found: list[tuple[str, Sidecar]] = []
+        for number in range(6):
+            given, name = ("", flag)[number % 2], f"n{number}"
+            driver = running.enter_context(ground.driver(name, name=name))
+            ground.node(name, driver)
+            sidecar = ground.judge(driver, *filter(None, [given]), speed=1.0)
+            put_into_a_pod(sidecar, ground.role)
+            found.append((given, running.enter_context(sidecar)))
+        for _, sidecar in found:
+            sidecar.until_ready()
+        yield found
+
+
+def costs_little(found: list[tuple[str, Sidecar]], flag: str) -> None:
+    resident: dict[str, list[float]] = {"": [], flag: []}
+    for given, sidecar in found:
+        resident[given].append(sidecar.cost().resident)
+    without, more = (statistics.median(group) for group in resident.values())
+    print(f"resident MiB, medians of three: {without:.1f} without {flag}, {more:.1f} with it")
+    assert more - without <= MORE[flag], resident
+
+
+def test_at_rest_a_maintenance_costs_little_memory_and_no_watch(ground: Ground) -> None:
+    """Once those with the flag have listed twice. Then something is declared, and watched."""
+    plane, planned = ground.plane, {"resource": f"plannedmaintenances.{names.GROUP}"}
+    plane.apply(component("maintenance"))
+    until(lambda: plane.serves(PLANNED), "the API server serves maintenances")
+    with beside(ground, "--maintenance") as found:
+        asked, with_it = "csi_node_sidecar_api_requests_total", [sidecar for flag, sidecar in found if flag]
+
+        def lists() -> list[float]:
+            """Of all programs: what they are asked takes memory too."""
+            return [sidecar.metric(asked, verb="list", **planned) for _, sidecar in found]
+
+        until(lambda: sum(count >= 2 for count in lists()) == len(with_it), "they have listed twice", seconds=150)
+        costs_little(found, "--maintenance")
+        assert sum(each.metric(asked, verb="watch", **planned) for each in with_it) == 0
+        try:
+            ground.request("POST", PLANNED, declared(PLANNED, {"nodes": ["n1"], "intent": "reboot"}))
+            until(lambda: with_it[0].metric(asked, verb="watch", **planned) > 0, "it is watched", seconds=90)
+            assert sum(each.metric(asked, verb="watch", **planned) for each in with_it[1:]) == 0, "on its node alone"
+        finally:
+            ground.request("DELETE", PLANNED)
+
+
+def test_at_rest_fail_over_costs_little_memory(ground: Ground) -> None:
+    """Without a reader: what 500 resources take is in `test_read_drbd`."""
+    with beside(ground, "--failover=Observe") as found:
+        after_looks(*(sidecar for _, sidecar in found), at="drain")
+        costs_little(found, "--failover=Observe")

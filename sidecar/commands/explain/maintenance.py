@@ -14,15 +14,15 @@ from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.forms import structured
 from sidecar.commands.tables import table
 from sidecar.config.config import Config
-from sidecar.doors import Instruments, open_doors
+from sidecar.doors import Instruments, Opened, open_doors
 from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import OF_LABEL, Treatment, treatments
 from sidecar.drain.words import Status
 from sidecar.errors import Fatal
-from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, NAMESPACES, PODS, KubeApi, records
-from sidecar.kube.errors import NotFound
+from sidecar.kube.api import BUDGETS, DRAIN_RULES, MAINTENANCES, NAMESPACES, PODS, KubeApi, records
+from sidecar.kube.errors import AlreadyExists, BadRequest, Forbidden, Invalid, NotFound
 from sidecar.model import names
-from sidecar.model.nodes import Node
+from sidecar.model.nodes import Budget, Node
 from sidecar.model.objects import Json
 
 _HEADS = ("NODE", "POD", "STEP", "ORDER", "WHAT", "WHO SAYS SO")
@@ -31,25 +31,44 @@ _HEADS = ("NODE", "POD", "STEP", "ORDER", "WHAT", "WHO SAYS SO")
 async def answer(config: Config, question: Question) -> Answer:
     doors = await open_doors(config, Instruments(), on_link=lambda _: None)
     try:
-        stored = await asyncio.to_thread(_from_file, question.file) if question.file else await doors.kube.get(MAINTENANCES, question.name)
+        stored = await (_from_file(doors, question.file) if question.file else doors.kube.get(MAINTENANCES, question.name))
         one = Maintenance.of(stored)
         if one is None:
             raise Fatal(f"{names.MAINTENANCE_KIND} {question.name or question.file} says nothing that could be carried out: check its spec")
         cluster = await look(doors.kube)
         nodes = [node for node in cluster.nodes.values() if one.selects(node.name, node.labels)]
         pods = await _pods(doors.kube, one, {node.name for node in nodes})
+        budgets = await _budgets(doors.kube, pods)
     finally:
         await doors.close()
-    return _told(one, nodes, pods, cluster, question, config)
+    return _told(one, nodes, pods, budgets, cluster, question, config)
 
 
-def _from_file(path: str) -> Json:
+async def _from_file(doors: Opened, path: str) -> Json:
+    """As the server would store it. Where it has no such type, has one of that name, or does not let us ask, it is taken as it is."""
     try:
-        obj = yaml.safe_load(Path(path).read_bytes())
-        meta = {"name": "", "uid": "", **(obj.get("metadata") or {})}
-        return {**obj, "metadata": meta} if obj.get("kind") == names.MAINTENANCE_KIND else {"metadata": meta, "spec": {"stage": "none"}}
+        obj = yaml.safe_load(await asyncio.to_thread(Path(path).read_bytes))
+        meta = {"name": "", **(obj.get("metadata") or {}), "uid": ""}
+        is_one = obj.get("kind") == names.MAINTENANCE_KIND
     except (OSError, yaml.YAMLError, AttributeError) as error:
         raise Fatal(f"{path} cannot be read as a {names.MAINTENANCE_KIND}: {error}") from error
+    try:
+        stored = await doors.kube.create(MAINTENANCES, obj, dry_run=True) if is_one else {"spec": {"stage": "none"}}
+    except (BadRequest, Invalid) as error:
+        raise Fatal(f"{path} would be refused: {error}") from error
+    except (AlreadyExists, Forbidden, NotFound):
+        stored = obj
+    return {**stored, "metadata": meta}
+
+
+async def _budgets(kube: KubeApi, pods: Iterable[Treatment]) -> Mapping[str, list[str]] | str:
+    """Those that let none of their pods go as they are now, and which of these pods they hold; or why that is not known."""
+    leave = [each.runner.pod for each in pods if _what(each) == "is evicted"]
+    try:
+        found = [each async for each in records(kube, BUDGETS, Budget.of) if each.observed and each.allowed <= 0]
+    except (Forbidden, NotFound) as error:
+        return str(error)
+    return {each.full_name: held for each in found if (held := [pod.full_name for pod in leave if each.covers(pod)])}
 
 
 async def _pods(kube: KubeApi, one: Maintenance, nodes: set[str]) -> list[Treatment]:
@@ -62,7 +81,13 @@ async def _pods(kube: KubeApi, one: Maintenance, nodes: set[str]) -> list[Treatm
 
 
 def _told(
-    one: Maintenance, nodes: Sequence[Node], pods: Sequence[Treatment], cluster: Cluster, question: Question, config: Config
+    one: Maintenance,
+    nodes: Sequence[Node],
+    pods: Sequence[Treatment],
+    budgets: Mapping[str, list[str]] | str,
+    cluster: Cluster,
+    question: Question,
+    config: Config,
 ) -> Answer:
     drivers = {node.name: [its for its in cluster.drivers(node.name, question.driver) if question.driver in ("", its)] for node in nodes}
     verdicts = [
@@ -85,6 +110,8 @@ def _told(
         "plan": [str(entry) for entry in one.plan],
         "pods": [_as_json(each) for each in pods],
         "blocks": [{"node": node, "driver": its, "message": of.message} for node, its, of in verdicts if of.status is not Status.TRUE],
+        "budgets": [] if isinstance(budgets, str) else [{"budget": name, "pods": held} for name, held in budgets.items()],
+        "budgetsUnknown": budgets if isinstance(budgets, str) else "",
         "status": dict(one.status or {}),
     }
     if question.is_structured:
@@ -124,6 +151,9 @@ def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
     if lone := [pod["pod"] for pod in said["pods"] if not pod["owner"] and pod["what"] == "is evicted"]:
         yield f"nobody makes these anew, for they have no owner: {', '.join(lone)}"
     yield from (f"blocks on {item['node']} ({item['driver']}): {item['message']}" for item in said["blocks"])
+    yield from (f"budget {item['budget']} lets none go now: {', '.join(item['pods'])}" for item in said["budgets"])
+    if said["budgetsUnknown"]:
+        yield f"whether budgets hold pods is not known: {said['budgetsUnknown']}"
     if message := said["status"].get("message"):
         yield f"now: {said['status'].get('progress', '')}; {message}"
     following = {Stage.IDLE: Stage.CORDON, Stage.CORDON: Stage.DRAIN, Stage.DRAIN: Stage.COMPLETE}.get(one.stage)

@@ -11,10 +11,10 @@ from typing import Any, Final
 from sidecar.commands.check import reading
 from sidecar.commands.explain.claim import Sidecar, laid_out
 from sidecar.commands.explain.question import Answer, Question
+from sidecar.commands.text import age
 from sidecar.config.config import Config
 from sidecar.config.table import ACT, OFF
 from sidecar.doors import Instruments, Opened, open_doors
-from sidecar.drain.text import age
 from sidecar.drain.words import Status
 from sidecar.failover.evidence import Fact, powered_off
 from sidecar.failover.look_io import Candidate, Looks

@@ -102,7 +102,8 @@ class View:
     drains: tuple[Draining, ...]  # of those in stage Drain; what they drain and wait for
     wanted_by_others: bool  # an evacuation wants the node cordoned
     retire: Status  # the verdict
-    held: frozenset[str] = frozenset()  # pods whose volumes block what the drain is for
+    held: frozenset[str] = frozenset()  # pods whose volumes block what the drain is for, or
+    judged: bool = True  # if not, all that have any: it is not known yet which of them block
     heard: frozenset[str] = frozenset()  # uids of virtual machines' pods that somebody else has been asked to move
     refused: Mapping[str, str] = field(default_factory=dict)  # by uid of a pod: why its last eviction was not done
 
@@ -239,5 +240,6 @@ def why_here(each: Treatment, view: View) -> str:
     if each.runner.pod.uid in view.heard:
         return "WaitingForVM: whoever moves virtual machines has heard of it"
     if each.full_name in view.held:
-        return f"its volumes block {view.record.intent or 'the drain'}"
+        what = f"its volumes block {view.record.intent or 'the drain'}"
+        return what if view.judged else f"it is not known yet whether {what}"
     return f"it is evicted ({each.why})" + (f", which is refused: {why}" if (why := view.refused.get(each.runner.pod.uid)) else "")

@@ -459,6 +459,39 @@ def test_drain_C2_one_that_says_something_else_while_its_record_is_on_its_way_ev
     told(story, delay=late)
 
 
+@pytest.mark.parametrize("runs", [True, False])
+@pytest.mark.parametrize("answers_after", [0.0, 40.0, 1000.0])
+def test_drain_C3_nothing_is_evicted_or_told_by_what_was_judged_before_the_drain_began(answers_after: float, runs: bool) -> None:
+    """In peace a namespace is read every ten minutes. It had a laxer word, which was taken back before; the server answers late."""
+    slow: list[bool] = []
+
+    async def story(bench: Story) -> None:
+        for text in ("Ignore", None):
+            notes = {"metadata": {"name": "default", "annotations": {names.DRAIN_POLICY: text}}}
+            if text and await find(bench.you, NAMESPACES, "default") is None:
+                await bench.you.create(NAMESPACES, notes)
+            await bench.you.patch(NAMESPACES, "default", notes, content_type=MERGE_PATCH)
+            if text:
+                await running(bench, "db")
+                await wait(bench, 100)
+                assert (await report_of(bench))["verdicts"]["retire"]["status"] == "True", (await report_of(bench))["verdicts"]
+        if not runs:
+            await bench.you.delete(PODS, "db", namespace="default", grace_period_seconds=0)
+            await wait(bench, 100)
+        slow.append(True)
+        await declare(bench, intent="retire")
+        for _ in range(600):
+            await wait(bench, 1)
+            assert await pods(bench) == ["db"][: int(runs)] and names.DRAINED not in await conditions(bench)
+        assert await cordoned(bench)
+
+    async def late(call: Call) -> None:
+        if call.verb == "list" and call.resource == NAMESPACES and slow:
+            await asyncio.sleep(answers_after)
+
+    told(story, delay=late)
+
+
 def test_drain_C15_a_pod_that_comes_back_three_times_is_named_and_left() -> None:
     tolerates = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
     made: list[int] = []
@@ -634,6 +667,35 @@ def test_drain_C13_what_keeps_a_pod_in_a_maintenance_keeps_the_evacuation_from_s
         assert is_taken(seen.did) is (keeps in ("order", "n1"))
         assert ("delete data-db-0" in seen.did) is (is_taken(seen.did) and policy == "Reprovision")
 
+    replicas_anew.play(story, seen, args=MAINTAINED)
+
+
+@pytest.mark.parametrize("skips", [True, False])
+def test_drain_C13_where_rules_cannot_be_read_any_more_the_evacuation_goes_by_no_earlier_ones(skips: bool) -> None:
+    """A budget holds the replica until a rule of its team has been made, which nobody may read."""
+    broken: list[bool] = []
+
+    async def story(bench: Story, _: Workload) -> None:
+        spec: Json = {"selector": {"matchLabels": {"app": "db"}}, "maxUnavailable": 1}
+        await bench.you.create(BUDGETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
+        await allow(bench, 0)
+        await retire(bench)
+        await wait(bench, 100)
+        assert not is_taken(seen.did) and (await record(bench))["intent"] == "retire"
+        if skips:
+            broken.append(True)
+            spec = {"podSelector": {"matchLabels": {"app": "db"}}, "behavior": "Skip"}
+            await bench.you.create(DRAIN_RULES, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
+            await wait(bench, 15)
+        await allow(bench, 1)
+        await wait(bench, 300)
+        assert is_taken(seen.did) is not skips
+
+    async def allow(bench: Story, count: int) -> None:
+        now = {"observedGeneration": 1, "disruptionsAllowed": count, "currentHealthy": 3, "desiredHealthy": 3 - count, "expectedPods": 3}
+        await bench.you.patch(BUDGETS, "db", {"status": now}, namespace="default", content_type=MERGE_PATCH, subresource="status")
+
+    seen = Seen(lambda call: Forbidden("no") if broken and call.verb == "list" and call.resource == DRAIN_RULES else None)
     replicas_anew.play(story, seen, args=MAINTAINED)
 
 
