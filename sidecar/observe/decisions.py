@@ -1,8 +1,8 @@
 """Keeps the latest few hundred decisions, for people who ask a minute later why the program did something.
 
 It keeps texts of a limited size and not the decisions, which may hold whole objects and what a driver said. To make them costs little: most
-of a node's decisions are to do nothing, and have a reason only. An equal decision for the same key is counted and moves to the end, so that
-one busy key does not displace the history of the others.
+of a node's decisions are to do nothing, and have a reason only. An equal decision with an equal reason for the same key is counted and moves
+to the end, so that one busy key does not displace the history of the others. It has the latest fields: ages among them change each time.
 """
 
 import dataclasses
@@ -71,9 +71,6 @@ class Entry:
     def size(self) -> int:
         return len(self.key) + len(self.name) + len(self.why) + len(self.fields)
 
-    def says(self, decision: str, why: str, fields: str) -> bool:
-        return (self.why, self.decision, self.fields) == (why, decision, fields)
-
     def row(self) -> dict[str, Plain]:
         return {
             "time": self.last,
@@ -107,9 +104,10 @@ class Decisions:
         place = (room, str(key))
         number = self._newest.get(place)
         known = None if number is None else self._entries[number]
-        if number is not None and known is not None and known.says(*summary, fields):
-            self._bytes += len(name) - len(known.name)
-            self._entries[number] = dataclasses.replace(known, name=name, last=at, count=known.count + 1)
+        if number is not None and known is not None and (known.decision, known.why) == summary:
+            latest = dataclasses.replace(known, name=name, fields=fields, last=at, count=known.count + 1)
+            self._bytes += latest.size - known.size
+            self._entries[number] = latest
             self._entries.move_to_end(number)
         else:
             self._add(place, Entry(room, place[1], name, *summary, fields, first=at, last=at))

@@ -58,6 +58,15 @@ def test_the_same_decision_for_the_same_key_is_counted_up_and_moves_to_the_end()
     assert [(row["key"], row["count"], row["since"], row["time"]) for row in decisions.rows()] == [("2", 1, 2.0, 2.0), ("1", 2, 1.0, 3.0)]
 
 
+def test_what_only_has_other_fields_is_counted_too_and_shows_the_latest():
+    """As an age that is another one at each look: it must not push out what was decided of others."""
+    decisions = Decisions(10)
+    decisions.note(Wait(1, "other"), at=0.0, room="r", key="2")
+    for number in range(100):
+        decisions.note(Wait(number, "a"), at=float(number), room="r", key="1")
+    assert [(row["key"], row["count"], row["fields"]) for row in decisions.rows()] == [("2", 1, {"until": 1}), ("1", 100, {"until": 99})]
+
+
 def test_another_reason_another_decision_or_another_room_is_a_row_of_its_own():
     decisions = Decisions()
     for number, (room, decision) in enumerate([("r", Wait(1, "a")), ("r", Wait(1, "b")), ("r", Wait(1, "a")), ("s", Wait(1, "a"))]):
