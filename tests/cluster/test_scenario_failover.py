@@ -44,6 +44,7 @@ from tests.harness.policies import REPORT_TYPE
 HANDLE = "shared-db"
 PYTHON, IMAGE = "/opt/csi-node-sidecar/bin/python", "csi-node-sidecar-driver:dev"
 DRBD = "/var/lib/csi-node-sidecar-driver/drbd"
+SOCKETS = f"/var/lib/kubelet/plugins/{DRIVER}"
 TAINT = names.of_driver(DRIVER, names.STORAGE_LOST)
 # A silent node is not Ready after 50 s, and what is detached behind its back Kubernetes notices within another 60.
 SLOW = 150.0
@@ -223,11 +224,15 @@ REASONS = {names.STORAGE_LOST_HERE, names.POD_FAILED_OVER, names.VOLUME_DETACHED
 
 
 def _overlay(folder: Path) -> Path:
-    folder.mkdir()
+    """The components read what the settings say, so these are whole before."""
+    for place in (folder, folder / "base"):
+        place.mkdir()
     deploy = os.path.relpath(DEPLOY, folder.resolve())
+    said = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "csi-node-sidecar-settings"}, "data": {"socket-folder": SOCKETS}}
+    base = {"kind": "Kustomization", "resources": [f"../{deploy}/base"], "patches": [{"patch": yaml.safe_dump(said)}]}
     components = [f"{deploy}/components/{name}" for name in ("own-node", "drain", "failover", "read-drbd")]
-    build = {"kind": "Kustomization", "resources": [f"{deploy}/base"], "components": components}
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(build))
+    (folder / "base" / "kustomization.yaml").write_text(yaml.safe_dump(base))
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump({"kind": "Kustomization", "resources": ["base"], "components": components}))
     return folder
 
 
