@@ -68,6 +68,10 @@ class Backing:
         """Whether what was published there is still there. Mounts end with the machine, the journal does not."""
         return True
 
+    def is_shared(self, volume_id: str) -> bool:
+        """Whether a person has put it there, as on storage that several nodes reach: no journal knows it, and nobody here deletes it."""
+        return False
+
     def in_use(self, volume_id: str, recorded: Sequence[str]) -> Sequence[str]:
         """Where the volume is in use: as the kernel says for real mounts, else as recorded."""
         return recorded
@@ -161,6 +165,9 @@ class Folders(Backing):
         disk = os.statvfs(self._roof)
         unwritten = sum(max(0, size - _bytes_in(self._roof / volume_id)) for volume_id, size in promised.items())
         return disk.f_bavail * disk.f_frsize - unwritten
+
+    def is_shared(self, volume_id: str) -> bool:
+        return re.fullmatch(r"shared-[a-z0-9-]+", volume_id) is not None and (self._roof / volume_id).is_dir()
 
     def _mounted(self, place: Path, volume_id: str) -> "Mount | None":
         """This volume's mount there, None if nothing is mounted there; anything else is not ours."""
