@@ -116,7 +116,7 @@ def watch(these: Sequence[Played[S]], stored: Callable[[], S], words: Iterable[s
         time.sleep(0.7)
 
 
-def stay_calm(these: Sequence[Played[S]], *, pace: float = 1.0) -> None:
+def stay_calm(these: Sequence[Played[S]], *, speed: float = 1.0) -> None:
     """While nothing happens: neither a loop nor a flood of requests or lines."""
     living = [one for one in these if one.lives]
     before, began = [one.spent() for one in living], time.monotonic()
@@ -124,7 +124,7 @@ def stay_calm(these: Sequence[Played[S]], *, pace: float = 1.0) -> None:
     for one, (requests, lines, cpu) in zip(living, before, strict=True):
         now, passed = one.spent(), time.monotonic() - began
         spent, told = max(now[0] - requests, now[1] - lines), (one.row.right, now, passed)
-        assert spent <= A_SECOND * passed / pace and now[2] - cpu < passed / 5, told
+        assert spent <= A_SECOND * passed * speed and now[2] - cpu < passed / 5, told
 
 
 def check(these: Sequence[Played[S]], cluster: Cluster, every: Iterable[str], *about: str) -> None:

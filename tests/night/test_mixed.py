@@ -88,7 +88,9 @@ def nodes(cluster: Cluster, peer_binary: Path) -> Iterator[list[Node]]:
     with ExitStack() as stack:
         nodes = []
         for name in NODES:
-            driver = stack.enter_context(cluster.driver(name, pools={"main": "1Ti"}))
+            folder = cluster.folder / name  # of its own, as on a machine: a process takes over what a dead one has begun in its folder
+            folder.mkdir()
+            driver = stack.enter_context(OurDriver(folder, node=name, name=cluster.driver_name, pools={"main": "1Ti"}))
             cluster.node(name, driver)
             driver.misbehave(*SLOW_ANSWERS)
             nodes.append(Node(cluster, driver, peer_binary, random.Random(f"{seed} {name}")))

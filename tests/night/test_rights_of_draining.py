@@ -183,7 +183,7 @@ def test_after_a_node_that_is_gone_without_each_right(ground: Ground) -> None:
 
     with played(ground, LOSS.rows, LOSS.rules(), make, prefix="g") as these:
         watch(these, lambda: Stored(ground), table.LOST)
-        stay_calm(these, pace=SWIFT)
+        stay_calm(these, speed=SWIFT)
         check(these, ground, table.LOST)
 
 
@@ -230,7 +230,7 @@ def test_a_maintenance_without_each_right(ground: Ground) -> None:
             watch(these, stored, table.MAINTAINED[1])
             ground.request("DELETE", PLANNED)
             watch(these, stored, table.MAINTAINED[2])
-            stay_calm(these, pace=SWIFT)
+            stay_calm(these, speed=SWIFT)
             check(these, ground, [word for stage in table.MAINTAINED for word in stage])
     finally:
         ground.request("DELETE", PLANNED)
