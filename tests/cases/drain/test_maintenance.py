@@ -327,6 +327,36 @@ def test_drain_C7_two_maintenances_of_one_node_go_forward_together() -> None:
     told(story, nodes=("n0", "n1", "n2"))
 
 
+def test_conditions_that_cannot_be_written_keep_no_pod_and_no_other_node_waiting() -> None:
+    async def story(bench: Story) -> None:
+        for node in ("n0", "n1"):
+            await three_of(bench, node)
+        await declare(bench, nodes=["n0", "n1"], drainPlan=entries(5000, 10000))
+        await wait(bench, 200)
+        assert [await left(bench, node) for node in ("n0", "n1")] == [[], []] and not await conditions(bench)
+
+    def refuse(call: Call) -> ApiError | None:
+        return Forbidden("no") if (call.verb, call.resource, call.subresource) == ("patch", NODES, "status") else None
+
+    told(story, nodes=("n0", "n1"), refuse=refuse)
+
+
+def test_where_nobody_may_list_maintenances_it_is_asked_once_a_minute() -> None:
+    asked: list[float] = []
+
+    async def story(bench: Story) -> None:
+        await wait(bench, 600)
+        assert 18 <= len(asked) <= 24, "by whoever carries them out, and whoever sums them up"
+
+    def refuse(call: Call) -> ApiError | None:
+        if (call.verb, call.resource) != ("list", MAINTENANCES):
+            return None
+        asked.append(0.0)
+        return Forbidden("no")
+
+    told(story, refuse=refuse)
+
+
 def test_drain_C8_one_that_comes_later_takes_nobody_back() -> None:
     async def story(bench: Story) -> None:
         await three_of(bench, "n0", held="10000")
