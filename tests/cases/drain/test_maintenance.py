@@ -781,6 +781,25 @@ def test_drain_B2_the_deadline_is_not_reset_by_a_restart_and_its_override_delete
     told(story, "--drain-gate-image=pause")
 
 
+def test_drain_B2_one_that_was_drained_in_time_is_not_late_after_a_restart() -> None:
+    """Before its node is judged again nobody knows whether it may go yet."""
+
+    async def story(bench: Story) -> None:
+        await put(bench)
+        await declare(bench, intent="retire", deadline="10m")
+        await wait(bench, 120)
+        assert (await status(bench))["drained"] and names.DRAINED in await conditions(bench)
+        await until(bench, await deadline(bench), 60.0)
+        for _ in range(3):
+            bench.nodes["n0"].kill()
+            for _ in range(40):
+                await wait(bench, 2)
+                assert not (await status(bench))["late"]
+        assert await events(bench, names.MAINTENANCE_LATE) == 0 and (await status(bench))["drained"]
+
+    told(story)
+
+
 def test_a_retire_whose_volume_blocks_is_held_beyond_a_deadline_that_is_only_reported() -> None:
     async def story(bench: Story) -> None:
         await blocked(bench)
