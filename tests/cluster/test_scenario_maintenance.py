@@ -74,7 +74,7 @@ def test_a_stateful_set_counts_on_through_a_planned_reboot(
 
     scene.go_to("Drain")
     scene.kubectl_waits("wait", "pm/m1", "--for=condition=Drained")
-    assert scene.said(node) == {names.MAINTENANCE_IN_PROGRESS, names.DRAINED}
+    until(lambda: scene.said(node) == {names.MAINTENANCE_IN_PROGRESS, names.DRAINED}, "the node says so too")
     until(lambda: scene.pod("counter-0").get("status", {}).get("phase") == "Pending", "it was evicted, and waits for its volume")
     assert scene.pod("counter-0")["metadata"]["uid"] != pod and scene.pods()[node], "the sidecar's own pod stays"
     told = scene.program("explain", "maintenance", "m1")

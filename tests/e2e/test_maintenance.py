@@ -128,7 +128,8 @@ def test_two_nodes_are_cordoned_drained_in_step_and_put_back_as_they_were(mine: 
         until(lambda: ground.names(PODS) == agents, "all are drained but the agents")
         until(lambda: shown(ground, "progress") == "2/2 drained", "it is shown")
         ground.plane.kubectl("wait", "pm/m1", "--for=condition=Drained", "--timeout=120s")
-        assert all(conditions(ground, node) == {names.MAINTENANCE_IN_PROGRESS, names.DRAINED} for node in running)
+        both = {names.MAINTENANCE_IN_PROGRESS, names.DRAINED}
+        until(lambda: all(conditions(ground, node) == both for node in running), "the nodes say so too")
         until(lambda: set(ground.told(names.MAINTENANCE_DRAINED, EVENTS_OF_NODES)) >= set(running), "it is told")
 
         go_to(ground, "Complete")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from sidecar.drain.controller import DrainRoom
+from sidecar.drain.course_io import SETTLES
 from sidecar.drain.maintenance.objects import MOST, Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import Draining, Peer, Treatment, treatments
 from sidecar.drain.maintenance.status_io import reports_of, said_of
@@ -72,7 +73,7 @@ class Executor:
         self._peers_at = float("-inf")
         self._peers_for: dict[str, int] = {}  # how far this node was then
         self._version, self._known = "", dict[str, tuple[object, bool]]()  # of the list of maintenances, and what each declares
-        self._listed_at = float("-inf")
+        self._began_at, self._listed_at = tools.clock(), float("-inf")
         self._undone = 0
         self._told: set[tuple[str, str]] = set()
 
@@ -216,6 +217,7 @@ class Executor:
         marks = self._room.marks
         is_heard = marks is not None and marks.maintenance is record.intent is strictest(draining)
         judged, blocking = (self._room.assessment(), self._room.blocking([each.pod for each in runners])) if is_heard else (None, None)
+        retire = judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN
         # By the Node as it was read: a watch that lags does not show yet who wants the cordon besides.
         there = read(node, self._settings.driver, now=self._wall(), policy=self._settings.policy, before=marks)
         kured = names.KURED_REBOOTS in node.annotations and not there.left_behind
@@ -226,7 +228,7 @@ class Executor:
             active=active,
             drains=drains,
             wanted_by_others=bool(there.declared or there.evacuate or there.retiring or kured),
-            retire=judged.verdict(Intent.RETIRE).status if judged is not None else Status.UNKNOWN,
+            retire=None if retire is Status.UNKNOWN and self._clock() - self._began_at < SETTLES else retire,
             held=blocking if blocking is not None else frozenset(each.pod.full_name for each in runners if each.pod.claims),
             judged=blocking is not None,
             heard=frozenset(uid for uid, until in self._waits_for_vm.items() if until > self._clock()),

@@ -100,7 +100,7 @@ class View:
     active: tuple[Maintenance, ...]  # those that select this node, by age
     drains: tuple[Draining, ...]  # of those in stage Drain; what they drain and wait for
     wanted_by_others: bool  # an evacuation wants the node cordoned
-    retire: Status  # the verdict
+    retire: Status | None  # the verdict; None: this process has only just begun, and does not know it yet
     held: frozenset[str] = frozenset()  # pods whose volumes block what the drain is for, or
     judged: bool = True  # if not, all that have any: it is not known yet which of them block
     heard: frozenset[str] = frozenset()  # uids of virtual machines' pods that somebody else has been asked to move
@@ -180,7 +180,8 @@ def is_drained(view: View, one: Maintenance, progress: Progress | None) -> bool:
 
 
 def is_late(view: View, one: Maintenance, progress: Progress, now: float) -> bool:
-    return _is_over(progress, now) and not is_drained(view, one, progress)
+    is_known = view.retire is not None or progress.finished < len(one.plan)
+    return is_known and _is_over(progress, now) and not is_drained(view, one, progress)
 
 
 # --- what is told -----------------------------------------------------------------------------------------------------

@@ -327,6 +327,36 @@ def test_drain_C7_two_maintenances_of_one_node_go_forward_together() -> None:
     told(story, nodes=("n0", "n1", "n2"))
 
 
+def test_conditions_that_cannot_be_written_keep_no_pod_and_no_other_node_waiting() -> None:
+    async def story(bench: Story) -> None:
+        for node in ("n0", "n1"):
+            await three_of(bench, node)
+        await declare(bench, nodes=["n0", "n1"], drainPlan=entries(5000, 10000))
+        await wait(bench, 200)
+        assert [await left(bench, node) for node in ("n0", "n1")] == [[], []] and not await conditions(bench)
+
+    def refuse(call: Call) -> ApiError | None:
+        return Forbidden("no") if (call.verb, call.resource, call.subresource) == ("patch", NODES, "status") else None
+
+    told(story, nodes=("n0", "n1"), refuse=refuse)
+
+
+def test_where_nobody_may_list_maintenances_it_is_asked_once_a_minute() -> None:
+    asked: list[float] = []
+
+    async def story(bench: Story) -> None:
+        await wait(bench, 600)
+        assert 18 <= len(asked) <= 24, "by whoever carries them out, and whoever sums them up"
+
+    def refuse(call: Call) -> ApiError | None:
+        if (call.verb, call.resource) != ("list", MAINTENANCES):
+            return None
+        asked.append(0.0)
+        return Forbidden("no")
+
+    told(story, refuse=refuse)
+
+
 def test_drain_C8_one_that_comes_later_takes_nobody_back() -> None:
     async def story(bench: Story) -> None:
         await three_of(bench, "n0", held="10000")
@@ -749,6 +779,25 @@ def test_drain_B2_the_deadline_is_not_reset_by_a_restart_and_its_override_delete
         return len([each for each in await all_of(bench, BUDGETS) if "guard" in str(each["spec"])])
 
     told(story, "--drain-gate-image=pause")
+
+
+def test_drain_B2_one_that_was_drained_in_time_is_not_late_after_a_restart() -> None:
+    """Before its node is judged again nobody knows whether it may go yet."""
+
+    async def story(bench: Story) -> None:
+        await put(bench)
+        await declare(bench, intent="retire", deadline="10m")
+        await wait(bench, 120)
+        assert (await status(bench))["drained"] and names.DRAINED in await conditions(bench)
+        await until(bench, await deadline(bench), 60.0)
+        for _ in range(3):
+            bench.nodes["n0"].kill()
+            for _ in range(40):
+                await wait(bench, 2)
+                assert not (await status(bench))["late"]
+        assert await events(bench, names.MAINTENANCE_LATE) == 0 and (await status(bench))["drained"]
+
+    told(story)
 
 
 def test_a_retire_whose_volume_blocks_is_held_beyond_a_deadline_that_is_only_reported() -> None:
