@@ -30,6 +30,29 @@ RUN /opt/build/bin/pip wheel --no-index --no-deps --no-build-isolation --check-b
  && /opt/csi-node-sidecar/bin/pip uninstall --yes setuptools pip \
  && python -m compileall -q -j 0 -o 2 --invalidation-mode unchecked-hash /opt/csi-node-sidecar
 
+# The reader of replicated storage, `--target read-drbd`: a container of its own, since drbdsetup wants rights that a sidecar must not have.
+# So it has the standard library, our wheel and the distribution's drbd-utils, and nothing else.
+FROM build AS build-read-drbd
+RUN python -m venv --without-pip /opt/read-drbd \
+ && /opt/build/bin/pip --python /opt/read-drbd/bin/python install --no-index --no-deps --no-compile /opt/build/wheel/*.whl \
+ && python -m compileall -q -j 0 -o 2 --invalidation-mode unchecked-hash /opt/read-drbd
+
+FROM ${BASE} AS read-drbd
+RUN apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends drbd-utils \
+ && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
+COPY --from=build-read-drbd /opt/read-drbd /opt/read-drbd
+ENV PYTHONOPTIMIZE=2 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+ARG VERSION=
+ARG SOURCE=
+ARG REVISION=
+LABEL org.opencontainers.image.title="csi-node-sidecar-drbd" \
+      org.opencontainers.image.description="Hands on what drbdsetup prints, for csi-node-sidecar" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.source="${SOURCE}" \
+      org.opencontainers.image.revision="${REVISION}"
+ENTRYPOINT ["/opt/read-drbd/bin/csi-node-sidecar"]
+
 FROM ${BASE}
 COPY --from=build /opt/csi-node-sidecar /opt/csi-node-sidecar
 # No child process is ever started after gRPC runs, so its fork handlers would only cost.

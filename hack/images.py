@@ -20,6 +20,7 @@ from hack.lib.control_plane import REPOSITORY, binaries
 
 NEEDED = ("buildah", "debootstrap")
 SIDECAR, DRIVER, BUSYBOX, PAUSE = "csi-node-sidecar:dev", "csi-node-sidecar-driver:dev", "busybox:dev", "pause:dev"
+DRBD = "csi-node-sidecar-drbd:dev"
 KEPT = 4  # archives of one name: a cluster may still be loading the one before
 
 # The base where no registry is available: Debian's Python. The official Python images, the Dockerfile's default, do as well.
@@ -47,7 +48,7 @@ CMD ["/bin/sh"]
 LENT = ("cert", "client-cert", "extra-index-url", "find-links", "index-url", "proxy", "timeout", "trusted-host")
 
 
-def sidecar() -> Path:
+def sidecar(name: str = SIDECAR, *, target: str = "") -> Path:
     """From the Dockerfile and what it copies."""
     said = (REPOSITORY / "sidecar/__init__.py").read_text()
     (version,) = re.findall(r'^__version__.* = "(.+)"$', said, re.MULTILINE)
@@ -56,7 +57,13 @@ def sidecar() -> Path:
         word.removeprefix("./") for line in re.findall(r"^COPY (?!--from)(.*) \S+$", dockerfile, re.MULTILINE) for word in line.split()
     ]
     # Without the commit: the archive is kept for as long as what goes in is the same, whatever else is committed.
-    return _built(SIDECAR, dockerfile, {name: REPOSITORY / name for name in copied}, base="base", arguments={"VERSION": version})
+    sources = {place: REPOSITORY / place for place in copied}
+    return _built(name, dockerfile, sources, base="base", arguments={"VERSION": version}, target=target)
+
+
+def drbd() -> Path:
+    """The reader of replicated storage, with the distribution's drbd-utils."""
+    return sidecar(DRBD, target="read-drbd")
 
 
 def driver() -> Path:
@@ -84,13 +91,28 @@ def single(program: Path, *, name: str) -> Path:
     return _built(name, f'FROM scratch\nCOPY program /{program.name}\nENTRYPOINT ["/{program.name}"]\n', {"program": program})
 
 
-IMAGES: Mapping[str, Callable[[], Path]] = {"sidecar": sidecar, "driver": driver, "peer": peer, "busybox": busybox, "pause": pause}
+IMAGES: Mapping[str, Callable[[], Path]] = {
+    "sidecar": sidecar,
+    "drbd": drbd,
+    "driver": driver,
+    "peer": peer,
+    "busybox": busybox,
+    "pause": pause,
+}
 
 
 # --- with buildah -----------------------------------------------------------------------------------------------------
 
 
-def _built(name: str, dockerfile: str, copied: Mapping[str, Path], *, base: str = "", arguments: Mapping[str, str] | None = None) -> Path:
+def _built(
+    name: str,
+    dockerfile: str,
+    copied: Mapping[str, Path],
+    *,
+    base: str = "",
+    arguments: Mapping[str, str] | None = None,
+    target: str = "",
+) -> Path:
     """The archive of the image. `copied`: what the Dockerfile copies, by its name there; `base`: what it builds on, of those made here."""
     below = {"base": _base, SIDECAR: sidecar}[base]() if base else None
     key = _key([platform.machine(), dockerfile, str(below), json.dumps(arguments)], copied)
@@ -98,7 +120,7 @@ def _built(name: str, dockerfile: str, copied: Mapping[str, Path], *, base: str 
 
     def build(work: Path, draft: Path) -> None:
         # A copy, because somebody may be working in the tree, and a store of its own, which goes with the folder.
-        _build(work, draft, name, dockerfile, copied, base=(base, below), arguments=arguments or {})
+        _build(work, draft, name, dockerfile, copied, base=(base, below), arguments=arguments or {}, target=target)
 
     archive = _kept(f"{short}-{key}", f"building {name}", build)
     archive.touch()  # the archive that was used last is removed last
@@ -128,6 +150,7 @@ def _build(
     *,
     base: tuple[str, Path | None],
     arguments: Mapping[str, str],
+    target: str,
 ) -> None:
     context, store = work / "context", work / "store"
     context.mkdir()
@@ -157,6 +180,7 @@ def _build(
         buildah("pull", f"docker-archive:{below}")
     given = {**arguments, **({"BASE": "localhost/base"} if label == "base" else {})}
     words = [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
+    words += ["--target", target] if target else []
     words += [word for mount in _lent(work) for word in ("--volume", mount)]
     buildah("build", *words, "--pull-never", "--tag", "built", str(context))
     buildah("push", "built", f"docker-archive:{draft}:{name if '/' in name else f'docker.io/library/{name}'}")

@@ -103,6 +103,7 @@ SOURCES: Final[dict[str, Source]] = {
     "gate": Source("gate", [(".Values.gate.enabled", everything)]),
     "emptying": Source("emptying", [(".Values.emptying.enabled", everything)]),
     "maintenance": Source("maintenance", [(".Values.maintenance.enabled", everything)]),
+    "failover": Source("failover", [(".Values.failover.enabled", everything)]),
     "node-loss": Source("node-loss", [(".Values.nodeLoss.enabled", everything)]),
     "reprovision": Source("reprovision", [(".Values.reprovision.enabled", everything)]),
     "own-node": Source("own-node", [(".Values.ownNode.enabled", everything)]),

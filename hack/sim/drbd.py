@@ -191,7 +191,8 @@ class Storage:
         copy = resource.copies.get(node)
         if copy is None or node in self.off or not copy.primary or copy.suspended or copy.failing_io:
             return False
-        return self._has_quorum(resource, node, [peer for peer in resource.copies if self._talks(resource, node, peer)])
+        peers = [peer for peer in resource.copies if self._talks(resource, node, peer)]
+        return self._has_quorum(resource, node, peers) and any(resource.copies[one].disk == UP_TO_DATE for one in (node, *peers))
 
     def force_secondary(self, node: str, name: str) -> None:
         """`drbdsetup secondary --force`: I/O fails until the last process has closed it."""
@@ -227,9 +228,9 @@ class Storage:
         return copy.disk == UP_TO_DATE or any(view.disk == UP_TO_DATE and not view.hangs for view in views)
 
     def _weak(self, resource: Resource, node: str) -> bool:
-        """A peer that it talks to talks to a Primary, and it does not."""
+        """A peer that it talks to talks to a Primary, and it has lost that one."""
         return any(
-            copy.primary and primary != node and not self._talks(resource, node, primary) and self._talks(resource, peer, primary)
+            copy.primary and primary != node and not self.sees(resource, node, primary) and self._talks(resource, peer, primary)
             for peer in resource.copies
             if self._talks(resource, node, peer)
             for primary, copy in resource.copies.items()
@@ -337,12 +338,12 @@ class Storage:
             if linked and not lost and (peer, node) in self._lost:
                 self._lost.add((node, peer))  # the other end has given up, and says so as soon as it can
                 lost = True
-            self._due.pop((node, peer), None)
+            before = self._due.pop((node, peer), None)
             if linked and lost:
                 at = self._due.get((peer, node), (now + self._dice.uniform(*RECONNECTED), False))
                 self._due[node, peer] = at if not at[1] else (now + RECONNECTED[1], False)
             elif not linked and not lost and node not in self.off:
-                self._due[node, peer] = now + self._dice.uniform(*NOTICED), True
+                self._due[node, peer] = before if before and before[1] else (now + self._dice.uniform(*NOTICED), True)
             elif node in self.off:
                 self._lost.add((node, peer))
         self._settle()
@@ -351,8 +352,8 @@ class Storage:
         now = self.clock()
         while due := sorted((at, pair, lost) for pair, (at, lost) in self._due.items() if at <= now):
             _, pair, lost = due[0]
-            for each in [pair] if lost else [pair, pair[::-1]]:
-                self._due.pop(each, None)  # type: ignore[arg-type]
-                (self._lost.add if lost else self._lost.discard)(each)  # type: ignore[arg-type]
+            for each in [pair] if lost else [pair, (pair[1], pair[0])]:
+                self._due.pop(each, None)
+                (self._lost.add if lost else self._lost.discard)(each)
             self._settle()
         return now

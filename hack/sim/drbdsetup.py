@@ -173,12 +173,13 @@ def held(file: Path) -> Iterator[State]:
 
 def install(folder: Path, file: Path, node: str) -> Path:
     program = folder / "drbdsetup"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m hack.sim.drbdsetup {file} {node} "$@"\n')
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -S -m hack.sim.drbdsetup {file} {node} "$@"\n')
     program.chmod(0o755)
     return program
 
 
 def main(file: Path, node: str, *words: str) -> int:
+    parent = os.getppid()
     command = "dump" if words[0] == "events2" and "--now" in words else words[0]
     with held(file) as state:
         mode = state.modes.get(node, {}).get(command, "")
@@ -201,18 +202,20 @@ def main(file: Path, node: str, *words: str) -> int:
     if mode in ("truncate", "die", "hang"):
         said = said[: len(said) // 2]
     print(said, end="", flush=True)
-    while mode == "loud":
+    while mode == "loud" and os.getppid() == parent:
         print(said, end="")
     if mode == "hang":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # as in a call of the kernel that does not return
-        time.sleep(3600)
+        while os.getppid() == parent:
+            time.sleep(0.2)
     if mode == "die":
         os.kill(os.getpid(), signal.SIGKILL)
     return _follow(file, node, said) if command == "events2" else 0
 
 
 def _follow(file: Path, node: str, before: str) -> int:
-    while os.getppid() != 1:
+    parent = os.getppid()
+    while os.getppid() == parent:
         time.sleep(0.1)
         with held(file) as state:
             now = events(state.storage, node)

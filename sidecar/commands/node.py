@@ -22,11 +22,11 @@ from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import Reach, configured
 from sidecar.commands.table import flags_of, usage
 from sidecar.commands.tables import Fitted
+from sidecar.commands.text import aligned, render, verdicts
 from sidecar.config.config import Config
 from sidecar.config.errors import UsageError
 from sidecar.config.words import closest, quoted
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.text import aligned, render, verdicts
 from sidecar.drain.words import Intent
 from sidecar.errors import SidecarError
 from sidecar.kube.api import MERGE_PATCH, NODES, KubeApi

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Final
 
 from sidecar.commands.printing import terminal_width
-from sidecar.drain.text import aligned
+from sidecar.commands.text import aligned
 from sidecar.observe.sanitize import visible
 
 _BETWEEN: Final = 2
@@ -23,7 +23,7 @@ def table(rows: Sequence[Sequence[str]], *, heads: Sequence[str] = (), indent: i
 
 
 class Fitted:
-    """`drain.text.Layout` for the terminal that reads, and a line for each where none does."""
+    """`text.Layout` for the terminal that reads, and a line for each where none does."""
 
     def rows(self, rows: Sequence[Sequence[str]], *, heads: Sequence[str] = ()) -> list[list[str]]:
         width = terminal_width()

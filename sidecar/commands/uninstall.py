@@ -137,7 +137,7 @@ async def steps(kube: KubeApi, driver: str, *, held: list[str] | None = None) ->
     """What there is to remove. The gates come first: nothing would open them any more, and they would hold every drain. Volumes and claims
     come last, for they may be thousands. To `held` go the names of volumes whose deletion waits for our finalizer."""
     lists = [(resource, names.GUARDED_FOR) for resource in (BUDGETS, DEPLOYMENTS)]
-    lists += [(LEASES, label) for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR)]
+    lists += [(LEASES, label) for label in (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR, names.FAILOVER_FOR)]
     lists += [(resource, "") for resource in (NODES, DRAIN_REPORTS, VOLUMES, CLAIMS)]
     for resource, label in lists:
         selector = f"{label}={driver}" if label else ""
@@ -201,15 +201,17 @@ def _again(step: Step, obj: Mapping[str, Any]) -> Json | None:
 def _of_node(obj: Mapping[str, Any], driver: str) -> list[Step]:
     node, found = Node.of(obj), []
     if patch := _without_marks(obj, driver):
-        keys = sorted({**patch["metadata"].get("annotations", {}), **patch["metadata"].get("labels", {})})
-        cordon = " and the cordon of its maintenance" if "spec" in patch else ""
-        found.append(Step(f"{', '.join(keys)}{cordon} of node {node.name}", "patch", NODES, node.name, patch=patch, driver=driver))
+        keys, spec = sorted({**patch["metadata"].get("annotations", {}), **patch["metadata"].get("labels", {})}), patch.get("spec", {})
+        gone = [", ".join(keys)] if keys else []
+        gone += ["the cordon of its maintenance"] if "unschedulable" in spec else []
+        gone += [f"taint {names.of_driver(driver, names.STORAGE_LOST)}"] if "taints" in spec else []
+        found.append(Step(f"{' and '.join(gone)} of node {node.name}", "patch", NODES, node.name, patch=patch, driver=driver))
     ours = {names.condition(driver, kind) for kind in (names.DRAIN_READY, names.RETIRE_READY)}
     conditions = (obj.get("status") or {}).get("conditions") or ()
     types = [item["type"] for item in conditions if item.get("type") in ours or is_of_maintenance(item)]
     if types:
-        gone = {"status": {"conditions": [{"type": type_, "$patch": "delete"} for type_ in types]}}
-        found.append(Step(f"conditions {', '.join(types)} of node {node.name}", "status", NODES, node.name, patch=gone))
+        off = {"status": {"conditions": [{"type": type_, "$patch": "delete"} for type_ in types]}}
+        found.append(Step(f"conditions {', '.join(types)} of node {node.name}", "status", NODES, node.name, patch=off))
     return found
 
 
@@ -217,13 +219,16 @@ def _without_marks(obj: Mapping[str, Any], driver: str) -> Json | None:
     """The patch that removes them from the node in exactly this state: a later one is a Conflict, and is read again."""
     node = Node.of(obj)
     annotations, labels = nothing_of_ours(node, driver)
-    if not annotations and not labels:
+    before = (obj.get("spec") or {}).get("taints") or ()
+    taints = [taint for taint in before if taint.get("key") != names.of_driver(driver, names.STORAGE_LOST)]
+    if not annotations and not labels and len(taints) == len(before):
         return None
     meta: Json = {"uid": obj["metadata"]["uid"], "resourceVersion": version_of(obj)}
     # A cordon is ended that the record says is ours: nobody else knows of it.
     is_ours = node.unschedulable and record_of(node, driver).prior is False
-    spec = {"spec": {"unschedulable": None}} if is_ours else {}
-    return {"metadata": meta | {key: gone for key, gone in (("annotations", annotations), ("labels", labels)) if gone}} | spec
+    spec = ({"unschedulable": None} if is_ours else {}) | ({"taints": taints or None} if len(taints) < len(before) else {})
+    marks = {key: gone for key, gone in (("annotations", annotations), ("labels", labels)) if gone}
+    return {"metadata": meta | marks} | ({"spec": spec} if spec else {})
 
 
 async def _take(kube: KubeApi, step: Step) -> bool:

@@ -65,6 +65,7 @@ class DrainRoom:
         self.attempts: Attempts[str] = Attempts()
         self._began_at = tools.clock()
         self._judged: Assessment | None = None
+        self._judged_for: object = None  # as `_counting`: in peace it is judged by what was read some time ago
         self._told_marks: Marks | None = None
         self._loose = ""  # why the gate, which stands, holds nobody
         self.maintenance: Sequence[Json] = ()  # for the report: what is done for the maintenances that select this node
@@ -108,7 +109,7 @@ class DrainRoom:
     def blocking(self, pods: Iterable[Pod]) -> frozenset[str] | None:
         """Full names of those whose volumes block what the node is drained for; None: that is not known."""
         marks, judged = self.marks, self.assessment()
-        if marks is None or judged is None or not marks.draining:
+        if marks is None or judged is None or not marks.draining or self._judged_for != self._counting(marks):
             return None
         if self._evacuation is not None and self._evacuation.lets_go(marks, judged):
             return frozenset()
@@ -116,6 +117,10 @@ class DrainRoom:
         if any(judged.verdict(intent).status is Status.UNKNOWN for intent in intents):
             return None
         return frozenset(gate.held(judged, marks, pods, assumed=self._settings.gate_assumes, overridden=False).pods)
+
+    def _counting(self, marks: Marks) -> tuple[bool, tuple[Intent, ...]]:
+        """Whether the node is drained, and what for."""
+        return marks.draining, gate.counting(marks, self._settings.gate_assumes)
 
     def soonest(self) -> float:
         """When to look because something has changed."""
@@ -176,7 +181,7 @@ class DrainRoom:
         evacuation = self._evacuation
         node, marks = await evacuation.end_if_late(node, marks, judged, look)
         picture = await self._picture(node, marks)
-        self._judged = picture.assessment
+        self._judged, self._judged_for = picture.assessment, self._counting(picture.marks)
         look.told |= self._looks.unread
         if not self._settings.dry_run:
             # Before all that may take long: nobody is to read an old True meanwhile.
@@ -189,9 +194,8 @@ class DrainRoom:
         marks = self.marks if self.marks is not None and self.marks.uid == node.uid else marks
         overridden = evacuation.lets_go(marks, picture.assessment)
         decision: gate.Decision | None = None
-        said, judged_for = ((each.draining, gate.counting(each, self._settings.gate_assumes)) for each in (marks, picture.marks))
         # The gate opens by what was judged for it, and for nothing else.
-        if said == judged_for or overridden:
+        if self._judged_for == self._counting(marks) or overridden:
             decision = await look.attempt("the gate", self._gate.update(picture, self._pods(), overridden=overridden))
             if decision is None and self._settings.gate:
                 look.soon(_URGENT)

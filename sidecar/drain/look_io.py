@@ -182,7 +182,9 @@ class Looks:
             # Not from the API server's cache where something would be opened by what they say.
             await ask("namespaces", lambda: self._list_all(NAMESPACES, said, cached=every > 0), (), about=wanted)
         named = {volume.claim_name for volume in volumes if volume.claim is not None}
-        often = min(every, MADE_AGAIN_WITHIN) if self.recent.among(named) else every
+        listed_at = self._answers.get("pods without a node", _Answer()).at
+        # Until a list has been made that would show a pod which was made again: else that would have to wait for the next one in peace.
+        often = min(every, MADE_AGAIN_WITHIN) if self.recent.among(named, listed_at=listed_at) else every
         if named:
             await ask("pods without a node", lambda: self._waiting_pods(named), (), every=often)
         known = {class_.name for class_ in self._cached.classes.values()}

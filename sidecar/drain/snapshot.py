@@ -1,7 +1,7 @@
 """The picture that everything here decides on: one driver on one node, at one moment. `build` makes it from raw lists, whoever listed them.
 
-A running sidecar (`look_io`) and anybody who asks from outside (`listing_io`) list the same kinds, so that the report and `explain` say
-the same of the same cluster.
+A running sidecar (`look_io`) and anybody who asks from outside (`explain.listing_io`) list the same kinds, so that the report and
+`explain` say the same of the same cluster.
 """
 
 from collections.abc import Iterable, Mapping, Set

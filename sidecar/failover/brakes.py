@@ -12,6 +12,7 @@ from typing import Final
 from zlib import crc32
 
 from sidecar.failover.evidence import Fact
+from sidecar.model.names import FAILOVER_RECORD
 from sidecar.model.nodes import TRUE, Node
 
 DEBOUNCE: Final = 5.0  # seconds that a proof has to hold without a break
@@ -19,9 +20,9 @@ STAGGER: Final = 2.0  # seconds between those who could act
 VICTIMS: Final = 3  # nodes at a time
 VICTIM_FOR: Final = 600.0  # seconds that a node counts as one after the last write for it
 PODS: Final = 60  # in a minute, of all nodes
-HOLD: Final = 60.0  # seconds after a claim's pod was replaced, and twice as long each time after
-LONGEST_HOLD: Final = 1800.0  # in which the same claim may be failed over twice
-TWICE: Final = 2
+HOLD: Final = 60.0  # seconds after a claim's pod was replaced, until it may be once more
+TWICE: Final = 2  # times a claim may be failed over
+WITHIN: Final = 1800.0  # seconds
 _MOST: Final = 500  # claims in the record
 _LONGEST: Final = 100_000  # characters of it
 
@@ -121,9 +122,7 @@ class Record:
         """Without what counts no more."""
         victims = {name: min(at, now) for name, at in self.victims.items() if now - at < VICTIM_FOR}
         pods = tuple(min(at, now) for at in self.pods if now - at < 60.0)[-2 * PODS :]
-        recent = {
-            uid: tuple((min(at, now), pod) for at, pod in times if now - at < LONGEST_HOLD)[-4:] for uid, times in self.claims.items()
-        }
+        recent = {uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-TWICE:] for uid, times in self.claims.items()}
         newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
@@ -134,7 +133,7 @@ class Record:
             return Fact(False, says, "brakes")
 
         if not self.readable:
-            return Fact(None, "the record in the Lease cannot be read; delete its annotation", "brakes")
+            return Fact(None, f"the record in the Lease cannot be read; delete its annotation {FAILOVER_RECORD}", "brakes")
         left = self.as_of(now)
         if victim not in left.victims and len(left.victims) >= VICTIMS:
             return no(f"{VICTIMS} nodes have been failed over in the last {VICTIM_FOR / 60:.0f} minutes: {', '.join(sorted(left.victims))}")
@@ -145,7 +144,7 @@ class Record:
             return no(f"{PODS} pods were replaced in the last minute")
         if len(times) >= TWICE:
             return no(f"it was failed over {len(times)} times in half an hour: a person decides")
-        if times and now - times[-1][0] < HOLD * 2 ** (len(times) - 1):
+        if times and now - times[-1][0] < HOLD:
             return no(f"it was failed over {now - times[-1][0]:.0f} s ago")
         return Fact(True, "within all limits", "brakes")
 

@@ -21,10 +21,10 @@ from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_cop
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
-from sidecar.failover.unit import Unit, Victim, Word
+from sidecar.failover.unit import PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
-from sidecar.kube.errors import ApiError, Conflict, NotFound
+from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -48,6 +48,7 @@ _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
 _REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
 _MANY: Final = 1000
+_DONE: Final = ("done", "gone", Result.EVICTED, Result.GONE)
 
 
 class Failover:
@@ -62,6 +63,7 @@ class Failover:
         self._debounce, self._freeze, self._memory = Debounce(), Freeze(), Memory()
         self._ours: frozenset[str] = frozenset()  # resources of this node that are volumes of Kubernetes
         self._lease: HeldLease | None = None
+        self._read_at: float | None = None  # the last whole reading, as far as somebody has asked for these numbers
         self._due: dict[str, float] = {}  # by node: when to look at it again
         self._quiet: dict[str, int] = {}  # by node: how many times in a row nothing was done
         self._peers: dict[str, str] = {}  # by node: as the storage calls it
@@ -92,7 +94,8 @@ class Failover:
     def _state(self) -> tuple[float | None, int, bool, bool]:
         now, node = self._clock(), self._own_node()
         seen = self.snapshot()
-        age = now - seen.at if seen.resources else None
+        self._read_at = seen.at if seen.complete else self._read_at
+        age = now - self._read_at if self._read_at is not None else None
         return age, seen.disagreements, self._freeze.is_on(now), node is not None and self._own_taint(node) is not None
 
     def copies(self) -> dict[str, bool | None]:
@@ -125,8 +128,12 @@ class Failover:
                 continue
             try:
                 self._due[name] = now + await self._case(name, suspects[name])
+            except Forbidden as error:
+                self._due[name] = now + IDLE
+                log.warning("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
             except ApiError as error:
-                self._freeze.api_away(self._clock())
+                if isinstance(error, Unavailable | TooManyRequests):
+                    self._freeze.api_away(self._clock())
                 self._due[name] = now + SOON
                 log.info("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
 
@@ -154,7 +161,7 @@ class Failover:
                 if since is not None:
                     found.setdefault(peer, {})[resource.name] = since
         for node in self._off.values():
-            key, peer = (_ALL, f"{node.name}/{node.labels.get(names.POWERED_OFF)}"), self._peers.get(node.name, node.name)
+            key, peer = _off_key(node), self._peers.get(node.name, node.name)
             since = self._debounce.see(key, Fact(node.ready != TRUE, "it is labelled, and not Ready"), now)
             seen.add(key)
             if since is not None:
@@ -239,10 +246,12 @@ class Failover:
             decision = self._judge(unit, replace(cluster, victim=seen))
             guards[one.named] = self._note(one, unit, decision)
             again = min(again, decision.again)
-            if decision.step in (Step.NONE, Step.WAIT) or not await self._do(decision, unit, seen, asked_at):
-                continue
+            done = decision.step not in (Step.NONE, Step.WAIT) and await self._do(decision, unit, seen, asked_at)
             if decision.step is Step.TAINT:
+                cluster = replace(cluster, may_taint=done)
                 left.insert(0, one)
+            elif not done:
+                continue
             elif decision.step is Step.DELETE:
                 left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
             if unit.pod is not None and decision.step in (Step.EVICT, Step.DELETE):
@@ -269,7 +278,10 @@ class Failover:
 
     def _missing_for(self, name: str) -> float:
         peer, now = self._peers.get(name, name), self._clock()
-        return max((self._debounce.held_for((resource, peer), now) for resource in self.snapshot().resources), default=0.0)
+        keys = [(resource, peer) for resource in self.snapshot().resources] + [
+            _off_key(node) for node in self._off.values() if node.name == name
+        ]
+        return max((self._debounce.held_for(key, now) for key in keys), default=0.0)
 
     # --- one write ------------------------------------------------------------------------------------------------------------
 
@@ -293,15 +305,15 @@ class Failover:
         pod, result = unit.pod, "done"
         try:
             match decision.step:
-                case Step.TAINT:
+                case Step.TAINT if self._first_time(f"taint {seen.node.uid}"):
                     is_off = powered_off(seen.node, seen.boot_id).holds
                     await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over")
                 case Step.EVICT if pod is not None:
                     result = await self._evict(pod, decision.why)
                 case Step.DELETE if pod is not None and self._first_time(pod.uid):
                     await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0)
-                case Step.DETACH:
-                    for one in filter(lambda one: self._first_time(one.name), decision.detach):
+                case Step.DETACH if due := [one for one in decision.detach if self._first_time(one.name)]:
+                    for one in due:
                         await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid)
                 case _:
                     return False
@@ -309,9 +321,14 @@ class Failover:
             result = "gone"
         except Conflict:
             result = "changed"  # another object has its name by now, or it has changed: it is read again
+        except (BadRequest, Forbidden, Invalid) as error:  # by a role or a policy: what else is to be done does not wait for that
+            self.numbers.acted(decision.step, "refused")
+            for about in (pod,) if pod is not None else unit.proven:
+                self._tell_once(about, decision.step, f"it is not failed over: {error}")
+            return False
         self.numbers.acted(decision.step, result)
         self._tell(decision, unit, seen, result)
-        return result in ("done", "gone", Result.EVICTED, Result.GONE)
+        return result in _DONE
 
     def _first_time(self, key: str) -> bool:
         """In the last minute: what comes back, or stays for its finalizers, is not asked for again and again."""
@@ -430,16 +447,16 @@ class Failover:
         evidence = "; ".join(f"{one.proof.says} ({one.proof.source}, {one.proof.age:.0f} s ago)" for one in unit.proven)
         node, here = seen.node, f"node {seen.node.name} has lost its storage; node {self._settings.node} acts: {evidence}"
         match decision.step:
-            case Step.TAINT:
+            case Step.TAINT if result in _DONE:
                 self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{decision.why}; {here}")
-            case Step.DETACH:
+            case Step.DETACH if result in _DONE:
                 for one in decision.detach:
                     ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
                     self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
-            case _ if unit.pod is not None:
-                reason = names.POD_FAILED_OVER if result in ("done", "gone", Result.EVICTED, Result.GONE) else names.FAILOVER_BLOCKED
-                ref = ObjectRef("v1", names.POD, unit.pod.namespace, unit.pod.name, unit.pod.uid)
-                self._event(ref, reason, f"{decision.why}: {result}; {here}")
+            case _ if unit.pod is not None and result in _DONE:
+                self._tell_once(unit.pod, f"{decision.step} done", f"{decision.why}: {result}; {here}", reason=names.POD_FAILED_OVER)
+            case _ if unit.pod is not None and result not in ("changed", Result.BUDGET):  # a budget is told if it lasts
+                self._tell_once(unit.pod, f"{decision.step} {result}", f"{decision.why}: {result}; {here}")
             case _:
                 pass
 
@@ -451,10 +468,11 @@ class Failover:
             self._tell_once(unit.pod, guard.name, f"it is not failed over: {guard.fact.says}")
         return guard.name if guard is not None else ""
 
-    def _tell_once(self, pod: Pod, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
-        if (pod.uid, what) not in self._told:
-            self._told = {(pod.uid, what)} if len(self._told) > _MANY else self._told | {(pod.uid, what)}
-            self._event(ObjectRef("v1", names.POD, pod.namespace, pod.name, pod.uid), reason, message)
+    def _tell_once(self, about: Pod | PodVolume, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
+        if (about.uid, what) not in self._told:
+            self._told = {(about.uid, what)} if len(self._told) > _MANY else self._told | {(about.uid, what)}
+            kind, namespace = (names.POD, about.namespace) if isinstance(about, Pod) else (names.VOLUME, "")
+            self._event(ObjectRef("v1", kind, namespace, about.name, about.uid), reason, message)
 
     def _event(self, ref: ObjectRef, reason: str, message: str) -> None:
         self._tools.recorder.record(ref, names.WARNING, reason, message[:1000])
@@ -462,3 +480,8 @@ class Failover:
 
 def _first_claim(unit: Unit) -> str:
     return next((volume.claim_uid for volume in unit.proven), "")
+
+
+def _off_key(node: Node) -> tuple[str, str]:
+    """Of the debounce, for the boot that somebody says was ended."""
+    return _ALL, f"{node.name}/{node.labels.get(names.POWERED_OFF)}"

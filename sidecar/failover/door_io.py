@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 SOCKET: Final = "drbd.sock"
 """In the folder of the driver's socket."""
-_MOST_TEXT: Final = 16 << 20
+_MOST_TEXT: Final = 8 << 20
 _MOST_HEADER: Final = 256
 _SILENT: Final = 30.0  # seconds: it sends something every five
 _ANSWER: Final = 15.0

@@ -7,7 +7,7 @@ Beside them go single lines of `events2` as they happen: what such a line is abo
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from sys import intern
 from types import MappingProxyType
@@ -15,26 +15,29 @@ from typing import Any, Final
 
 from sidecar.failover.evidence import MOST_AGE, Peer, Resource, Snapshot
 
-EVENTS, STATUS, SHOW = "events", "status", "show"
-READS: Final = (EVENTS, STATUS, SHOW)
-CHANGE: Final = "change"
-FAILED: Final = "failed"
-
-MOST_RESOURCES: Final = 5000
+READS: Final = (EVENTS := "events", STATUS := "status", SHOW := "show")
+_MOST: Final = 5000  # resources, and changes that are remembered one by one
 _MOST_BROKEN: Final = 16  # objects of one text that cannot be read, before the rest is given up
-_MOST_CHANGES: Final = 5000
 _YES: Final = {"yes": True, "no": False}
 _PRIMARY: Final = {"Primary": True, "Secondary": False}
-_REASONS: Final = ("user", "no-data", "fencing", "quorum")
-_DISKS: Final = frozenset(
-    ("Diskless", "Attaching", "Detaching", "Failed", "Negotiating", "Inconsistent", "Outdated", "Consistent", "UpToDate")
-)  # DUnknown is none that is known
-_BY_HAND: Final = frozenset(("StandAlone", "Disconnecting"))
-_NOT_CONNECTED: Final = _BY_HAND | frozenset(
-    ("Unconnected", "Timeout", "BrokenPipe", "NetworkFailure", "ProtocolError", "TearDown", "Connecting")
+_REASONS: Final = ("fencing", "no-data", "quorum", "user")
+# Of disks and connections, the words that are known. DUnknown is not among them.
+_UP_TO_DATE: Final = {"UpToDate": True} | dict.fromkeys(
+    ("Diskless", "Attaching", "Detaching", "Failed", "Negotiating", "Inconsistent", "Outdated", "Consistent"), False
 )
-_TELLING: Final = frozenset(("role", "suspended", "force-io-failures", "may_promote", "disk", "quorum", "connection", "peer-disk"))
+_BY_HAND: Final = ("StandAlone", "Disconnecting")
+_CONNECTED: Final = {"Connected": True} | dict.fromkeys(
+    (*_BY_HAND, "Unconnected", "Timeout", "BrokenPipe", "NetworkFailure", "ProtocolError", "TearDown", "Connecting"), False
+)
 _MUST_AGREE: Final = ("role", "disk ", "quorum ", "connection ", "peer-role ")
+_OF_PEERS: Final = ("connection", "peer-role", "peer-disk", "peer-client")
+_TELLING: Final = frozenset(("role", "suspended", "force-io-failures", "may_promote", "disk", "quorum", "connection", "peer-disk"))
+_OF_EVENTS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {  # by object: what names it, and what is said of it
+    "resource": ((), ("role", "suspended", "force-io-failures", "may_promote")),
+    "device": (("volume",), ("disk", "quorum", "open", "client")),
+    "connection": (("conn-name",), ("connection", "role")),
+    "peer-device": (("conn-name", "volume"), ("peer-disk", "peer-client")),
+}
 _NAME: Final = re.compile(r'\s*"([^"\\]{1,256})"')
 
 Facts = dict[str, str]
@@ -59,9 +62,9 @@ class Reading:
 
     def feed(self, kind: str, at: float, text: str) -> bool:
         """Whether something is known that was not. A kind that is not known says nothing."""
-        if kind == CHANGE:
+        if kind == "change":
             return self._note(at, text)
-        if kind == FAILED:
+        if kind == "failed":
             which, _, why = text.partition(" ")
             if which in READS:
                 self._failed[which] = why[:256]
@@ -85,7 +88,7 @@ class Reading:
         name = fields.get("name", "")
         if verb == "exists" or about in ("path", "helper") or not (verb != "change" or _TELLING.intersection(fields)):
             return False
-        if not name or len(self._changed) >= _MOST_CHANGES:
+        if not name or len(self._changed) >= _MOST:
             self._changed.clear()  # too much has changed, or it is not known what: only what is read from now on counts
             self._reads[EVENTS] = _Read(at, {}, whole=False)
         self._changed[name[:256]] = at
@@ -94,15 +97,19 @@ class Reading:
 
     def snapshot(self, now: float) -> Snapshot:
         fresh = {kind: read for kind, read in self._reads.items() if 0.0 <= now - read.at <= MOST_AGE}
-        lacking = [f"{kind}: {self._failed.get(kind) or 'not read for too long'}" for kind in READS if kind not in fresh]
+        why = "; ".join(f"{kind}: {self._failed.get(kind) or 'not read for too long'}" for kind in READS if kind not in fresh)
         if EVENTS not in fresh or STATUS not in fresh:
-            return Snapshot(now, False, why="; ".join(lacking))
+            return Snapshot(min((read.at for read in self._reads.values()), default=0.0), False, why=why)
         events, status, show = fresh[EVENTS], fresh[STATUS], fresh.get(SHOW)
         if self._built is None or self._built[0] != (show is not None):
             self._built = (show is not None, *self._build(events, status, show))
         _, resources, disagreements = self._built
-        why = "; ".join(lacking) or next((f"{kind}: it cannot be read whole" for kind, read in fresh.items() if not read.whole), "")
-        why = why or next((f"{one.name}: {one.unknown}" for one in resources.values() if one.unknown), "")
+        faults = (
+            *(f"{kind}: it cannot be read whole" for kind, read in fresh.items() if not read.whole),
+            *(f"show does not show {name}" for name in resources if show is not None and show.said.get(name) is None),
+            *(f"{one.name}: {one.unknown}" for one in resources.values() if one.unknown),
+        )
+        why = why or next(iter(faults), "")
         return Snapshot(min(events.at, status.at), not why, MappingProxyType(resources), disagreements, why)
 
     def _build(self, events: _Read, status: _Read, show: _Read | None) -> tuple[dict[str, Resource], int]:
@@ -135,61 +142,55 @@ def _difference(events: Facts, status: Facts) -> str:
 
 def _resource(name: str, at: float, events: Facts, status: Facts, show: Facts | None) -> Resource:
     facts = {key: value for key, value in events.items() if status.get(key) == value}
-    volumes, peers = _objects_of(events | status)
-    disks = [facts.get(f"disk {volume}", "") for volume in volumes]
-    opened = [_YES.get(facts.get(f"open {volume}", "")) for volume in volumes]
-    suspended = facts.get("suspended")
-    reasons = frozenset(suspended.split(",")) - {"no"} if suspended is not None else None
-    seen = {peer: _peer(peer, facts, volumes) for peer in peers}
-    own = _all(_YES.get(facts.get(f"client {volume}", "")) for volume in volumes)
-    # A disk that is meant to be elsewhere has no vote. Where that is not known it is counted: then more votes are wanted, and not fewer.
-    clients = [_all(_YES.get(facts.get(f"peer-client {peer} {volume}", "")) for volume in volumes) for peer in peers]
-    voters = sum(client is not True for client in (own, *clients))
+    volumes, peers = dict[str, None](), dict[str, None]()
+    for word, *of in map(str.split, events | status):
+        if word in _OF_PEERS:
+            peers[of.pop(0)] = None
+        volumes |= dict.fromkeys(of)
+
+    def each(word: str, known: Mapping[str, bool]) -> list[bool | None]:
+        return [known.get(facts.get(f"{word} {volume}", "")) for volume in volumes]
+
+    def diskless(word: str) -> bool:
+        return bool(volumes) and all(facts.get(f"{word} {volume}") == "Diskless" for volume in volumes)
+
+    def peer(name: str) -> Peer:
+        state = facts.get(f"connection {name}", "")
+        return Peer(
+            name=name,
+            connected=_CONNECTED.get(state),
+            cut_by_hand=state in _BY_HAND,
+            primary=_PRIMARY.get(facts.get(f"peer-role {name}", "")),
+            up_to_date=_all(each(f"peer-disk {name}", _UP_TO_DATE)),
+            diskless=diskless(f"peer-disk {name}"),
+        )
+
+    # Who is meant to have no disk has no vote. Where that is not known, it is counted: then more votes are wanted, and not fewer.
+    voters = sum(_all(each(word, _YES)) is not True for word in ("client", *(f"peer-client {peer}" for peer in peers)))
+    reasons = frozenset(facts.get("suspended", "not known").split(",")) - {"no"}
+    primary, failing = _PRIMARY.get(facts.get("role", "")), _YES.get(facts.get("force-io-failures", ""))
+    opened = each("open", _YES)
+    if not any(key.startswith("open ") for key in events | status):
+        opened = [primary, failing]  # older drbd-utils do not print it; what is open for writing is one of both
     return Resource(
         name=name,
         at=at,
-        primary=_PRIMARY.get(facts.get("role", "")),
-        open=True if True in opened else _all(opened),
-        suspended=reasons if reasons is not None and reasons <= {*_REASONS} else None,
-        failing_io=_YES.get(facts.get("force-io-failures", "")),
+        primary=primary,
+        open=True if True in opened else None if None in opened or not opened else False,
+        suspended=reasons if reasons <= {*_REASONS} else None,
+        failing_io=failing,
         may_promote=_YES.get(events.get("may_promote", "")),
-        has_quorum=_all(_YES.get(facts.get(f"quorum {volume}", "")) for volume in volumes),
-        forbids_second=_forbids_second(show.get("quorum", "off"), voters) if show is not None else None,
-        up_to_date=_all(disk == "UpToDate" if disk in _DISKS else None for disk in disks),
-        diskless=bool(disks) and {*disks} == {"Diskless"},
-        peers=MappingProxyType(seen),
+        has_quorum=_all(each("quorum", _YES)),
+        forbids_second=_forbids_second(show["quorum"], voters) if show is not None else None,
+        up_to_date=_all(each("disk", _UP_TO_DATE)),
+        diskless=diskless("disk"),
+        peers=MappingProxyType({name: peer(name) for name in peers}),
     )
 
 
-def _objects_of(facts: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Volumes and peers that facts are about."""
-    volumes, peers = dict[str, None](), dict[str, None]()
-    for words in map(str.split, facts):
-        if words[0] in ("connection", "peer-role", "peer-disk", "peer-client"):
-            peers[words[1]] = None
-            volumes |= dict.fromkeys(words[2:])
-        else:
-            volumes |= dict.fromkeys(words[1:])
-    return [*volumes], [*peers]
-
-
-def _peer(name: str, facts: Facts, volumes: Iterable[str]) -> Peer:
-    state = facts.get(f"connection {name}", "")
-    disks = [facts.get(f"peer-disk {name} {volume}", "") for volume in volumes]
-    return Peer(
-        name=name,
-        connected=True if state == "Connected" else False if state in _NOT_CONNECTED else None,
-        cut_by_hand=state in _BY_HAND,
-        primary=_PRIMARY.get(facts.get(f"peer-role {name}", "")),
-        up_to_date=_all(disk == "UpToDate" if disk in _DISKS else None for disk in disks),
-        diskless=bool(disks) and {*disks} == {"Diskless"},
-    )
-
-
-def _all(values: Iterable[bool | None]) -> bool | None:
+def _all(values: Sequence[bool | None]) -> bool | None:
     """Of none at all it is not known."""
-    found = [*values]
-    return False if False in found else None if None in found or not found else True
+    return False if False in values else None if None in values or not values else True
 
 
 def _forbids_second(quorum: str, voters: int) -> bool | None:
@@ -213,59 +214,43 @@ def _parsed(line: str) -> tuple[str, str, Facts]:
     return words[0] if words else "", words[1] if len(words) > 1 else "", fields
 
 
-_OF_EVENTS: Final = {
-    "resource": ("role", "suspended", "force-io-failures", "may_promote"),
-    "device": ("disk", "quorum", "open", "client"),
-    "connection": ("connection", "role"),
-    "peer-device": ("peer-disk", "peer-client"),
-}
-
-
 def _of_events(text: str) -> tuple[Mapping[str, Facts | None], bool]:
     """Nothing if it was cut off: what it has not shown would look as if it were not there. A dump ends with `exists -`."""
     found: dict[str, Facts | None] = {}
     ended, whole = False, True
     for line in text.splitlines():
-        if line.startswith("exists path"):
-            continue
         verb, about, fields = _parsed(line)
-        keys, name = _OF_EVENTS.get(about), fields.get("name", "")
-        if verb != "exists" or keys is None:
-            ended = ended or (verb, about) == ("exists", "-")
+        ended = ended or (verb, about) == ("exists", "-")
+        if verb != "exists" or about not in _OF_EVENTS:
             continue
-        of = {"device": fields.get("volume"), "connection": fields.get("conn-name")}.get(about, "")
-        if about == "peer-device":
-            of = f"{fields.get('conn-name', '')} {fields.get('volume', '')}"
-        if not name or of is None or len(found) >= MOST_RESOURCES:
+        named_by, keys = _OF_EVENTS[about]
+        name, of = fields.get("name", ""), [fields.get(key, "") for key in named_by]
+        if not name or not all(of) or len(found) >= _MOST:
             whole = False
             continue
         facts = found.setdefault(name, Facts())
-        if facts is None:
-            continue
         for key in keys:
-            if (value := fields.get(key)) is not None:
-                known_as = intern(f"{'peer-role' if about == 'connection' and key == 'role' else key} {of}".rstrip())
+            if facts is not None and (value := fields.get(key)) is not None:
+                known_as = intern(" ".join(("peer-role" if (about, key) == ("connection", "role") else key, *of)))
                 if known_as in facts:
-                    found[name] = None
-                    break
-                facts[known_as] = intern(value if key != "suspended" else ",".join(sorted(value.split(","))))
+                    facts = found[name] = None  # it is there twice
+                else:
+                    facts[known_as] = intern(",".join(sorted(value.split(","))) if key == "suspended" else value)
     return (found, whole) if ended else ({}, False)
 
 
 def _of_json(text: str, kind: str) -> tuple[Mapping[str, Facts | None], bool]:
     """Object by object, because it is printed by hand: one that is malformed does not take the others along."""
     found: dict[str, Facts | None] = {}
-    first = "name" if kind == STATUS else "resource"
-    whole = text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"
-    number = 0
-    for name, obj in _objects(text, first):
-        number += 1
-        whole = whole and obj is not None
-        if name in found or obj is None:
-            found[name] = None
-        elif len(found) < MOST_RESOURCES:
-            found[name] = _of_status(obj) if kind == STATUS else _of_show(obj)
-    return found, whole and (number > 0 or "".join(text.split()) == "[]")
+    whole, first = "".join(text.split()) == "[]", "name" if kind == STATUS else "resource"
+    for number, (name, obj) in enumerate(_objects(text, first)):
+        whole = (whole or not number) and obj is not None and number < _MOST
+        if number < _MOST:
+            try:
+                found[name] = None if obj is None or name in found else _of_status(obj) if kind == STATUS else _of_show(obj)
+            except (AttributeError, KeyError, TypeError, ValueError):
+                found[name] = None
+    return found, whole and text.lstrip()[:1] == "[" and text.rstrip()[-1:] == "]"
 
 
 def _objects(text: str, first: str) -> Iterator[tuple[str, dict[str, Any] | None]]:
@@ -278,41 +263,37 @@ def _objects(text: str, first: str) -> Iterator[tuple[str, dict[str, Any] | None
             named = _NAME.match(text, at)
             yield (named[1] if named else ""), None
         else:
-            name = obj[first]
-            yield (name, obj) if isinstance(name, str) else ("", None)
+            yield str(obj[first]), obj
 
 
 def _of_status(obj: Mapping[str, Any]) -> Facts:
+    """Raises what odd shapes raise: then it cannot be read."""
     facts = Facts()
 
-    def note(key: str, value: object) -> None:
-        if isinstance(value, bool | str):
-            facts[intern(key)] = intern(value if isinstance(value, str) else "yes" if value else "no")
+    def note(said: Mapping[str, Any], keys: Mapping[str, str], *of: object) -> None:
+        for key, word in keys.items():
+            if isinstance(value := said.get(key), bool | str):
+                facts[intern(" ".join((word, *map(_word, of))))] = intern(value if isinstance(value, str) else "yes" if value else "no")
 
-    reasons = {word: obj.get(f"suspended-{word}") for word in _REASONS}
-    if None not in reasons.values() or obj.get("suspended") is False:
-        note("suspended", ",".join(sorted(word for word in _REASONS if reasons[word] is True)) or "no")
-    note("role", obj.get("role"))
-    note("force-io-failures", obj.get("force-io-failures"))
-    for device in _listed(obj, "devices"):
-        for key in ("disk-state", "quorum", "open", "client"):
-            note(f"{key.removesuffix('-state')} {device.get('volume')}", device.get(key))
-    for link in _listed(obj, "connections"):
-        peer = link.get("name")
-        note(f"connection {peer}", link.get("connection-state"))
-        note(f"peer-role {peer}", link.get("peer-role"))
-        for device in _listed(link, "peer_devices"):
-            for key in ("peer-disk-state", "peer-client"):
-                note(f"{key.removesuffix('-state')} {peer} {device.get('volume')}", device.get(key))
+    note(obj, {"role": "role", "force-io-failures": "force-io-failures"})
+    reasons = [word for word in _REASONS if obj.get(f"suspended-{word}") is True]
+    if all(isinstance(obj.get(f"suspended-{word}"), bool) for word in _REASONS) or obj.get("suspended") is False:
+        facts["suspended"] = intern(",".join(reasons) or "no")
+    for device in obj["devices"]:
+        note(device, {"disk-state": "disk", "quorum": "quorum", "open": "open", "client": "client"}, device["volume"])
+    for link in obj["connections"]:
+        note(link, {"connection-state": "connection", "peer-role": "peer-role"}, link["name"])
+        for device in link["peer_devices"]:
+            note(device, {"peer-disk-state": "peer-disk", "peer-client": "peer-client"}, link["name"], device["volume"])
     return facts
 
 
+def _word(value: object) -> str:
+    """Of a peer's name or a volume's number: what events2 would print as one."""
+    if len(words := str(value).split()) != 1:
+        raise ValueError(value)
+    return words[0]
+
+
 def _of_show(obj: Mapping[str, Any]) -> Facts:
-    options = obj.get("options")
-    quorum = options.get("quorum", "off") if isinstance(options, dict) else "off"
-    return {"quorum": intern(str(quorum))}
-
-
-def _listed(obj: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    value = obj.get(key)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return {"quorum": intern(str(obj.get("options", {}).get("quorum", "off")))}

@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.failover.survivor import Step
 from sidecar.observe.exposition import Family, gauge
 from sidecar.observe.labels import OURS
 from sidecar.observe.scrape.counted import Counts, Durations
 
+GUARDS: Final = ("policy", "owner", "other writers", "others who act", "target", "proof", "debounce", "brakes", "mode")
 BUCKETS: Final = (1, 2, 5, 10, 15, 20, 30, 45, 60, 90, 120, 300, 600)
 _LONGEST: Final = 600.0  # seconds that a replacement is waited for
 _MANY: Final = 500
@@ -31,6 +33,8 @@ class Numbers:
     def __init__(self, clock: Callable[[], float], state: Callable[[], tuple[float | None, int, bool, bool]]) -> None:
         self._clock, self._state = clock, state
         self._acts = Counts(f"{OURS}failover_acts_total", "Writes of fail-over, by how they ended.", "act", "result")
+        for step in (Step.TAINT, Step.EVICT, Step.DELETE, Step.DETACH):
+            self._acts.add((step, "done"), 0.0)
         self._seconds = Durations(f"{OURS}failover_seconds", "Stages of fail-over.", "stage", buckets=BUCKETS)
         self._guards: Mapping[str, Mapping[str, str]] = {}
         self._courses: dict[str, _Course] = {}  # by claim, `namespace/name`
@@ -85,8 +89,9 @@ class Numbers:
         yield from self._acts.collect()
         yield from self._seconds.collect()
         blocked = gauge(f"{OURS}failover_blocked", "Pods and attachments that would fail over but for this guard.", "guard")
-        for guard, count in Counter(guard for one in self._guards.values() for guard in one.values() if guard).items():
-            blocked.add((guard,), count)
+        stand = Counter(guard.partition(" of ")[0] for one in self._guards.values() for guard in one.values())
+        for guard in GUARDS:
+            blocked.add((guard,), stand[guard])
         age, disagreements, is_frozen, is_tainted = self._state()
         frozen = gauge(f"{OURS}failover_frozen", "Whether nothing is done because too much seems lost at once.")
         frozen.add((), float(is_frozen))

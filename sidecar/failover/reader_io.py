@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 _READS: Final = {"events": ("events2", "--now", "--full"), "status": ("status", "--json"), "show": ("show", "--json")}
 _EVERY: Final = 5.0
 _AT_MOST_EVERY: Final = 1.0
-_LIMIT, _RELEASE_LIMIT = 4.0, 10.0  # seconds of one command, before it is killed
+_LIMIT: Final = 4.0  # seconds of one command, before it is killed
 _MOST_STUCK: Final = 4  # commands that were killed and do not end: the kernel holds them
-_MOST_TEXT: Final = 16 << 20
+_MOST_TEXT: Final = 8 << 20
 _MOST_LINE, _MOST_WORD = 64 << 10, 512
-_MOST_CLIENTS, _MOST_UNREAD = 8, 4 * _MOST_TEXT
+_MOST_CLIENTS, _MOST_UNREAD = 4, _MOST_TEXT
 _RESOURCE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,127}")
 
 
@@ -40,6 +40,8 @@ class Reader:
         self._said: dict[str, str] = {}
 
     async def run(self) -> None:
+        """Until SIGTERM. What it has started ends with it."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)  # type: ignore[union-attr]
         server = await asyncio.start_unix_server(self._serve, self._path, limit=_MOST_WORD)
         self._path.chmod(0o666)  # its folder says who may reach it: sidecar and reader may run as different users
         try:
@@ -59,7 +61,7 @@ class Reader:
 
     async def _read(self, kind: str, words: Sequence[str]) -> None:
         at = time.monotonic_ns()
-        text, why = await self._call(words, _LIMIT)
+        text, why = await self._call(words)
         if why:
             self._send("failed", at, f"{kind} {why}".encode())
         else:
@@ -69,10 +71,10 @@ class Reader:
             self._said[kind] = why
             log.warning("drbdsetup %s: %s", words[0], why or "works again")
 
-    async def _call(self, words: Sequence[str], limit: float) -> tuple[bytes, str]:
+    async def _call(self, words: Sequence[str]) -> tuple[bytes, str]:
         """What it has printed, or why that does not count."""
         try:
-            async with self._started(words) as process, asyncio.timeout(limit):
+            async with self._started(words) as process, asyncio.timeout(_LIMIT):
                 assert process.stdout is not None
                 try:
                     await process.stdout.readexactly(_MOST_TEXT + 1)
@@ -81,7 +83,7 @@ class Reader:
                     code = await process.wait()
                     return ended.partial, f"it ended with {code}" if code else ""
         except TimeoutError:
-            return b"", f"it took longer than {limit:.0f} s and was killed"
+            return b"", f"it took longer than {_LIMIT:.0f} s and was killed"
         except OSError as error:
             return b"", str(error)
 
@@ -152,29 +154,18 @@ class Reader:
             return "the reader was started without --release"
         at, text = self._last.get("status", (0, b""))
         try:
-            shown = [one for one in json.loads(text) if one.get("name") == name]
-        except (ValueError, AttributeError, TypeError, RecursionError):
+            shown = [(one["role"], one["suspended"], one["suspended-user"]) for one in json.loads(text) if one["name"] == name]
+        except (ValueError, KeyError, TypeError, RecursionError):
             return "the status cannot be read"
-        if not _RESOURCE.fullmatch(name) or len(shown) != 1 or time.monotonic_ns() - at > 12e9:
-            return "the status does not show it"
-        if (shown[0].get("role"), shown[0].get("suspended"), shown[0].get("suspended-user")) != ("Primary", True, False):
-            return "it is not Primary with frozen I/O, or a person has frozen it"
-        _, why = await self._call(("secondary", "--force", name), _RELEASE_LIMIT)
+        if not _RESOURCE.fullmatch(name) or shown != [("Primary", True, False)] or time.monotonic_ns() - at > 12e9:
+            return "the status does not show it as Primary with I/O that is frozen, and not by a person"
+        _, why = await self._call(("secondary", "--force", name))
         self._again.set()
         return why
 
 
 def _framed(kind: str, at: int, text: bytes) -> bytes:
     return b"%s %d %d\n%s" % (kind.encode(), at, len(text), text)
-
-
-async def _until_stopped(reader: Reader) -> None:
-    task = asyncio.ensure_future(reader.run())
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    await asyncio.wait([task])
-    if not task.cancelled():
-        task.result()
 
 
 def run(words: Sequence[str]) -> int:
@@ -186,7 +177,9 @@ def run(words: Sequence[str]) -> int:
     try:
         if line.listen.is_socket():
             line.listen.unlink()
-        asyncio.run(_until_stopped(Reader(line.listen, release=line.release)))
+        asyncio.run(Reader(line.listen, release=line.release).run())
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        return 0
     except OSError as error:
         log.error("%s: %s", line.listen, error)
         return 1

@@ -3,7 +3,7 @@
 What is not known holds nothing up but this. The guards are shown as they are, before a failure and during one (`explain pod`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -54,6 +54,7 @@ class Cluster:
     me: str
     nodes: tuple[Node, ...]  # all others
     drivers: Mapping[str, frozenset[str]]  # by node: those that its CSINode has
+    may_taint: bool = True  # False: it was not possible a moment ago, and no pod waits for that
 
     @property
     def of_driver(self) -> tuple[Node, ...]:
@@ -65,24 +66,28 @@ def said_of(*annotations: Mapping[str, str]) -> Said:
     """What people say on a pod, its claims, their classes, its namespace. Ignore anywhere wins; what cannot be understood counts as it."""
     found = Said()
     for notes in annotations:
-        text = notes.get(names.FAILOVER, "").strip()
+        text = notes.get(names.FAILOVER)
         if IGNORED_BY_PIRAEUS in notes:
             return Said(Word.IGNORE, IGNORED_BY_PIRAEUS)
-        if text == Word.IGNORE:
-            return Said(Word.IGNORE, names.FAILOVER)
-        if text and text not in tuple(Word):
-            found = Said(Word.IGNORE, names.FAILOVER, f"{names.FAILOVER}={text[:40]!r} is neither {Word.IGNORE} nor {Word.FORCE}")
-        elif text == Word.FORCE and found.word is Word.NONE:
-            found = Said(Word.FORCE, names.FAILOVER)
+        match text.strip() if text is not None else None:
+            case None:
+                pass
+            case Word.IGNORE:
+                return Said(Word.IGNORE, names.FAILOVER)
+            case Word.FORCE:
+                found = found if found.word else Said(Word.FORCE, names.FAILOVER)
+            case other:
+                found = Said(Word.IGNORE, names.FAILOVER, f"{names.FAILOVER}={other[:40]!r} is neither {Word.IGNORE} nor {Word.FORCE}")
     return found
 
 
 def judge(unit: Unit, cluster: Cluster, *, proven_for: Mapping[str, float], brakes: Fact, acts: bool) -> Decision:
     """`proven_for`: by volume, for how many seconds its proof has held without a break."""
-    guards = (*guards_of(unit, cluster), *_proofs(unit, cluster, proven_for), Guard("brakes", brakes))
+    guards = (*guards_of(unit, cluster), *_proofs(unit, proven_for), Guard("brakes", brakes))
     failing = next((guard for guard in guards if not guard.fact.holds), None)
     if failing is not None:
-        return Decision(Step.NONE, failing.fact.says, guards)
+        short = [DEBOUNCE - proven_for.get(volume.name, 0.0) for volume in unit.proven]
+        return Decision(Step.NONE, failing.fact.says, guards, max(short) if failing.name.startswith("debounce") else _LATER)
     found = _detach(unit, cluster) if unit.pod is None else _replace(unit.pod, unit, cluster)
     if acts or found.step in (Step.NONE, Step.WAIT):
         return Decision(found.step, found.why, guards, found.again, found.detach)
@@ -128,19 +133,25 @@ def feasible(pod: Pod, volumes: Iterable[PodVolume], cluster: Cluster) -> Fact:
     """Whether some other node could run the pod with its volumes: what only this one has is left where it is."""
     affinities = [volume.affinity for volume in volumes if volume.affinity is not None]
     lost = names.of_driver(cluster.driver, names.STORAGE_LOST)
-    why = "NoTarget: there is no other node"
-    for node in cluster.nodes:
-        if not all(any(term.matches(node.name, node.labels) for term in terms) for terms in affinities):
-            why = "NoTarget: its volumes are on this node alone; see node loss and Reprovision"
-        elif cluster.driver not in cluster.drivers.get(node.name, ()):
-            why = "NoTarget: no other node has the driver"
-        elif node.deleting or node.ready != TRUE or node.cordoned or any(taint.key == lost for taint in node.taints):
-            why = "NoTarget: no other node with the driver is Ready and takes pods"
-        elif not pod.tolerates(node.taints) or not _selects(pod, node):
-            why = "NoTarget: the pod's selector, affinity or tolerations keep it from every other node"
-        else:
-            return Fact(True, f"node {node.name} could run it", "Node")
-    return Fact(False, why, "Node")
+
+    def takes_pods(node: Node) -> bool:
+        return node.ready == TRUE and not (node.deleting or node.cordoned or any(taint.key == lost for taint in node.taints))
+
+    left = list(cluster.nodes)
+    tests: tuple[tuple[Callable[[Node], bool], str], ...] = (
+        (
+            lambda node: all(any(term.matches(node.name, node.labels) for term in terms) for terms in affinities),
+            "its volumes are on this node alone; see node loss and Reprovision",
+        ),
+        (lambda node: cluster.driver in cluster.drivers.get(node.name, ()), f"no other node that its volumes allow has {cluster.driver}"),
+        (takes_pods, "no other node that its volumes allow is Ready, not cordoned, and has its storage"),
+        (lambda node: pod.tolerates(node.taints) and _selects(pod, node), "its selector, affinity or tolerations allow no other node"),
+    )
+    for fits, otherwise in tests:
+        left = [node for node in left if fits(node)]
+        if not left:
+            return Fact(False, f"NoTarget: {otherwise if cluster.nodes else 'there is no other node'}", "Node")
+    return Fact(True, f"node {left[0].name} could run it", "Node")
 
 
 def _selects(pod: Pod, node: Node) -> bool:
@@ -149,12 +160,11 @@ def _selects(pod: Pod, node: Node) -> bool:
     return pod.affinity is None or any(term.matches(node.name, node.labels) for term in pod.affinity)
 
 
-def _proofs(unit: Unit, cluster: Cluster, proven_for: Mapping[str, float]) -> Iterable[Guard]:
+def _proofs(unit: Unit, proven_for: Mapping[str, float]) -> Iterable[Guard]:
     """Of every volume that it may write to: one is not enough."""
-    written = [volume for volume in unit.volumes if not volume.read_only]
-    if not written:
+    if not any(unit.proven):
         yield Guard("proof", Fact(None, "it has no volume of this driver that it can write to", "Pod"))
-    for volume in written:
+    for volume in unit.proven:
         yield Guard(f"proof of {volume.name}", volume.proof)
         held = proven_for.get(volume.name, 0.0)
         says = f"{volume.name}: proven for {min(held, 9999):.0f} s, {DEBOUNCE:.0f} are needed"
@@ -169,7 +179,7 @@ def _replace(pod: Pod, unit: Unit, cluster: Cluster) -> Decision:
         if pod.deleting_since:
             return Decision(Step.WAIT, "it is ending; its kubelet may still answer", again=_SOON)
         return Decision(Step.EVICT, "its node is Ready, so it ends with its own grace period", again=_SOON)
-    if not is_ready and not any(taint.key == key for taint in victim.node.taints):
+    if cluster.may_taint and not is_ready and not any(taint.key == key for taint in victim.node.taints):
         return Decision(Step.TAINT, "the node's storage is lost", again=_SOON)
     why = "its node is not Ready" if not is_ready else f"its kubelet has been silent for {victim.silent_for:.0f} s"
     return Decision(Step.DELETE, f"{why}, and it is proven that it cannot write", again=_SOON)

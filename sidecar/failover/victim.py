@@ -8,6 +8,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.failover.brakes import DEBOUNCE
 from sidecar.failover.evidence import Resource, Snapshot, resource_of
 from sidecar.model.nodes import Pod, Taint
 from sidecar.model.objects import Volume
@@ -75,7 +76,9 @@ class Memory:
                 case True:
                     self.was_whole.add(resource.name)
                     self.bad_since.pop(resource.name, None)
-                case False if resource.name in self.was_whole or resource.failing_io:
+                case False if "user" in (resource.suspended or ()):
+                    self.bad_since.pop(resource.name, None)  # what is left once the user goes on begins anew
+                case False if resource.name in self.was_whole or resource.failing_io or (resource.primary and resource.suspended):
                     self.bad_since.setdefault(resource.name, now)
                 case _:
                     pass
@@ -92,26 +95,21 @@ class Memory:
 
 def is_whole(resource: Resource) -> bool | None:
     """None: not known. A user's own suspension, as for a snapshot, is no trouble."""
-    if resource.unknown:
+    if resource.unknown or resource.suspended is None:
         return None
-    facts = (resource.has_quorum, None if resource.failing_io is None else not resource.failing_io, _is_free(resource))
+    facts = (resource.has_quorum, None if resource.failing_io is None else not resource.failing_io, not resource.suspended - {"user"})
     return False if False in facts else None if None in facts else True
-
-
-def _is_free(resource: Resource) -> bool | None:
-    return None if resource.suspended is None else not resource.suspended - {"user"}
 
 
 def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> list[Act]:
     """`grace`: by uid of a pod that is being deleted, the seconds that it was given."""
     found = list[Act]()
     troubled = {volume.name: resource for volume in own.volumes if (resource := _lost(volume, own.snapshot, memory, now)) is not None}
-    for volume in own.volumes:
-        resource = own.snapshot.resources.get(resource_of(volume.handle))
-        users = [pod for pod in own.pods if volume.claim_name and volume.claim_name in pod.claim_names]
-        if resource is not None and _may_release(resource, users, memory, grace, now):
+    for resource, volumes in _with_volumes(own):
+        users = [pod for pod in own.pods if {volume.claim_name for volume in volumes}.intersection(pod.claim_names)]
+        if _may_release(resource, users, memory, grace, now):
             why = f"it is frozen ({', '.join(sorted(resource.suspended or ()))}), and all its pods are past their grace period"
-            found.append(Release(resource.name, volume, why))
+            found.append(Release(resource.name, volumes[0], why))
     claims = {volume.claim_name: troubled[volume.name] for volume in own.volumes if volume.name in troubled and volume.claim_name}
     for pod in own.pods:
         # What only this node has is left where it is.
@@ -143,11 +141,15 @@ def _may_evict(pod: Pod) -> bool:
 
 def _may_release(resource: Resource, users: Sequence[Pod], memory: Memory, grace: Mapping[str, float], now: float) -> bool:
     """Never beside a pod that is not ending, in whatever phase, and never what a user has suspended."""
-    if resource.unknown or not resource.suspended or "user" in resource.suspended or resource.primary is not True or resource.failing_io:
+    if resource.unknown or not resource.suspended or "user" in resource.suspended:
         return False
-    waited = [now - memory.ending_since[pod.uid] if pod.uid in memory.ending_since else -1.0 for pod in users if not pod.ended]
-    overdue = [seconds >= grace.get(pod.uid, float("inf")) for seconds, pod in zip(waited, (p for p in users if not p.ended), strict=True)]
-    return bool(overdue) and all(overdue)
+    if resource.primary is not True or resource.failing_io is not False or now - memory.bad_since.get(resource.name, now) < DEBOUNCE:
+        return False
+
+    def is_overdue(pod: Pod) -> bool:
+        return now - memory.ending_since.get(pod.uid, now) >= grace.get(pod.uid, float("inf"))
+
+    return bool(users) and all(pod.deleting_since and is_overdue(pod) for pod in users)
 
 
 def _is_back(own: Own, memory: Memory, now: float) -> str:
@@ -161,12 +163,17 @@ def _is_back(own: Own, memory: Memory, now: float) -> str:
         or own.snapshot.at - memory.whole_since < (APART if own.snapshot.resources else EMPTY_FOR)
     ):
         return ""
-    names = {resource_of(volume.handle): volume for volume in own.volumes}
     used = {claim for pod in own.pods for claim in pod.claim_names}
-    for resource in own.snapshot.resources.values():
-        if resource.primary is None or resource.open is None:
-            return ""
-        volume = names.get(resource.name)
-        if (resource.primary or resource.open) and volume is not None and volume.claim_name not in used:
+    for resource, volumes in _with_volumes(own):
+        in_use = None if resource.primary is None or resource.open is None else resource.primary or resource.open
+        if is_whole(resource) is not True or in_use is None or (in_use and used.isdisjoint(volume.claim_name for volume in volumes)):
             return ""
     return f"its storage is whole again ({value})"
+
+
+def _with_volumes(own: Own) -> Iterable[tuple[Resource, list[Volume]]]:
+    """Each resource with all its volumes: those of a consistency group are frozen, and released, together."""
+    volumes = dict[str, list[Volume]]()
+    for volume in own.volumes:
+        volumes.setdefault(resource_of(volume.handle), []).append(volume)
+    return ((resource, volumes[name]) for name, resource in own.snapshot.resources.items() if name in volumes)

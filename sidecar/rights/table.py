@@ -46,6 +46,7 @@ class Sample(Enum):
     GATE = "components/gate"
     EMPTYING = "components/emptying"
     MAINTENANCE = "components/maintenance"
+    FAILOVER = "components/failover"
     NODE_LOSS = "components/node-loss"
     REPROVISION = "components/reprovision"
     REPORT = "components/report-only"
@@ -79,6 +80,7 @@ _SLOTS: Final = "drain decisions: slots for evacuations, and looking after silen
 _ANEW: Final = "--allow-reprovision: no replica is made anew"
 _LOSS: Final = "--node-delete-policy"
 _PLANNED: Final = "--maintenance: no maintenance is carried out"
+_FAILS_OVER: Final = "--failover: nothing fails over"
 _CAPACITY: Final = "publishing capacity"
 _COUNTS: Final = "--evacuation-evict: pods of these workloads are not evicted"
 _GONE: Final = "clearing the capacity objects of nodes that are gone"
@@ -112,13 +114,17 @@ TABLE: Final[tuple[Row, ...]] = (
         "list",
         Sample.BASE,
         Sample.NODE_LOSS,
-        off=f"--node-deployment-placement=ranked: claims are raced for; {_GONE}; and {_LOSS}: nothing is looked for",
+        Sample.FAILOVER,
+        off=f"--node-deployment-placement=ranked: claims are raced for; {_GONE}; {_LOSS}: nothing is looked for; and {_FAILS_OVER}",
     ),
     *_rows(CSI_NODES, "get", Sample.BASE, Sample.NODE_LOSS, off=f"{_GONE}; and {_LOSS}: no node is known to be gone"),
     *_rows(CSI_NODES, "watch", Sample.BASE),
-    *_rows(ATTACHMENTS, "list", Sample.BASE, Sample.NODE_LOSS, off="deleting volumes of drivers that attach"),
+    *_rows(
+        ATTACHMENTS, "list", Sample.BASE, Sample.NODE_LOSS, Sample.FAILOVER, off=f"deleting volumes of drivers that attach; {_FAILS_OVER}"
+    ),
     *_rows(ATTACHMENTS, "watch", Sample.BASE, off="deleting volumes of drivers that attach"),
-    *_rows(ATTACHMENTS, "get", Sample.BASE),
+    *_rows(ATTACHMENTS, "get", Sample.BASE, Sample.FAILOVER, off=_FAILS_OVER),
+    *_rows(ATTACHMENTS, "delete", Sample.FAILOVER, off="--failover=Act: what was attached to a lost node stays so for minutes"),
     *_rows(NODES, "get list", Sample.BASE, Sample.DRAIN, off=f"{_DRAINS}; and {_GONE}"),
     *_rows(NODES, "watch", Sample.BASE, Sample.DRAIN, off=_DRAINS),
     *_rows(NODES, "patch", Sample.DRAIN, off="drain decisions: the marks on the Node"),
@@ -152,9 +158,13 @@ TABLE: Final[tuple[Row, ...]] = (
         "create",
         Sample.EMPTYING,
         Sample.MAINTENANCE,
+        Sample.FAILOVER,
         part="eviction",
-        off="--evacuation-evict: nodes are not emptied; --maintenance: nor are they drained",
+        off="--evacuation-evict: nodes are not emptied; --maintenance: nor are they drained; --failover=Act: pods of Ready nodes stay",
     ),
+    *_rows(PODS, "get", Sample.FAILOVER, off=_FAILS_OVER),
+    *_rows(PODS, "delete", Sample.FAILOVER, off="--failover=Act: pods of nodes that are not Ready stay"),
+    *_rows(LEASES, "get", Sample.FAILOVER, off="--failover: ForceOnExclusion is not heeded, for no kubelet is known to be silent"),
     *_rows(MAINTENANCES, "get list", Sample.MAINTENANCE, off=_PLANNED),
     *_rows(MAINTENANCES, "watch", Sample.MAINTENANCE, off="--maintenance: a new stage is noticed within a minute only"),
     *_rows(MAINTENANCES, "patch", Sample.MAINTENANCE, part="status", off=f"{_PLANNED}, nor shown how far it is"),

@@ -203,15 +203,16 @@ class Installation:
 
     # --- what uses them -------------------------------------------------------------------------------------------
 
-    def stateful_set(self, name: str, replicas: int, *, apart: bool = False, node: str = "", ends_in: int = 0) -> None:
+    def stateful_set(self, name: str, replicas: int, *, apart: bool = False, node: str = "", ends_in: int = 0, each: str = "") -> None:
         """Each pod writes once, into a volume of its own, when that was born. It is not ready while it is sick.
 
-        `apart`: no two on one node; `ends_in`: seconds in which a pod can be seen ending. Returns when all are ready.
+        `apart`: no two on one node; `ends_in`: seconds in which a pod can be seen ending; `each`: what it does each second. Returns when
+        all are ready.
         """
         labels = {"app": name}
         script = (
             f"test -e /data/born || cat /proc/sys/kernel/random/uuid > /data/born; trap 'sleep {ends_in}; exit 0' TERM;"
-            " while true; do sleep 1 & wait $!; done"
+            f" while true; do {each} sleep 1 & wait $!; done"
         )
         main = {
             "name": "main",

@@ -10,8 +10,8 @@ from sidecar.commands import tables
 from sidecar.commands.explain.judged import judge
 from sidecar.commands.explain.rows import NARROW
 from sidecar.commands.tables import Fitted, table
+from sidecar.commands.text import aligned, render
 from sidecar.drain.snapshot import Own
-from sidecar.drain.text import aligned, render
 from sidecar.model import names
 from tests.harness.drain.listed_cluster import Lists, claim, look, node, pod, volume
 

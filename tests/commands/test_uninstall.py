@@ -145,7 +145,7 @@ def test_what_may_not_be_listed_is_told_and_the_rest_is_taken_away(
         left = {step.resource async for step in steps(bench.you, DRIVER) if isinstance(step, Step)}
         assert left == {refused}
         lines = capsys.readouterr().err.splitlines()
-        assert len(lines) == (3 if refused == LEASES else 1)  # they are listed as signs of life, as slots, and all by their names
+        assert len(lines) == (4 if refused == LEASES else 1)  # slots, turns, signs of life, and that of fail-over
         for line in lines:
             assert f"list {refused}: not yours; run it again with more rights" in line
 
@@ -177,6 +177,24 @@ def unmarked(meanwhile: Callable[[int], Json | None]) -> tuple[bool, Json]:
 
 def test_a_node_that_changes_meanwhile_is_looked_at_again() -> None:
     assert unmarked(lambda tries: {"labels": {"beat": str(tries)}} if tries < 2 else None) == (True, {"mine": "1"})
+
+
+@pytest.mark.parametrize("noted", [{}, {RECORD: "{}"}], ids=["nothing else", "a record too"])
+def test_the_taint_of_fail_over_goes_and_others_stay(noted: dict[str, str]) -> None:
+    cluster, theirs = new_cluster(), {"key": names.of_driver(f"x.{DRIVER}", names.STORAGE_LOST), "effect": "NoSchedule"}
+    ours = {"key": names.of_driver(DRIVER, names.STORAGE_LOST), "value": "io-error", "effect": "NoSchedule"}
+    cluster.create(NODES, {"metadata": {"name": "n0", "annotations": noted}, "spec": {"taints": [ours, theirs, EVACUATE]}})
+    you = InProcessApi(cluster)
+
+    async def main() -> Json:
+        (step,) = [step async for step in steps(you, DRIVER)]
+        assert isinstance(step, Step) and f"taint {ours['key']} of node n0" in step.what and await _take(you, step)
+        assert [step async for step in steps(you, DRIVER)] == []
+        return dict(await you.get(NODES, "n0"))
+
+    node = run_virtual(main())
+    assert [taint for taint in node["spec"]["taints"] if taint in (ours, theirs, EVACUATE)] == [theirs, EVACUATE]
+    assert not node["metadata"].get("annotations")
 
 
 def test_a_node_that_never_stands_still_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -291,7 +309,7 @@ def test_a_volume_that_is_made_anew_under_its_name_keeps_its_notes() -> None:
 
 
 def test_leases_are_known_by_the_driver_in_their_labels() -> None:
-    cluster, keys = new_cluster(), (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR)
+    cluster, keys = new_cluster(), (names.SLOT_FOR, names.REPROVISION_FOR, names.NODE_LOSS_FOR, names.FAILOVER_FOR)
     for number, key in enumerate(keys):
         for driver in (DRIVER, f"x.{DRIVER}"):
             meta = {"name": f"{number}.{driver}", "labels": {key: driver}}

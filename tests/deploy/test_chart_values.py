@@ -135,12 +135,13 @@ COMPONENTS = {
     "emptying": "emptying",
     "maintenance": "maintenance",
     "reprovision": "reprovision",
+    "failover": "failover",
     "nodeLoss": "node-loss",
     "gate": "gate",
     "scopedWatches": "scoped-watches",
     "monitoring": "scraped",
 }
-NEEDS = {"gate": ["drain"], "emptying": ["drain"], "maintenance": ["drain"], "reprovision": ["drain", "emptying"], "nodeLoss": ["drain"]}
+NEEDS = {name: ["drain"] for name in ("gate", "emptying", "maintenance", "failover", "nodeLoss")} | {"reprovision": ["drain", "emptying"]}
 NO_FLAGS = {"node-name", "port-name"}
 
 

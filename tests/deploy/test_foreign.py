@@ -106,6 +106,18 @@ def links_to_the_runbook(objects: list[Json]) -> None:
     assert links == [f"{SETTINGS['runbook']}#{rule['alert'].lower()}" for rule in rules] != []
 
 
+def reads_drbd(objects: list[Json]) -> None:
+    """A container beside theirs, which have the rights and mounts that they had."""
+    before, after = containers(daemon_set()), containers(the("DaemonSet", objects))
+    reader = after.pop("read-drbd")
+    after[NAME]["image"] = before[NAME]["image"]
+    assert after == before
+    assert reader["args"] == ["--listen=/csi/drbd.sock", "--release"] and reader["securityContext"]["privileged"]
+    pod = the("DaemonSet", objects)["spec"]["template"]["spec"]
+    (volume,) = [item for item in pod["volumes"] if item["name"] == reader["volumeMounts"][0]["name"]]
+    assert volume["hostPath"]["path"] == SETTINGS["socket-folder"] and reader["volumeMounts"][0]["mountPath"] == "/csi"
+
+
 def is_found(objects: list[Json]) -> None:
     """By what monitoring's PodMonitor looks for; and no selector has changed."""
     found, before = the("DaemonSet", objects)["spec"], daemon_set()["spec"]
@@ -155,6 +167,8 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "maintenance": (gives("--maintenance=true"), IN_THE_CLUSTER),
     "reprovision": (gives("--allow-reprovision=true"), IN_THE_CLUSTER),
     "node-loss": (gives("--node-delete-policy=Orphan"), IN_THE_CLUSTER),
+    "failover": (gives("--failover=Observe"), IN_THE_CLUSTER),
+    "read-drbd": (reads_drbd,),
     "report-only": (reports_beside, is_granted_to_the_account),
     "own-node": (is_about_the_driver(POLICY, f"{POLICY}Binding"), lambda objects: places([o for o in objects if o["kind"] == POLICY])),
     "scoped-watches": (gives("--watch-scope=labelled"),),
@@ -162,7 +176,7 @@ PROMISES: dict[str, tuple[Callable[[list[Json]], None], ...]] = {
     "scraped": (gives("--http-endpoint=:8080"), is_found),
     "monitoring": (gives("--http-endpoint=:8080"), is_found, links_to_the_runbook),
 }
-WITH_FLAGS = ["drain", "gate", "emptying", "maintenance", "reprovision", "node-loss"]
+WITH_FLAGS = ["drain", "gate", "emptying", "maintenance", "reprovision", "failover", "node-loss"]
 WITH_FLAGS += ["scoped-watches", "scoped-watches-v1beta1", "scraped", "monitoring"]
 WITH_SETTINGS = {
     "drain": ["driver", "driver-in-names", "namespace", "account", "user"],
@@ -170,6 +184,8 @@ WITH_SETTINGS = {
     "emptying": ["driver-in-names", "namespace", "account"],
     "maintenance": ["driver-in-names", "namespace", "account", "user"],
     "node-loss": ["driver", "driver-in-names", "namespace", "account", "user"],
+    "failover": ["driver", "driver-in-names", "namespace", "account", "user"],
+    "read-drbd": ["socket-folder"],
     "reprovision": ["driver", "driver-in-names", "namespace", "account", "user"],
     "report-only": ["driver-in-names", "namespace", "account", "socket-folder", "socket"],
     "own-node": ["driver", "driver-in-names", "namespace", "user", "placement", "secret-namespaces"],

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -39,14 +44,27 @@ NODE = "n7"
 """By its name its turn to look for gone nodes comes at once."""
 
 
+@contextmanager
+def reading_drbd(work: Path, socket: Path) -> Iterator[None]:
+    """The container beside the sidecar, over a `drbdsetup` of a node that has no resource."""
+    program = work / "bin" / "drbdsetup"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\n[ "$1" = events2 ] && echo "exists -" || echo "[]"\n')
+    program.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    with subprocess.Popen([sys.executable, "-m", "sidecar", "read-drbd", f"--listen={socket}"], env=environ) as reader:
+        yield
+        reader.terminate()
+
+
 @pytest.fixture(scope="module")
 def page(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """The labels of each series on /metrics, once a volume was made and deleted and each had failed before."""
     work = tmp_path_factory.mktemp("page")
-    args = ["--enable-capacity", "--capacity-ownerref-level=-1", "--drain-report", "--node-delete-policy=Orphan"]
+    args = ["--enable-capacity", "--capacity-ownerref-level=-1", "--drain-report", "--node-delete-policy=Orphan", "--failover=Observe"]
     driver = OurDriver(work, node=NODE, name="page.csi-node-sidecar.io")
     driver.misbehave(*({"method": method, "times": 1, "fail": "INTERNAL"} for method in ("CreateVolume", "DeleteVolume")))
-    with driver:
+    with driver, reading_drbd(work, driver.socket.parent / "drbd.sock"):
         plane.add_node(NODE)
         plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class("page", driver.driver, LATE))
         given = {"node": NODE, "address": driver.socket, "kubeconfig": plane.kubeconfig, "environ": {"NAMESPACE": "default"}}
@@ -57,7 +75,8 @@ def page(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
             plane.request("DELETE", f"{CLAIMS}/page")
             until(lambda: not plane.request("GET", VOLUMES)["items"], "the volume is gone", seconds=30)
             until(lambda: sidecar.metric("csistoragecapacities_desired_current") == 1, "capacity is published", seconds=30)
-            until(lambda: "\ncsi_node_sidecar_lost_volumes{" in sidecar.page("/metrics")[1], "gone nodes are looked for", seconds=30)
+            for name, what in (("lost_volumes{", "gone nodes are looked for"), ("failover_evidence_age_seconds ", "the storage is read")):
+                until(lambda name=name: f"\ncsi_node_sidecar_{name}" in sidecar.page("/metrics")[1], what, seconds=30)  # type: ignore[misc]
             status, text = sidecar.page("/metrics")
             assert status == 200
     plane.request("DELETE", "/apis/storage.k8s.io/v1/storageclasses/page")

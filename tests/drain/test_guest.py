@@ -236,6 +236,27 @@ async def test_those_that_have_to_go_are_found_among_more_than_fifty_that_may_st
     assert await scene.is_deleted()
 
 
+@virtual
+async def test_of_more_than_fifty_that_have_to_go_the_one_that_was_begun_first_is_looked_at_first() -> None:
+    """It is late, and the last one by its name; the guests of all others do not answer."""
+
+    async def silent(_: bytes) -> Any:
+        await asyncio.sleep(1000)
+
+    scene = Scene()
+    scene.restart(silent)
+    await scene.begin(pods=0)
+    await scene.passes(1)
+    for number in range(60):
+        await scene.instance(f"a-{number:02}")
+    await asyncio.sleep(MAY_TAKE)
+    began = scene.host.clock()
+    turn = asyncio.create_task(scene.room.turn())
+    await asyncio.sleep(1.0)
+    assert await scene.is_deleted() and scene.host.clock() - began < 2.0 and not turn.done()
+    await turn
+
+
 async def opened_and_closed(text: bytes) -> None:
     await (await open_guest(text)).aclose()
 

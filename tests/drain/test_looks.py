@@ -10,7 +10,7 @@ from hack.sim.cluster import Call
 from sidecar.csi.api import LIST_VOLUMES
 from sidecar.drain.assess import assess
 from sidecar.drain.driver_list_io import APART, EVERY, PATIENCE, DriverList
-from sidecar.drain.look_io import LAST_GOOD, LATELY, Looks
+from sidecar.drain.look_io import LAST_GOOD, LATELY, MADE_AGAIN_WITHIN, Looks
 from sidecar.drain.settings import Settings
 from sidecar.drain.snapshot import Snapshot
 from sidecar.drain.words import Intent, Policy, Status
@@ -19,6 +19,7 @@ from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.kube.store import Store
 from sidecar.local.caches import Caches
 from sidecar.model import names
+from sidecar.model.nodes import Pod
 from sidecar.model.objects import Claim, ClaimRef, Volume
 from sidecar.model.topology import Segment
 from tests.harness import samples
@@ -242,6 +243,24 @@ async def test_a_process_that_has_just_begun_takes_every_claim_for_used_until_a_
     assert (await sidecar.look()).own.lately_used
     await asyncio.sleep(1)
     assert not (await sidecar.look()).own.lately_used
+
+
+@virtual
+async def test_a_claim_is_free_a_minute_and_a_half_after_its_last_pod_whenever_the_pods_were_listed_last() -> None:
+    for before in range(0, 60, 7):
+        _, sidecar = await begun()
+        sidecar.recent.began()
+        await asyncio.sleep(LATELY)
+        await sidecar.look()
+        await asyncio.sleep(before)
+        await sidecar.look()
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-0"}}]
+        sidecar.recent.named(Pod.of({"metadata": {"name": "db-0", "namespace": NAMESPACE}, "spec": {"volumes": volumes}}))
+        waited = 0.0
+        while (await sidecar.look()).own.lately_used:
+            await asyncio.sleep(7)
+            waited += 7
+        assert LATELY <= waited <= LATELY + MADE_AGAIN_WITHIN + 7, before
 
 
 @virtual

@@ -57,6 +57,8 @@ def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
             "stays": {"status": {}},
             "kubevirts": {"strategy": "LiveMigrate"},
             "nobodys": {"notes": {}},
+            "begun": {"notes": BEGUN},
+            "may-stay": {"notes": BEGUN, "status": {}},
         }.items():
             plane.request("POST", MACHINES, machine(name, **of))  # type: ignore[arg-type]
         in_force(noted("leaves"), made.nobody, "of its own node only")
@@ -65,6 +67,7 @@ def cluster(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 KUBECONFIG = {names.GUEST_KUBECONFIG: "guest"}
+BEGUN = {**KUBECONFIG, names.GUEST_DRAIN_STARTED: "2026-12-01T22:00:00Z"}
 
 
 def machine(name: str, *, node: str = "n1", strategy: str = "External", status: Any = None, notes: Any = None) -> Json:
@@ -117,6 +120,13 @@ CHANGES: list[Json] = [
 @pytest.mark.parametrize("change", CHANGES, ids=str)
 def test_it_changes_nothing_else_of_a_machine(cluster: Secured, change: Json) -> None:
     Abuse(patch(f"{MACHINES}/leaves", change), "changes nothing else of it").check(cluster, cluster.n1)
+
+
+def test_it_forgets_when_it_began_once_a_machine_may_stay_and_not_before(cluster: Secured) -> None:
+    forget = {"metadata": {"annotations": {names.GUEST_DRAIN_STARTED: None}}}
+    allowed(patch(f"{MACHINES}/may-stay", forget), cluster.n1)
+    Abuse(patch(f"{MACHINES}/begun", forget), "for as long as it is to leave").check(cluster, cluster.n1)
+    Abuse(noted("may-stay"), "that are to leave").check(cluster, cluster.n1)
 
 
 def test_it_makes_none(cluster: Secured) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import yaml
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json, OurDriver, Sidecar, pod
 from sidecar.kube.api import MERGE_PATCH
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from tests.e2e.test_maintenance_types import PLANNED, RULES, declared
 from tests.harness.cluster import BUDGETS, DAEMON_SETS, DEPLOYMENTS, NAMESPACES, NODES, PODS, after_looks
 from tests.harness.drains import EVENTS_OF_NODES, Ground, budget, component
@@ -168,6 +169,55 @@ def test_killed_in_the_drain_it_goes_on_where_it_was_and_no_deadline_begins_anew
         ground.delete(PLANNED, "m1")
         sidecar.start()
         until(lambda: is_at_rest(ground, "n1", driver) and not cordoned(ground), "it is put back")
+
+
+def test_killed_in_cordon_and_in_complete_it_goes_on_where_it_was(mine: Ground) -> None:
+    """Whatever of Complete was written by then: n2, which was cordoned before, stays so, and nothing else is left."""
+    ground = mine
+    with nodes(ground, "n1", "n2") as running:
+        run(ground, "stays", "n1")
+        ground.cordon("n2")
+        for pause in (0.05, 0.3, 0.6):
+            plan(ground, "Cordon")
+            until(lambda: all("prior" in record(ground, node, driver) for node, (driver, _) in running.items()), "both are noted")
+            for _, sidecar in running.values():
+                sidecar.kill()
+                sidecar.start()
+            until(lambda: all(conditions(ground, node) == {names.MAINTENANCE_IN_PROGRESS} for node in running), "it goes on")
+            priors = {node: record(ground, node, driver)["prior"] for node, (driver, _) in running.items()}
+            assert priors == {"n1": False, "n2": True} and cordoned(ground) == {"n1", "n2"}
+            go_to(ground, "Complete")
+            time.sleep(pause)
+            for _, sidecar in running.values():
+                sidecar.kill()
+                sidecar.start()
+            until(lambda: all(is_at_rest(ground, node, driver) for node, (driver, _) in running.items()), "nothing is noted any more")
+            assert cordoned(ground) == {"n2"}
+            ground.request("DELETE", f"{PLANNED}/m1")
+        assert ground.names(PODS) == {"stays"}
+
+
+def test_a_deadline_is_over_while_the_api_server_is_away_and_overrides_what_is_waited_for_once_it_is_back(mine: Ground) -> None:
+    ground = mine
+    with nodes(ground, "n1") as running:
+        (driver, _) = running["n1"]
+        run(ground, "ends", "n1")
+        waits = {"podSelector": {"matchLabels": {"app": "ends"}}, "behavior": "WaitCompleted"}
+        ground.create(OWN_RULES, declared(OWN_RULES, waits, "waits"))
+        plan(ground, "Drain", ["n1"], deadline="15s", onDeadline="Override")
+        until(lambda: "it has to end by itself" in str(ground.report("n1", driver).get("maintenance")), "it waits for the pod")
+        (noted,) = record(ground, "n1", driver)["of"].values()
+        ground.plane.kill_apiserver()
+        try:
+            until(lambda: time.time() > (timestamps.to_seconds(noted["deadlineAt"]) or 0.0) + 2.0, "the deadline is over")
+        finally:
+            ground.plane.start_apiserver()
+        until(lambda: "deadline" in record(ground, "n1", driver).get("forced", ""), "it is overridden")
+        (after,) = record(ground, "n1", driver)["of"].values()
+        assert (after["startedAt"], after["deadlineAt"]) == (noted["startedAt"], noted["deadlineAt"])
+        until(lambda: names.DRAINED in conditions(ground, "n1"), "nobody is waited for any more")
+        until(lambda: "n1" in ground.told(names.MAINTENANCE_LATE, EVENTS_OF_NODES), "that is told, which nobody would have heard before")
+        assert ground.names(PODS) == {"ends"}, "what its team lets end by itself is not evicted"
 
 
 def test_a_member_without_a_sidecar_is_named_and_the_others_go_on_when_somebody_says_so(mine: Ground) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from sidecar.drain.words import Intent
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model.nodes import Node
 from tests.deploy.manifests import DEPLOY
+from tests.harness.cluster import REPORTS
 
 TYPES = (DEPLOY / "components" / "maintenance" / "crd.yaml").read_text()
 PLANNED = "/apis/csi-node-sidecar.io/v1alpha1/plannedmaintenances"
@@ -129,6 +131,17 @@ def test_what_is_stored_is_what_the_program_reads(types: ControlPlane) -> None:
     assert least is not None and (least.stage, least.deadline, least.overrides) == (Stage.IDLE, None, False)
 
 
+@pytest.mark.parametrize("finished", [-1, 0])
+def test_no_node_publishes_that_it_has_done_less_than_nothing(types: ControlPlane, drainer: Path, finished: int) -> None:
+    """The other nodes of the maintenance go by it. `drainer` has installed the type of reports."""
+    name = "n1.bounds.example"
+    report = {"apiVersion": "csi-node-sidecar.io/v1alpha1", "kind": "NodeDrainReport", "metadata": {"name": name}}
+    types.request("POST", REPORTS, {**report, "spec": {"nodeName": "n1", "driver": "bounds.example"}})
+    said = changed_at(types, f"{REPORTS}/{name}/status", {"status": {"maintenance": [{"name": "m1", "finished": finished}]}})
+    types.request("DELETE", f"{REPORTS}/{name}")
+    assert ("greater than or equal to 0" in said) if finished < 0 else not said, said
+
+
 def test_the_largest_plan_is_let_in(types: ControlPlane) -> None:
     labels = {f"key-{number}": "v" * 60 for number in range(20)}
     largest = [{"podSelector": {"matchLabels": labels}, "maxPriority": number} for number in range(50)]
@@ -155,9 +168,13 @@ def test_what_the_page_shows_is_let_in(types: ControlPlane) -> None:
 
 
 def changed(plane: ControlPlane, spec: Json) -> str:
+    return changed_at(plane, f"{PLANNED}/m1", {"spec": spec})
+
+
+def changed_at(plane: ControlPlane, path: str, change: Json) -> str:
     """What is said against it; empty if nothing is."""
     try:
-        plane.request("PATCH", f"{PLANNED}/m1?dryRun=All", {"spec": spec}, content_type=MERGE_PATCH)
+        plane.request("PATCH", f"{path}?dryRun=All", change, content_type=MERGE_PATCH)
     except ApiError as error:
         return str(error)
     return ""

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hack.sim.clock import run_virtual
-from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, NODES, PODS
-from sidecar.kube.errors import Unavailable
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CSI_NODES, LEASES, MERGE_PATCH, NODES, PODS
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, TooManyRequests, Unavailable
 from sidecar.model import names
 from tests.failover.stage import TAINT, Stage
 
@@ -166,6 +166,39 @@ def test_a_node_whose_power_somebody_has_cut_is_failed_over_without_storage_that
         await asyncio.sleep(90)
         assert not await stage.there("db-0") and not await stage.is_attached("data")
         assert await stage.taints() == {TAINT: "powered-off-boot-1"}
+
+    play(plot)
+
+
+def test_f50_a_cordoned_node_whose_power_somebody_has_cut_is_left_alone_for_ten_minutes_and_no_longer() -> None:
+    async def plot(stage: Stage) -> None:
+        stage.door.resources.clear()
+        await stage.change("a", {"unschedulable": True}, labels={names.POWERED_OFF: "boot-1"})
+        await stage.status("a", ready="Unknown")
+        await asyncio.sleep(590)
+        assert await stage.there("db-0")
+        await asyncio.sleep(60)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+
+    play(plot)
+
+
+def test_f45_a_taint_that_is_refused_holds_up_no_pod_and_is_not_asked_for_again_and_again() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+        refused = list[str]()
+
+        def refuse(call: Any) -> Exception | None:
+            if call.verb != "patch" or call.resource != NODES:
+                return None
+            refused.append(call.name)
+            return Forbidden("by a policy", status=403)
+
+        stage.refuse = refuse
+        stage.lose("data")
+        await asyncio.sleep(15)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+        assert refused == ["a"] and any("by a policy" in event[3] for event in stage.told.events)
 
     play(plot)
 
@@ -376,3 +409,69 @@ def test_f47_the_taint_stays_while_a_volume_of_a_removed_pod_is_in_use_here() ->
         assert await stage.taints() == {}
 
     own(plot)
+
+
+def test_f54_what_one_write_is_refused_is_told_once_and_holds_nothing_else_up() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.volume("more")
+        await stage.pod("db-1", "more")
+        await stage.status("a", ready="Unknown")
+
+        def refuse(call: Any) -> ApiError | None:
+            is_refused = call.verb == "delete" and (call.name == "db-0" or call.resource == ATTACHMENTS)
+            return Forbidden("a policy says no", status=403) if is_refused else None
+
+        stage.refuse = refuse
+        stage.lose("data", "more")
+        await asyncio.sleep(30)
+        assert await stage.there("db-0") and not await stage.there("db-1")
+        await asyncio.sleep(300)
+        told = [(name, message) for name, _, reason, message in stage.told.events if reason == names.FAILOVER_BLOCKED]
+        assert told == [(name, "it is not failed over: a policy says no") for name in ("db-0", "pv-more")], told
+        assert names.VOLUME_DETACHED not in stage.told.reasons()
+        stage.refuse = lambda call: None
+        await asyncio.sleep(90)
+        assert not await stage.there("db-0") and not await stage.is_attached("more")
+
+    play(plot)
+
+
+@pytest.mark.parametrize("error", [Forbidden("a policy says no", status=403), Conflict("it has changed", status=409)])
+def test_f45_a_taint_that_cannot_be_set_keeps_no_pod_where_it_is(error: ApiError) -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+        stage.refuse = lambda call: error if call.verb == "patch" and call.resource == NODES else None
+        stage.lose("data")
+        await asyncio.sleep(12)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+        assert await stage.taints() == {} and names.STORAGE_LOST_HERE not in stage.told.reasons()
+
+    play(plot)
+
+
+def test_f54_a_read_that_is_refused_is_no_outage() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+        stage.refuse = lambda call: Forbidden("no", status=403) if call.resource == CSI_NODES else None
+        stage.lose("data")
+        await asyncio.sleep(30)
+        assert await stage.there("db-0")
+        stage.refuse = lambda call: None
+        await asyncio.sleep(70)
+        assert not await stage.there("db-0")
+
+    play(plot)
+
+
+def test_f02_a_budget_that_refuses_is_told_once_it_lasts() -> None:
+    async def plot(stage: Stage) -> None:
+        refusal = TooManyRequests("Cannot evict pod", retry_after=0.0)
+        refusal.causes = {"DisruptionBudget": "the budget allows none"}
+        stage.refuse = lambda call: refusal if call.subresource == "eviction" else None
+        stage.lose("data")
+        await asyncio.sleep(40)
+        assert stage.told.reasons() == []
+        await asyncio.sleep(300)
+        assert stage.told.reasons() == [names.FAILOVER_BLOCKED]
+
+    play(plot)

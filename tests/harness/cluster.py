@@ -43,6 +43,11 @@ _numbers = itertools.count(1)
 class Cluster:
     """`role`: a kubeconfig with the rights of upstream's sample role, and no more."""
 
+    attaches = False
+    """Whether a VolumeAttachment is made for each use of a volume of the drivers here."""
+    accounts = (ACCOUNT, DRAINER)
+    """Who gets what upstream's role grants in the namespace."""
+
     def __init__(self, plane: ControlPlane, folder: Path, *, role: Path | None = None) -> None:
         self.plane, self.folder = plane, folder
         self.namespace = f"t{next(_numbers)}"
@@ -53,7 +58,7 @@ class Cluster:
 
     def begin(self) -> Self:
         self.create(NAMESPACES, {"metadata": {"name": self.namespace}})
-        self.grant(ROLE.read_text(), ACCOUNT, DRAINER)
+        self.grant(ROLE.read_text(), *self.accounts)
         return self
 
     def grant(self, manifest: str, *accounts: str) -> None:
@@ -148,7 +153,9 @@ class Cluster:
         """A class that binds late and one that binds at once: `late-DRIVER`, `now-DRIVER`."""
         if driver.driver not in self._installed:
             self._installed.add(driver.driver)
-            self.create(DRIVERS, {"metadata": {"name": driver.driver}, "spec": {"storageCapacity": capacity, "attachRequired": False}})
+            self.create(
+                DRIVERS, {"metadata": {"name": driver.driver}, "spec": {"storageCapacity": capacity, "attachRequired": self.attaches}}
+            )
             self.create(CLASSES, storage_class(late(driver), driver.driver, LATE, **parameters))
             self.create(CLASSES, storage_class(now(driver), driver.driver, IMMEDIATE, **parameters))
 

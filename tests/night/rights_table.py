@@ -18,7 +18,9 @@ from sidecar.kube.api import (
     ATTACHMENTS,
     CSI_NODES,
     DRAIN_REPORTS,
+    DRAIN_RULES,
     EVENTS,
+    MAINTENANCES,
     NAMESPACES,
     REPLICA_SETS,
     SNAPSHOT_CONTENTS,
@@ -172,3 +174,23 @@ LOSS = (
     row(Right("list", SET), *LOST),
 )
 """Of the component `node-loss`."""
+
+# --- declared maintenance -----------------------------------------------------------------------------------------------
+
+CORDONED, UNDER_WAY, EVICTED, DRAINED, SUMMED, PUT_BACK = "cordoned", "under way", "evicted", "drained", "summed up", "put back"
+MAINTAINED = ((CORDONED, UNDER_WAY), (EVICTED, DRAINED, SUMMED), (PUT_BACK,))
+"""What is seen with all rights: in the stages Cordon and Drain, and when the maintenance is deleted."""
+NOTHING_IS_DRAINED = (EVICTED, DRAINED, SUMMED)
+MAINTENANCE = (
+    unused(Right("get", MAINTENANCES)),  # it retires nothing that has to be emptied
+    row(Right("list", MAINTENANCES), CORDONED, UNDER_WAY, *NOTHING_IS_DRAINED, PUT_BACK),
+    row(Right("watch", MAINTENANCES)),
+    row(Right("patch", MAINTENANCES, "status"), SUMMED),
+    row(Right("list", DRAIN_RULES), *NOTHING_IS_DRAINED),
+    row(Right("list", DRAIN_REPORTS), *NOTHING_IS_DRAINED),
+    row(Right("create", POD, "eviction"), *NOTHING_IS_DRAINED),
+    row(Right("get", NODE), CORDONED, UNDER_WAY, *NOTHING_IS_DRAINED, PUT_BACK),
+    row(Right("patch", NODE), CORDONED, UNDER_WAY, *NOTHING_IS_DRAINED, PUT_BACK),
+    row(Right("patch", NODE, "status"), UNDER_WAY, DRAINED),
+)
+"""Of the components `drain` and `maintenance`, which select the node by a label, so that it asks for the others."""

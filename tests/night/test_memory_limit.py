@@ -6,14 +6,19 @@ The thousand here are read three times, and none is kept.
 from __future__ import annotations
 
 import signal
+import statistics
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from hack.benchmarks.pod import put_into_a_pod
+from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import Json, OurDriver, Sidecar
+from sidecar.model import names
+from tests.e2e.test_maintenance_types import PLANNED, declared
+from tests.harness.drains import Ground, component
 from tests.harness.hostile import LARGEST, PEAK, REFUSING, Cage, Scene, a_cage, a_scene, largest_claim, largest_volume
 from tests.harness.left_objects import CLAIMS, VOLUMES
 
@@ -133,3 +138,47 @@ def _live(plane: ControlPlane, sidecar: Sidecar, made: list[tuple[str, str]]) ->
 
 def _heard(sidecar: Sidecar) -> float:
     return sidecar.metric("csi_node_sidecar_large_objects_total")
+
+
+# --- declared maintenance, at rest ------------------------------------------------------------------------------------
+
+AT_REST_MORE = 2.0
+"""MiB that a sidecar may take more with `--maintenance` while nothing is declared."""
+
+
+def test_at_rest_a_maintenance_costs_little_memory_and_no_watch(ground: Ground) -> None:
+    """Medians of three programs of each kind, once those with the flag have listed twice. Then something is declared, and watched."""
+    plane, planned = ground.plane, {"resource": f"plannedmaintenances.{names.GROUP}"}
+    plane.apply(component("maintenance"))
+    until(lambda: plane.serves(PLANNED), "the API server serves maintenances")
+    compile_bytecode()
+    resident: dict[str, list[float]] = {"": [], "--maintenance": []}
+    with ExitStack() as running:
+        found: list[tuple[str, Sidecar]] = []
+        for number in range(6):
+            flag, name = ("", "--maintenance")[number % 2], f"n{number}"
+            driver = running.enter_context(ground.driver(name, name=name))
+            ground.node(name, driver)
+            sidecar = ground.judge(driver, *filter(None, [flag]), speed=1.0)
+            put_into_a_pod(sidecar, ground.role)
+            found.append((flag, running.enter_context(sidecar)))
+        asked = "csi_node_sidecar_api_requests_total"
+        with_it = [sidecar.until_ready() for flag, sidecar in found if flag]
+
+        def lists() -> list[float]:
+            """Of all programs: what they are asked takes memory too."""
+            return [sidecar.metric(asked, verb="list", **planned) for _, sidecar in found]
+
+        until(lambda: sum(count >= 2 for count in lists()) == len(with_it), "they have listed twice", seconds=150)
+        for flag, sidecar in found:
+            resident[flag].append(sidecar.cost().resident)
+        without, more = (statistics.median(group) for group in resident.values())
+        print(f"resident MiB, medians of three: {without:.1f} without --maintenance, {more:.1f} with it")
+        assert more - without <= AT_REST_MORE, resident
+        assert sum(each.metric(asked, verb="watch", **planned) for each in with_it) == 0
+        try:
+            ground.request("POST", PLANNED, declared(PLANNED, {"nodes": ["n1"], "intent": "reboot"}))
+            until(lambda: with_it[0].metric(asked, verb="watch", **planned) > 0, "it is watched", seconds=90)
+            assert sum(each.metric(asked, verb="watch", **planned) for each in with_it[1:]) == 0, "on its node alone"
+        finally:
+            ground.request("DELETE", PLANNED)

@@ -16,12 +16,13 @@ import yaml
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import LATE, Json, pod, storage_class
 from hack.parities import crds
-from sidecar.kube.api import DRAIN_REPORTS
+from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH
 from sidecar.kube.api import LEASES as LEASE
 from sidecar.model import names
+from tests.e2e.test_maintenance_types import PLANNED, declared
 from tests.harness.accounts import Rules, upstream_rules
 from tests.harness.cluster import BUDGETS, CLAIMS, CLASSES, DEPLOYMENTS, LEASES, NODES, PODS, REPORTS, STATEFUL_SETS, VOLUMES
-from tests.harness.drains import COMPONENTS, EVACUATE, GATE, SWIFT, Ground, budget, stateful_set
+from tests.harness.drains import COMPONENTS, EVACUATE, GATE, SWIFT, Ground, budget, component, stateful_set
 from tests.night import rights_table as table
 from tests.night.lacking import Played, Row, check, played, stay_calm, watch
 from tests.smoke.test_report_only import stored_volume
@@ -47,6 +48,7 @@ BESIDE = Story(table.DRAINS, ("drain", "gate", "emptying"), ARGS, central=False)
 # A replica that could be made anew would need a place, which the central provisioner publishes.
 ANEW = ("--provisioning=false", "--allow-reprovision")
 LOSS = Story(table.LOSS, ("drain", "node-loss"), ("--node-delete-policy=Cleanup", "--node-gone-after=0s"), central=False)
+MAINTENANCE = Story(table.MAINTENANCE, ("drain", "maintenance"), ("--maintenance",), central=False)
 CENTRAL = Story(table.REPORT_ONLY, ("report-only", "drain", "gate", "emptying", "reprovision"), (*ARGS, *ANEW), central=True)
 
 
@@ -183,3 +185,52 @@ def test_after_a_node_that_is_gone_without_each_right(ground: Ground) -> None:
         watch(these, lambda: Stored(ground), table.LOST)
         stay_calm(these, pace=SWIFT)
         check(these, ground, table.LOST)
+
+
+def test_a_maintenance_without_each_right(ground: Ground) -> None:
+    """One for each node, in its stages; whoever sums them up of another driver finds none that is drained."""
+    ground.plane.apply(component("maintenance"))
+    until(lambda: ground.plane.serves(PLANNED), "the API server serves maintenances")
+
+    def make(row: Row, name: str, kubeconfig: Path) -> Played[dict[str, list[Json]]]:
+        driver, web = ground.driver(name, name=name), f"{name}-web"
+        ground.node(name, driver, classes=False)
+        ground.create(PODS, pod(web, nodeName=name))
+        selects = {"nodeSelector": {"matchLabels": {"kubernetes.io/hostname": name}}, "intent": "reboot", "stage": "Cordon"}
+        ground.request("POST", PLANNED, declared(PLANNED, selects, name))
+        seen: list[bool] = []
+
+        def shown(stored: dict[str, list[Json]]) -> set[str]:
+            (node,) = (item for item in stored[NODES] if item["metadata"]["name"] == name)
+            cordoned = bool(node["spec"].get("unschedulable"))
+            noted = names.of_driver(driver.driver, names.MAINTENANCE_RECORD) in node["metadata"].get("annotations", {})
+            conditions = [item["type"] for item in node["status"].get("conditions", ()) if item["type"] in names.LIFECYCLE_CONDITIONS]
+            planned = [item for item in stored[PLANNED] if item["metadata"]["name"] == name]
+            seen.extend([True] if cordoned else [])
+            words = {
+                table.CORDONED: cordoned and noted,
+                table.UNDER_WAY: names.MAINTENANCE_IN_PROGRESS in conditions,
+                table.EVICTED: web not in [item["metadata"]["name"] for item in stored[PODS]],
+                table.DRAINED: names.DRAINED in conditions,
+                table.SUMMED: any(item.get("status", {}).get("progress") == "1/1 drained" for item in planned),
+                table.PUT_BACK: bool(seen) and not (planned or cordoned or noted or conditions),
+            }
+            return {word for word, is_so in words.items() if is_so}
+
+        return Played(row, name, driver, ground.judge(driver, *MAINTENANCE.args, kubeconfig=kubeconfig), shown)
+
+    def stored() -> dict[str, list[Json]]:
+        return {path: ground.items(path) for path in (NODES, PODS, PLANNED)}
+
+    try:
+        with played(ground, MAINTENANCE.rows, MAINTENANCE.rules(), make, prefix="m") as these:
+            watch(these, stored, table.MAINTAINED[0])
+            for one in these:
+                ground.request("PATCH", f"{PLANNED}/{one.name}", {"spec": {"stage": "Drain"}}, content_type=MERGE_PATCH)
+            watch(these, stored, table.MAINTAINED[1])
+            ground.request("DELETE", PLANNED)
+            watch(these, stored, table.MAINTAINED[2])
+            stay_calm(these, pace=SWIFT)
+            check(these, ground, [word for stage in table.MAINTAINED for word in stage])
+    finally:
+        ground.request("DELETE", PLANNED)

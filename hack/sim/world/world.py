@@ -226,9 +226,12 @@ class World:
             self.effects.driver_deleted(node, name)
 
     def spawn(self, name: str, doing: Coroutine[Any, Any, None]) -> None:
-        """Starts a task that runs beside the plan. A name has at most one task."""
+        """Starts a task that runs beside the plan. A name has at most one task. What it asks for is the world's own, whoever's request has
+        led to it: no fault is drawn for it."""
         self.give_up(name)
-        self._spawned[name] = asyncio.create_task(doing)
+        context = contextvars.copy_context()
+        context.run(SENDER.set, "")
+        self._spawned[name] = asyncio.create_task(doing, context=context)
 
     def give_up(self, name: str) -> None:
         if task := self._spawned.pop(name, None):

@@ -15,6 +15,8 @@ from sidecar.model.objects import Json
 OUR_IMAGE: Final = "csi-node-sidecar"
 _DRIVER_IMAGE: Final = "csi-node-sidecar-driver"
 """The driver of demo and tests, which is no sidecar."""
+_READER: Final = "read-drbd"
+"""The command of the container beside it that reads DRBD, and the end of its image's name."""
 _PEERS: Final = ("csi-provisioner", names.PEER)
 _VARIABLES: Final = frozenset(row.env for row in TABLE if row.env)
 _FROM_FIELDS: Final = {"spec.nodeName": "the-node", "metadata.namespace": "", "metadata.name": "the-pod"}
@@ -63,7 +65,12 @@ def base_name(image: str) -> str:
 
 def _is_ours(container: Json, image: str) -> bool:
     name = base_name(container.get("image", ""))
-    return image in (name if "/" not in image else container.get("image", "")) and not name.startswith(_DRIVER_IMAGE)
+    is_another = name.startswith(_DRIVER_IMAGE) or is_reader(container)
+    return image in (name if "/" not in image else container.get("image", "")) and not is_another
+
+
+def is_reader(container: Json) -> bool:
+    return base_name(container.get("image", "")).endswith(_READER) or _READER in map(str, container.get("args") or ())
 
 
 def _is_peer(container: Json) -> bool:

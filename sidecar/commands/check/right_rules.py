@@ -9,7 +9,7 @@ from sidecar.commands.check.flag_rules import config_of, report_only
 from sidecar.commands.check.lines import Line, failed, not_asked, ok, warning
 from sidecar.commands.check.object_rules import IMMEDIATE, classes_of, with_secrets
 from sidecar.config.config import Config
-from sidecar.config.table import IGNORE, RANKED
+from sidecar.config.table import IGNORE, OFF, RANKED
 from sidecar.csi.api import PUBLISH_UNPUBLISH_VOLUME, DriverInfo
 from sidecar.kube.api import (
     ATTACHMENTS,
@@ -43,6 +43,7 @@ _MORE: Final[Mapping[Sample, Callable[[Config], bool]]] = {
     Sample.GATE: lambda config: config.drain_gate_image != "",
     Sample.EMPTYING: lambda config: config.evacuation_evict,
     Sample.MAINTENANCE: lambda config: config.maintenance,
+    Sample.FAILOVER: lambda config: config.failover != OFF,
     Sample.NODE_LOSS: lambda config: config.node_delete_policy != "",
     Sample.REPROVISION: lambda config: config.allow_reprovision,
 }
@@ -88,6 +89,8 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
     match right.resource:
         case _ if _is_of_more(row):
             return config is not None and any(asked_for(config) for sample, asked_for in _MORE.items() if sample in row.samples)
+        case _ if row.off.startswith("--failover"):
+            return _fails_over(config)
         case _ if row.samples == {Sample.DRAIN}:
             return config is not None and settings.drains(config)
         case _ if right.resource == CAPACITIES:
@@ -97,17 +100,21 @@ def matters(row: Row, found: Findings, config: Config | None) -> bool:
         case _ if right.resource == REPLICA_SETS:
             return config is not None and config.enable_capacity and config.capacity_ownerref_level > 1
         case _ if right.resource == LEASES:
-            return config is not None and bool(config.node_drain_policy != IGNORE or config.drain_gate_image or config.node_delete_policy)
+            asked = config is not None and (config.node_drain_policy != IGNORE or config.drain_gate_image or config.node_delete_policy)
+            return bool(asked) or _fails_over(config)
         case _ if right == Right("list", CSI_NODES):
             return config is not None and (
-                config.enable_capacity or config.node_deployment_placement == RANKED or config.node_delete_policy != ""
+                config.enable_capacity
+                or config.node_deployment_placement == RANKED
+                or config.node_delete_policy != ""
+                or _fails_over(config)
             )
         case _ if right.resource == CSI_NODES:
             return config is not None and (config.enable_capacity or config.node_delete_policy != "")
         case _ if right in _OF_NODES_THAT_ARE_GONE:
             return config is not None and (config.enable_capacity or settings.drains(config))
         case _ if right.resource == ATTACHMENTS:
-            return isinstance(found.socket, DriverInfo) and PUBLISH_UNPUBLISH_VOLUME in found.socket.controller
+            return _fails_over(config) or (isinstance(found.socket, DriverInfo) and PUBLISH_UNPUBLISH_VOLUME in found.socket.controller)
         case _ if right.resource == INSTANCES:
             return config is not None and config.guest_drain
         case _ if right.resource == SECRETS:
@@ -130,6 +137,10 @@ def _is_needed(row: Row, found: Findings, config: Config | None) -> bool:
     asked_for = row.right.resource in _ASKED_FOR
     of_drains = Sample.DRAIN in row.samples and row.off.startswith("drain") and config is not None and settings.drains(config)
     return asked_for or _is_of_more(row) or of_drains
+
+
+def _fails_over(config: Config | None) -> bool:
+    return config is not None and config.failover != OFF
 
 
 def _is_of_more(row: Row) -> bool:

@@ -9,16 +9,23 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sidecar.commands import help
-from sidecar.commands.explain import claim, maintenance, node, nodes, volumes
+from sidecar.commands.explain import claim, maintenance, node, nodes, pod, volumes
 from sidecar.commands.explain.judged import AS_IN_A_DAEMON_SET
-from sidecar.commands.explain.question import CLAIM, MAINTENANCE, NODE, NODES, VOLUMES, exit_code, read_question
+from sidecar.commands.explain.question import CLAIM, MAINTENANCE, NODE, NODES, POD, VOLUMES, exit_code, read_question
 from sidecar.commands.printing import complain, show
 from sidecar.commands.reach import configured
 from sidecar.errors import SidecarError
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.observe.logs import setup_for_people
 
-_ANSWERS: Final = {CLAIM: claim.answer, NODE: node.answer, NODES: nodes.answer, VOLUMES: volumes.answer, MAINTENANCE: maintenance.answer}
+_ANSWERS: Final = {
+    CLAIM: claim.answer,
+    POD: pod.answer,
+    NODE: node.answer,
+    NODES: nodes.answer,
+    VOLUMES: volumes.answer,
+    MAINTENANCE: maintenance.answer,
+}
 
 
 def run(words: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -15,12 +15,12 @@ from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.forms import structured
 from sidecar.commands.printing import program
 from sidecar.commands.tables import table
+from sidecar.commands.text import age, size
 from sidecar.config.config import Config
 from sidecar.config.syntax import scan
 from sidecar.config.table import IGNORE, KINDS, LABELLED, SHORTHANDS
 from sidecar.config.words import closest
 from sidecar.doors import Instruments, Opened, open_doors
-from sidecar.drain.text import age, size
 from sidecar.drain.where import maker_of
 from sidecar.drain.words import Status, first_few
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CSI_NODES, DAEMON_SETS, EVENTS, NODES, PODS, VOLUMES, Resource, records
@@ -51,7 +51,10 @@ async def answer(config: Config, question: Question) -> Answer:
     finally:
         await doors.close()
     status, what_to_do = look.bound(claim) if claim.volume_name else look.why_not(claim)
-    rows = look.rows | ({"not known": look.unread} if look.unread else {}) | {"next": what_to_do}
+    return laid_out(look.rows | ({"not known": look.unread} if look.unread else {}) | {"next": what_to_do}, status, question)
+
+
+def laid_out(rows: Mapping[str, str | list[str]], status: Status, question: Question) -> Answer:
     if question.is_structured:
         return Answer(structured(plain({**rows, "status": status}), question.form), (status,))
     lines = [(name, value) for name, values in rows.items() for value in ([values] if isinstance(values, str) else values)]
@@ -60,7 +63,7 @@ async def answer(config: Config, question: Question) -> Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sidecar:
+class Sidecar:
     """A pod of the selected node, or a DaemonSet where no node is selected."""
 
     found: Provisioner
@@ -125,7 +128,7 @@ class _Look:
     """Nodes on which the driver is."""
     free: list[CapacityRecord] | None = None
     """What is published for the class."""
-    sidecars: list[_Sidecar] | None = None
+    sidecars: list[Sidecar] | None = None
     pods: list[Json] | None = None
     """Those that use the claim; read where no node is selected and the class waits for one."""
     events: list[Json] | None = None
@@ -185,11 +188,11 @@ class _Look:
     async def _read_sidecars(self, claim: Claim) -> None:
         kind, resource = (names.POD, PODS) if claim.selected_node else (names.DAEMON_SET, DAEMON_SETS)
 
-        def of(obj: Json) -> list[_Sidecar]:
+        def of(obj: Json) -> list[Sidecar]:
             if kind == names.POD and not reading.works_on(obj):
                 return []
             found = reading.provisioners(obj, kind, drivers={self.driver, *self.drivers}, image=reading.OUR_IMAGE)
-            return [_Sidecar(one, obj) for one in found if not one.central]
+            return [Sidecar(one, obj) for one in found if not one.central]
 
         listed = await self._list(resource, of, field_selector=f"spec.nodeName={claim.selected_node}" if claim.selected_node else "")
         if listed is not None:

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from sidecar.commands.explain.listing_io import Cluster
 from sidecar.commands.explain.question import strictness
+from sidecar.commands.text import age
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
 from sidecar.drain import marks as node_marks
 from sidecar.drain.assess import Assessment, Verdict, assess
 from sidecar.drain.gate import announced, announcing
-from sidecar.drain.listing_io import Cluster
 from sidecar.drain.marks import Marks, NodePolicy
 from sidecar.drain.snapshot import LONGEST_WAIT, Own, Snapshot
-from sidecar.drain.text import age
 from sidecar.drain.watch.turn_io import SILENT_AFTER
 from sidecar.drain.words import Intent, Policy, Reason, Status, first_few
 from sidecar.errors import Fatal

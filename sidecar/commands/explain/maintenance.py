@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from sidecar.commands.explain.judged import judge, look, own_of
+from sidecar.commands.explain.listing_io import Cluster
 from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.forms import structured
 from sidecar.commands.tables import table
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.listing_io import Cluster
 from sidecar.drain.maintenance.objects import CAPI_LABEL, Behavior, Maintenance, Rule, Runner, Stage, labels_of
 from sidecar.drain.maintenance.plan import OF_LABEL, Treatment, treatments
 from sidecar.drain.words import Status

@@ -11,9 +11,9 @@ from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.explain.rows import about_own_word, as_json
 from sidecar.commands.forms import structured
 from sidecar.commands.tables import Fitted
+from sidecar.commands.text import render
 from sidecar.config.config import Config
 from sidecar.doors import Instruments, open_doors
-from sidecar.drain.text import render
 from sidecar.drain.watch.loss_report import as_text, gone_of
 from sidecar.drain.words import Intent, Status
 from sidecar.kube.api import DRAIN_REPORTS, KubeApi, records

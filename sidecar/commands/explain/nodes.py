@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 
 from sidecar.commands.explain.judged import Judged, judge, listed, own_of
+from sidecar.commands.explain.listing_io import Cluster
 from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.explain.rows import NARROW, row, summary
 from sidecar.commands.explain.rows import WIDE as WIDE_HEADS
 from sidecar.commands.forms import WIDE, structured
 from sidecar.commands.tables import table
 from sidecar.config.config import Config
-from sidecar.drain.listing_io import Cluster
 from sidecar.drain.snapshot import Own
 from sidecar.drain.words import Intent, Status
 from sidecar.model import timestamps

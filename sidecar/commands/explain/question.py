@@ -13,10 +13,12 @@ from sidecar.config.errors import UsageError
 from sidecar.config.words import quoted
 from sidecar.drain.words import Status
 
-CLAIM, NODE, NODES, VOLUMES, MAINTENANCE = "pvc", "node", "nodes", "volumes", "maintenance"
+CLAIM, POD, NODE, NODES, VOLUMES, MAINTENANCE = "pvc", "pod", "node", "nodes", "volumes", "maintenance"
 _KINDS: Final = {
     "pvc": CLAIM,
     "persistentvolumeclaim": CLAIM,
+    "pod": POD,
+    "po": POD,
     "node": NODE,
     "no": NODE,
     "nodes": NODES,
@@ -26,8 +28,9 @@ _KINDS: Final = {
     "plannedmaintenance": MAINTENANCE,
     "pm": MAINTENANCE,
 }
-_NAMED: Final = (CLAIM, NODE, MAINTENANCE)
+_NAMED: Final = (CLAIM, POD, NODE, MAINTENANCE)
 """Kinds of questions about one object. The others are about all."""
+_NAMESPACED: Final = (CLAIM, POD)
 _JUDGED: Final = (NODE, NODES)
 
 
@@ -120,7 +123,7 @@ def _kind(line: Line) -> str:
         raise _wrong(f"explain {kind} takes no --node")
     if line.own.driver and kind == CLAIM:
         raise _wrong(f"explain {kind} takes no --driver: the class of the claim says it")
-    if line.own.namespace and kind != CLAIM:
+    if line.own.namespace and kind not in _NAMESPACED:
         raise _wrong(f"explain {kind} takes no --namespace: it is about all of them")
     return kind
 
@@ -128,13 +131,13 @@ def _kind(line: Line) -> str:
 def _name(kind: str, word: str, namespace: str) -> tuple[str, str]:
     """Namespace and name. The namespace may stand before the name or in its flag."""
     before, slash, name = word.rpartition("/")
-    if not name or "/" in before or bool(slash) is not bool(before) or (slash and kind != CLAIM):
-        raise _wrong(f"{quoted(word)} is no {'NAMESPACE/NAME' if kind == CLAIM else f'name of a {kind}'}")
+    if not name or "/" in before or bool(slash) is not bool(before) or (slash and kind not in _NAMESPACED):
+        raise _wrong(f"{quoted(word)} is no {'NAMESPACE/NAME' if kind in _NAMESPACED else f'name of a {kind}'}")
     if before and namespace not in ("", before):
         raise _wrong(f"{quoted(word)} is in another namespace than --namespace={namespace} says")
-    return ("", name) if kind != CLAIM else (before or namespace, name)
+    return (before or namespace, name) if kind in _NAMESPACED else ("", name)
 
 
 def _wrong(what: str) -> UsageError:
-    kinds = f"{', '.join((CLAIM, NODE, NODES, VOLUMES))} or {MAINTENANCE}"
+    kinds = f"{', '.join((CLAIM, POD, NODE, NODES, VOLUMES))} or {MAINTENANCE}"
     return UsageError([f"{what}; explain is asked about {kinds}, and `{program()} explain --help` shows how"])

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from sidecar.commands.explain.judged import Judged, as_since
+from sidecar.commands.text import age, size
 from sidecar.drain import report
 from sidecar.drain.blockers import Blocker
 from sidecar.drain.gate import regardless
 from sidecar.drain.report import bytes_in_the_way
-from sidecar.drain.text import age, size
 from sidecar.drain.words import Intent
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json

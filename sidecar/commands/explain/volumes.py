@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from sidecar.commands.explain.judged import listed, own_of
+from sidecar.commands.explain.listing_io import Cluster
 from sidecar.commands.explain.question import Answer, Question
 from sidecar.commands.forms import WIDE, structured
 from sidecar.commands.tables import table
+from sidecar.commands.text import size
 from sidecar.config.config import Config
-from sidecar.drain.listing_io import Cluster
 from sidecar.drain.policy import Resolved
 from sidecar.drain.snapshot import Own
-from sidecar.drain.text import size
 from sidecar.drain.things import Thing, classify
 from sidecar.drain.words import Intent, first_few
 from sidecar.errors import Fatal

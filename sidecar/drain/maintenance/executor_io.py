@@ -34,7 +34,7 @@ from sidecar.drain.words import Intent, Status
 from sidecar.eviction.attempt_io import LONGEST_PASS, Evictor
 from sidecar.eviction.rules import May, Result, is_ours
 from sidecar.kube.api import DRAIN_RULES, MAINTENANCES, MERGE_PATCH, NAMESPACES, NODES, PODS, STRATEGIC_MERGE_PATCH, find, records
-from sidecar.kube.errors import ApiError, NotFound
+from sidecar.kube.errors import ApiError, Forbidden, NotFound
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.model import names, timestamps
 from sidecar.model.nodes import TRUE, Node
@@ -95,7 +95,7 @@ class Executor:
                 again = await self.turn()
             except ApiError as error:
                 log.info("A pass of maintenance has failed", extra={"fields": {"err": str(error)}})
-                again = DRAINING
+                again = AT_REST if self._view is None and isinstance(error, Forbidden) else DRAINING
             await asyncio.sleep(SOON)
             news = (self._changed.wait(), *((self._declared(),) if self._view is not None else ()))
             tasks = [asyncio.ensure_future(each) for each in news]
@@ -115,14 +115,14 @@ class Executor:
                 is_news = event.type != "BOOKMARK" and self._known.get(meta.get("uid")) != _declaration(meta)
                 if is_news or event.type == "DELETED":
                     return
-        except ApiError:
-            pass
+        except ApiError as error:
+            log.info("A new stage is noticed late", extra={"fields": {"err": str(error)}})
         await asyncio.sleep(AT_REST)  # the pause ends first
 
     async def turn(self) -> float:
         """One pass: seconds until the next. Raises ApiError."""
-        self._tell_deadlines()
         stored = await find(self._kube, NODES, self._settings.node)
+        self._tell_deadlines()  # before all that may fail; an event that is told while nothing is answered would be lost
         if stored is None:
             self._view = None
             self._publish(())
@@ -146,9 +146,12 @@ class Executor:
         self._tell(view, decision)
         if not self._settings.dry_run:
             await self._write(stored, view, decision)
-            await self._evict(view, decision)
+        # What is noted is told, whatever fails from here on: the other nodes wait by it.
         chosen = (*decision.evict, *decision.waits)
         self._publish(decision.status, frozenset(each.runner.pod.uid for each in chosen if each.behavior is Behavior.DRAIN))
+        if not self._settings.dry_run:
+            await self._evict(view, decision)
+            await self._say(stored, view, decision)
         if decision.record != record or decision.cordon is not None or decision.evict:
             return SOON
         if all(is_drained(view, one.maintenance, record.of.get(one.maintenance.uid)) for one in view.drains):
@@ -272,10 +275,13 @@ class Executor:
             if text is None:
                 self._undone = 0
                 self._event(names.NORMAL, names.MAINTENANCE_OVER, "No maintenance wants this node any more; it is as it was before")
+
+    async def _say(self, stored: Json, view: View, decision: Decision) -> None:
+        """The conditions, at last: nobody waits by them."""
         change = conditions_patch(stored, decision.conditions, now=view.now)
         if change:
-            patch = {"metadata": {"uid": node.uid}, "status": {"conditions": change}}
-            await self._kube.patch(NODES, node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
+            patch = {"metadata": {"uid": view.node.uid}, "status": {"conditions": change}}
+            await self._kube.patch(NODES, view.node.name, patch, content_type=STRATEGIC_MERGE_PATCH, subresource="status")
 
     async def _note(self, stored: Json, node: Node, text: str | None, spec: Json | None = None) -> None:
         """The record and the cordon in one write, so that nobody finds the node cordoned and does not know by whom."""
@@ -339,7 +345,6 @@ class Executor:
     # --- telling --------------------------------------------------------------------------------------------------------
 
     def _tell_deadlines(self) -> None:
-        """Before any request: no error puts a deadline off."""
         if (view := self._view) is None:
             return
         of = late(view.record, view.active, self._wall()).of

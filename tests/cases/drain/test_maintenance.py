@@ -459,6 +459,33 @@ def test_drain_C2_one_that_says_something_else_while_its_record_is_on_its_way_ev
     told(story, delay=late)
 
 
+@pytest.mark.parametrize("answers_after", [0.0, 40.0, 1000.0])
+def test_drain_C3_nothing_is_evicted_by_what_was_judged_before_the_drain_began(answers_after: float) -> None:
+    """In peace a namespace is read every ten minutes. It had a laxer word, which was taken back before; the server answers late."""
+    slow: list[bool] = []
+
+    async def story(bench: Story) -> None:
+        for text in ("Ignore", None):
+            notes = {"metadata": {"name": "default", "annotations": {names.DRAIN_POLICY: text}}}
+            if text and await find(bench.you, NAMESPACES, "default") is None:
+                await bench.you.create(NAMESPACES, notes)
+            await bench.you.patch(NAMESPACES, "default", notes, content_type=MERGE_PATCH)
+            if text:
+                await running(bench, "db")
+                await wait(bench, 100)
+                assert (await report_of(bench))["verdicts"]["retire"]["status"] == "True", (await report_of(bench))["verdicts"]
+        slow.append(True)
+        await declare(bench, intent="retire")
+        await wait(bench, 600)
+        assert await pods(bench) == ["db"] and await cordoned(bench)
+
+    async def late(call: Call) -> None:
+        if call.verb == "list" and call.resource == NAMESPACES and slow:
+            await asyncio.sleep(answers_after)
+
+    told(story, delay=late)
+
+
 def test_drain_C15_a_pod_that_comes_back_three_times_is_named_and_left() -> None:
     tolerates = [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]
     made: list[int] = []

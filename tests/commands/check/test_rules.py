@@ -170,6 +170,7 @@ def test_a_right_is_missed_only_where_it_is_used_and_then_with_what_is_off() -> 
     everywhere = replace(
         with_flags(
             "--drain-report", "--evacuation-evict", "--allow-reprovision", "--node-delete-policy=Cleanup", "--maintenance", "--guest-drain",
+            "--failover=Act",
             "--drain-gate-image=pause", "--node-drain-policy=Evacuate",
             "--node-deployment-placement=ranked",
             "--feature-gates=CrossNamespaceVolumeDataSource=true,VolumeAttributesClass=true", "--capacity-ownerref-level=2",

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from sidecar.drain.listing_io import Cluster
+from sidecar.commands.explain.listing_io import Cluster
 from sidecar.kube.api import Page, Resource
 from sidecar.kube.errors import ApiError, NotFound
 from sidecar.model import names

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from sidecar.commands.explain.listing_io import Cluster
 from sidecar.drain.assess import assess
-from sidecar.drain.listing_io import Cluster
 from sidecar.drain.snapshot import Own, Snapshot
 from sidecar.drain.words import Status
 from sidecar.kube.errors import Forbidden, NotFound

@@ -2,10 +2,10 @@
 
 from hack.lib.control_plane import REPOSITORY
 from sidecar.commands.tables import Fitted
+from sidecar.commands.text import render
 from sidecar.drain.assess import Assessment, assess
 from sidecar.drain.marks import State
 from sidecar.drain.snapshot import Own
-from sidecar.drain.text import render
 from sidecar.drain.words import Fate, Intent, Reason, VolumeClass
 from tests.harness.drain.listed_cluster import DRIVER, Lists, claim, look, node, pod, volume
 
