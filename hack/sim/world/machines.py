@@ -6,7 +6,7 @@ I/O keeps it from ending. Shared storage forbids nothing: two nodes that write t
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins.node_controllers import AttachDetach, NodeLifecycle
 from hack.sim.stand_ins.stand_in_base import leaves
 from hack.sim.world.node import DRIVER, NAMESPACE
-from sidecar.failover.drbd import CHANGE, EVENTS, SHOW, STATUS, Reading
+from sidecar.failover.drbd import EVENTS, SHOW, STATUS, Reading
 from sidecar.failover.evidence import Snapshot
 from sidecar.failover.look_io import attachment_name
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, LEASES, MERGE_PATCH, NAMESPACES, NODES, PODS, VOLUMES
@@ -108,9 +108,10 @@ class Machines:
         )
         self._seen: object = None
         for name, node in world.nodes.items():
-            node.new_door = self._door_of(name)
+            if world.fails_over:
+                node.new_door, node.on_send = self._door_of(name), lambda: world.failed_over.send()
 
-    def _door_of(self, name: str):  # type: ignore[no-untyped-def]
+    def _door_of(self, name: str) -> Callable[[], Door]:
         def made() -> Door:
             machine = self.all[name]
             machine.door = Door(self, name)
@@ -188,6 +189,12 @@ class Machines:
                     found.add((name, resource.name))
         return found
 
+    def may_go_on(self, prefix: str, victim: str) -> bool:
+        """Some other node may take over all volumes of this name."""
+        of_it = [one for one in self.storage.resources.values() if one.name.startswith(f"{prefix}-")]
+        others = [name for name in self.all if name != victim]
+        return not of_it or any(all(name in one.copies and self.storage.may_promote(name, one.name) for one in of_it) for name in others)
+
     def handles_of(self, pod: Json) -> list[str]:
         claims = (self._store.find(CLAIMS, key.partition("/")[2], key.partition("/")[0]) for key in claims_of(pod))
         volumes = (self._store.find(VOLUMES, claim["spec"].get("volumeName") or "") for claim in claims if claim is not None)
@@ -224,7 +231,7 @@ class Machines:
         if has_changed or not machine.shown:
             dump = _without_counters(drbdsetup.events(self.storage, name)) if there else "exists -\n"
             for line in drbdsetup.changes(machine.shown, dump) if machine.shown and machine.door else ():
-                if machine.door.reading.feed(CHANGE, now, line):  # type: ignore[union-attr]
+                if machine.door.reading.feed("change", now, line):  # type: ignore[union-attr]
                     machine.door.changed.set()  # type: ignore[union-attr]
             machine.reads_at = min(machine.reads_at, now + _TICK) if machine.shown else now
             machine.shown = dump
