@@ -102,7 +102,14 @@ class FailedOver:
     # --- a write of a sidecar --------------------------------------------------------------------------------------------------
 
     def judged(
-        self, what: str, sender: str, resource: Resource, found: Json | None, given: Any, doing: Callable[[], Any], dying: Callable[..., Any]
+        self,
+        what: str,
+        sender: str,
+        resource: Resource,
+        found: Json | None,
+        given: Any,
+        doing: Callable[[], Any],
+        dying: Callable[..., Any],
     ) -> Any:
         """`found`: what it hits. It counts only if it is carried out."""
         if found is None:
@@ -135,7 +142,8 @@ class FailedOver:
             handles, ref = [volume["spec"]["csi"]["volumeHandle"]], volume["spec"]["claimRef"]
             claims = [f"{ref['namespace']}/{ref['name']}"]
             for pod in self.world.cluster.store.all_of(PODS):
-                if pod["spec"].get("nodeName") == node and claims[0] in claims_of(pod):
+                is_new = sent.at - self.world.made_at(PODS, pod["metadata"]["name"]) < _READ
+                if pod["spec"].get("nodeName") == node and claims[0] in claims_of(pod) and not is_new:
                     yield TOO_EARLY, f"{pod['metadata']['name']} is there"
         yield from self._exempt(found, claims, sent, resource == PODS)
         if node == sender:
@@ -196,7 +204,7 @@ class FailedOver:
             victims = {act[2] for act in self.acts if now - act[0] < 595.0} | {node}
             if len(victims) > 3:
                 yield TOO_MUCH, f"{', '.join(sorted(victims))} are victims"
-            times = sorted({act[4]: act[0] for act in self.acts if act[3] == claim and act[4] and now - act[0] < 1795.0}.values())
+            times = sorted({act[4]: act[0] for act in reversed(self.acts) if act[3] == claim and act[4] and now - act[0] < 1795.0}.values())
             if len(times) >= 2 or (times and now - times[-1] < 58.0):
                 yield TOO_MUCH, f"{claim} was failed over {len(times)} times, {now - times[-1]:.0f} s ago last"
         self.acts.append((now, what, node, claim, uid))

@@ -373,7 +373,11 @@ def main() -> None:
         print(f"\n{len(rows)} crashes, {word or 'no word'}: seconds after the crash, least, half, most")
         for stage in ("first action", "node not Ready", "old pod gone", "detached", "running"):
             times = sorted(row[stage] for row in rows if stage in row)
-            print(f"  {stage:<16}{times[0]:6.1f}{times[len(times) // 2]:8.1f}{times[-1]:8.1f}   in {len(times)}" if times else f"  {stage}: never")
+            print(
+                f"  {stage:<16}{times[0]:6.1f}{times[len(times) // 2]:8.1f}{times[-1]:8.1f}   in {len(times)}"
+                if times
+                else f"  {stage}: never"
+            )
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ class Machine:
     texts: dict[str, tuple[float, str]] = field(default_factory=dict)
     shown: str = ""
     """The last dump of events, by which changes are told."""
+    seen: object = None
+    """The state of all storage that is in its texts."""
     door: Door | None = None
 
     @property
@@ -106,7 +108,6 @@ class Machines:
         self.attach_detach = AttachDetach(
             world.api, DRIVER, clock=world.clock, dice=random.Random(f"attacher {world.plan.seed}"), in_use=self.in_use
         )
-        self._seen: object = None
         for name, node in world.nodes.items():
             if world.fails_over:
                 node.new_door, node.on_send = self._door_of(name), lambda: world.failed_over.send()
@@ -218,12 +219,12 @@ class Machines:
         views = [[(v.primary, v.disk, v.quorum, v.hangs) for v in one.views.values()] for one in storage.resources.values()]
         alone = [sorted(one.stand_alone) for one in storage.resources.values()]
         seen = (state, views, alone, sorted(storage._lost), sorted(storage.off))
-        has_changed, self._seen = seen != self._seen, seen
         for machine in self.all.values():
             if machine.reader == HANGS:
                 machine.reader_bad_at = now
-            elif machine.is_on and (has_changed or now >= machine.reads_at):
-                self._read(machine, has_changed=has_changed)
+            elif machine.is_on and (seen != machine.seen or now >= machine.reads_at):
+                self._read(machine, has_changed=seen != machine.seen)
+                machine.seen = seen
 
     def _read(self, machine: Machine, *, has_changed: bool) -> None:
         now, name = self.clock(), machine.name
@@ -328,9 +329,7 @@ class Machines:
         states = [{"type": kind, "status": "True"} for kind in ("Ready", "ContainersReady", "Initialized")]
         others = [each for each in pod["status"].get("conditions") or () if each["type"] not in ("Ready", "ContainersReady", "Initialized")]
         status = {"metadata": {"uid": meta["uid"]}, "status": {"phase": "Running", "conditions": [*others, *states]}}
-        await self._world.api.patch(
-            PODS, meta["name"], status, content_type=MERGE_PATCH, namespace=meta["namespace"], subresource="status"
-        )
+        await self._world.api.patch(PODS, meta["name"], status, content_type=MERGE_PATCH, namespace=meta["namespace"], subresource="status")
 
 
 def _without_counters(dump: str) -> str:

@@ -355,7 +355,9 @@ class World:
     # --- the rest of the cluster ------------------------------------------------------------------------------------------
 
     async def _furnish(self) -> None:
-        await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": self.fails_over}})
+        await self.api.create(
+            CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": self.fails_over}}
+        )
         for name, (reclaim, mode, notes) in _CLASSES.items():
             if (name in _OF_CLAIMS) == (self.plan.theme == "claims") or name == LATE:
                 meta = {"name": name, "annotations": notes}
