@@ -155,8 +155,7 @@ class FailedOver:
                 yield HEALTHY, f"{node} can write to {handle}, for {seconds:.1f} s"
         if what == "delete" and resource == PODS:
             word = any(self._for(sent, "ForceOnExclusion", kind, name) > 0.0 for kind, name in self._speakers(found, claims))
-            sign = max((sent.at - at for fact, at in sent.since.items() if fact[:2] == ("sign", node)), default=0.0)
-            if self._for(sent, "ready", node) > _READ and not (word and sign > 15.0 - _READ):
+            if self._for(sent, "ready", node) > _READ and not (word and self._silent(sent, node) > 8.0):
                 yield FORCED, f"{node} is Ready"
         yield from self._too_much(what, sender, node, claims[0] if claims else "", found, sent, resource == PODS)
 
@@ -166,16 +165,17 @@ class FailedOver:
             return
         before = {each["key"]: each for each in node["spec"].get("taints") or ()}
         after = {each["key"]: each for each in spec["taints"] or ()}
+        if (patch.get("metadata") or {}).get("resourceVersion") not in (None, node["metadata"]["resourceVersion"]):
+            return  # it is refused
         if {key for key in before if before[key] != after.get(key)} - {KEY} or after.keys() - before.keys() - {KEY}:
-            if (patch["metadata"].get("resourceVersion") or node["metadata"]["resourceVersion"]) == node["metadata"]["resourceVersion"]:
-                yield WRONG_TAINT, "it changes others' taints"
+            yield WRONG_TAINT, "it changes others' taints"
         if KEY in before and KEY not in after and sender != name:
             yield WRONG_TAINT, f"it is not {sender}'s to take off"
         if KEY in after and KEY not in before and sender != name:
             ours = [handle for fact in sent.since if fact[:2] == ("writes", name) for handle in fact[2:]]
             healthy = [h for h in self.world.machines.storage.resources if h in ours and self._for(sent, "writes", name, h) > _OLD]
             copies = [one for one in self.world.machines.storage.resources.values() if name in one.copies]
-            if self._for(sent, "ready", name) > _READ or (copies and len(healthy) == len(copies)):
+            if (self._for(sent, "ready", name) > _READ and self._silent(sent, name) < 8.0) or (copies and len(healthy) == len(copies)):
                 yield WRONG_TAINT, f"{name} is Ready, or can write to {', '.join(healthy)}"
 
     def _exempt(self, found: Json, claims: Iterable[str], sent: Sent, is_pod: bool) -> Iterator[tuple[str, str]]:
@@ -219,6 +219,11 @@ class FailedOver:
     def _for(sent: Sent, *fact: str) -> float:
         """For how many seconds that had been so; 0: it was not."""
         return max(sent.at - sent.since[fact], 1e-6) if fact in sent.since else 0.0
+
+    @staticmethod
+    def _silent(sent: Sent, node: str) -> float:
+        """For how many seconds its kubelet's Lease had not changed."""
+        return max((sent.at - at for fact, at in sent.since.items() if fact[:2] == ("sign", node)), default=0.0)
 
     def _known_for(self, sender: str, handle: str) -> float:
         """How old what a sidecar knows of the other side may be: its reader may hang, and a Node is read some seconds before a write."""

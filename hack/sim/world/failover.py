@@ -44,15 +44,15 @@ def _flags(dice: random.Random, plan: Plan) -> None:
 
 
 def _sets(dice: random.Random, plan: Plan) -> None:
-    """Each world has storage of one kind: replicated with a quorum, replicated without, or shared, which forbids nothing."""
-    kind = dice.choice(("majority", "majority", "majority", "all", "2", "off", "shared", "shared"))
+    """Storage is replicated with a quorum, replicated without, or shared, which forbids nothing. Some pods have two kinds of it."""
+    of_world = dice.sample(("majority", "majority", "majority", "majority", "shared", "shared", "2", "all", "off"), dice.choice((1, 1, 2)))
     for number in range(plan.claims):
-        disks = dice.sample(plan.nodes, 3 if dice.random() < 0.6 or kind in ("all", "2") else 2)
+        kinds = [dice.choice(of_world) for _ in range(dice.choice((1, 1, 2)))]
+        disks = dice.sample(plan.nodes, 3 if dice.random() < 0.6 or {"all", "2"} & {*kinds} else 2)
         drawn = {
-            "kind": kind,
+            "kinds": kinds,
             "disks": disks,
             "diskless": [name for name in plan.nodes if name not in disks][: 3 - len(disks)],
-            "claims": dice.choice((1, 1, 2)),
             "word": dice.choice(("", "", "", "Ignore", "ForceOnExclusion", "ForceOnExclusion", "sometimes")),
             "bare": dice.random() < 0.1,
         }
@@ -176,9 +176,9 @@ THEME: Final = Theme("failover", "failover", (3, 5), (2, 4), 0.2, _flags, (_sets
 
 async def _set(world: "World", item: PlannedEvent) -> None:
     drawn, name = json.loads(item.detail), item.whom
-    claims = [f"{name}-{number}" for number in range(drawn["claims"])]
-    places = [*world.nodes] if drawn["kind"] == "shared" else drawn["disks"]
-    for claim in claims:
+    claims = {f"{name}-{number}": kind for number, kind in enumerate(drawn["kinds"])}
+    for claim, kind in claims.items():
+        places = [*world.nodes] if kind == "shared" else drawn["disks"]
         notes = {"pv.kubernetes.io/bind-completed": "yes"} | ({names.FAILOVER: drawn["word"]} if drawn["word"] else {})
         spec: Json = {"accessModes": ["ReadWriteOnce"], "volumeName": f"pv-{claim}", "resources": {"requests": {"storage": "1Gi"}}}
         made = await world.api.create(
@@ -194,10 +194,10 @@ async def _set(world: "World", item: PlannedEvent) -> None:
             "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
         }
         await world.api.create(VOLUMES, {"metadata": {"name": f"pv-{claim}"}, "spec": volume})
-        if drawn["kind"] == "shared":
+        if kind == "shared":
             world.machines.shared.add(claim)
         else:
-            world.machines.storage.add(claim, disks=drawn["disks"], diskless=drawn["diskless"], quorum=drawn["kind"])
+            world.machines.storage.add(claim, disks=drawn["disks"], diskless=drawn["diskless"], quorum=kind)
     mounts = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
     pod: Json = {"containers": [{"name": "main", "image": "none"}], "volumes": mounts}
     if drawn["bare"]:
@@ -321,10 +321,10 @@ def _expected(world: "World", victim: str) -> dict[str, str]:
         pod = world.cluster.store.find(PODS, name, NAMESPACE)
         if pod is None or drawn["bare"] or pod["metadata"]["uid"] not in world.machines.all[victim].processes:
             continue
-        notes = [world.cluster.store.find(CLAIMS, f"{item.whom}-{number}", NAMESPACE) for number in range(drawn["claims"])]
+        notes = [world.cluster.store.find(CLAIMS, f"{item.whom}-{number}", NAMESPACE) for number in range(len(drawn["kinds"]))]
         words = {((claim or {"metadata": {}})["metadata"].get("annotations") or {}).get(names.FAILOVER, "") for claim in notes}
         is_braked = any(act[3].startswith(f"{NAMESPACE}/{item.whom}-") and now - act[0] < 1900.0 for act in acts)
-        if words <= {"", "ForceOnExclusion"} and not is_braked and drawn["kind"] != "off":
+        if words <= {"", "ForceOnExclusion"} and not is_braked and "off" not in drawn["kinds"]:
             found[name] = pod["metadata"]["uid"]
     return found
 
@@ -337,7 +337,7 @@ def stages(seed: int, word: str = "") -> dict[str, float]:
     from hack.sim.world.world import World, play
 
     dice, nodes, found = random.Random(f"stages {seed}"), ("n0", "n1", "n2"), dict[str, float]()
-    drawn = {"kind": "majority", "disks": nodes, "diskless": [], "claims": 1, "word": word, "bare": False}
+    drawn = {"kinds": ["majority"], "disks": nodes, "diskless": [], "word": word, "bare": False}
     args = ("--drain-report", "--node-drain-policy=NoSchedule", "--failover=Act")
     events = (PlannedEvent(2.0, SET, "app", detail=json.dumps(drawn)), PlannedEvent(300.0, "nothing"))
     plan = Plan(seed, nodes, "failover", events=events, args=args, rest=0.0)

@@ -110,7 +110,7 @@ class Machines:
         )
         for name, node in world.nodes.items():
             if world.fails_over:
-                node.new_door, node.on_send = self._door_of(name), lambda: world.failed_over.send()
+                node.new_door, node.on_send = self._door_of(name), world.failed_over.send
 
     def _door_of(self, name: str) -> Callable[[], Door]:
         def made() -> Door:

@@ -190,7 +190,8 @@ class World:
         self.effects = Effects(self)
         self.claims = Claims(self)
         self.maintained: Maintained = Maintained(self)
-        self.machines, self.failed_over = Machines(self), FailedOver(self)
+        self.failed_over = FailedOver(self)
+        self.machines: Machines = Machines(self)
 
     async def play(self) -> Report:
         async with asyncio.TaskGroup() as group:
