@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.world import maintenance, people
+from hack.sim.world import failover, maintenance, people
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.people import Drain, acknowledge, merge
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
@@ -315,6 +315,7 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "loss acknowledged": lambda world, item: world.spawn(f"ack {item.whom}", _acknowledge_loss(world, item.whom)),
     "nothing": lambda world, item: None,
     **maintenance.TABLE,
+    **failover.TABLE,
 }
 
 

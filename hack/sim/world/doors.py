@@ -5,6 +5,7 @@ go on with a call that nobody waits for. A request that has not left by then nev
 """
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from hack.sim.world.network import Broken, Latency, Life, Network, Stream
 from hack.sim.world.records import RequestLog
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
-from sidecar.kube.api import Resource, WatchEvent
+from sidecar.kube.api import Page, Resource, Take, WatchEvent, take_none
 from sidecar.kube.errors import ApiError, TooManyRequests, Unavailable
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal import NoJournal
@@ -25,6 +26,8 @@ from sidecar.provisioning.creations.journal import NoJournal
 T = TypeVar("T")
 Tell = Callable[[str], None]
 
+_STALE = 15.0
+"""Seconds that a list out of the API server's cache may be old, at worst."""
 REQUEST_TIMEOUT = 30.0
 """As the real client has it."""
 
@@ -33,11 +36,21 @@ class NodeKube(InProcessApi):
     """`KubeApi` for one life of one node's sidecar."""
 
     def __init__(
-        self, api: InProcessApi, network: Network, life: Life, *, node: str, tell: Tell, request_log: RequestLog | None = None
+        self,
+        api: InProcessApi,
+        network: Network,
+        life: Life,
+        *,
+        node: str,
+        tell: Tell,
+        request_log: RequestLog | None = None,
+        on_send: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(api.cluster)
         self.api, self.network, self.life, self.node, self.tell = api, network, life, node, tell
         self.request_log = request_log or RequestLog(lambda: 0.0)
+        self._on_send = on_send
+        self._kept: dict[str, tuple[float, list[Any]]] = {}
 
     async def ask(self, call: Call, act: Callable[[], T]) -> T:
         what = str(replace(call, namespace=""))
@@ -47,6 +60,18 @@ class NodeKube(InProcessApi):
         answer = await self.api.ask(call, act)
         self.life.check()
         return answer
+
+    async def list_page(self, resource: Resource, *, begin: Callable[[], Take] = take_none, **query: Any) -> Page:
+        """What may be a little old is, while the node's part of the network is stale."""
+        key, now = f"{resource} {query}", asyncio.get_running_loop().time()
+        at, items = self._kept.get(key, (-_STALE, []))
+        if self.node not in self.network.stale or query.get("resource_version") != "0":
+            return await super().list_page(resource, begin=begin, **query)
+        if now - at >= _STALE:
+            items = (await super().list_page(resource, **query)).items
+            self._kept[key] = now, items
+        take = begin()
+        return Page([item for item in copy.deepcopy(items) if not take(item)], "0", "")
 
     async def watch(self, resource: Resource, **query: Any) -> AsyncGenerator[WatchEvent, None]:
         """Events arrive in order, each a little late; a cut ends the stream in the middle."""
@@ -109,6 +134,7 @@ class NodeKube(InProcessApi):
         self.life.cross(f"before {what}")
         await self._set_out(what)
         self.request_log.wrote(self.node, self.life.number)
+        self._on_send()
         on_the_wire = asyncio.create_task(self._land(what, ask))
         on_the_wire.add_done_callback(_look_at)
         # A request under way is not called back, neither when its sender dies nor when it stops waiting.

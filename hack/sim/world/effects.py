@@ -100,6 +100,8 @@ class Effects:
         pod = self._store.find(PODS, name, namespace)
         if subresource != "eviction" or not SENDER.get():
             return doing()
+        if self._world.plan.theme == "failover":
+            return self._world.failed_over.judged("eviction", SENDER.get(), PODS, pod, body, doing, self._dying)
         self.evictions += 1
         options = body.get("deleteOptions") or {}
         if pod is None or not _is_hit(options, pod):
@@ -121,6 +123,8 @@ class Effects:
         found, sender, given = self._store.find(resource, name, namespace), SENDER.get(), options or Options()
         if found is None or not sender or given.dry_run:
             return doing()
+        if self._world.plan.theme == "failover":
+            return self._world.failed_over.judged("delete", sender, resource, found, given, doing, self._dying)
         machine = self.machine_of(found if resource == VOLUMES else self.volume_of(found)) if resource in (CLAIMS, VOLUMES) else ""
         if resource == CLAIMS and not found["metadata"].get("deletionTimestamp"):
             is_own = machine == sender or (not machine and bool(note(found, names.REPROVISIONED_BY)))
@@ -142,6 +146,8 @@ class Effects:
     def _on_patch(self, resource: Resource, name: str, patch: Any, *, namespace: str = "", **rest: Any) -> Any:
         doing = partial(self._patch, resource, name, patch, namespace=namespace, **rest)
         found, sender = self._store.find(resource, name, namespace), SENDER.get()
+        if sender and resource == NODES and self._world.plan.theme == "failover":
+            return self._world.failed_over.judged("patch", sender, NODES, found, patch, doing, self._dying)
         meta = patch.get("metadata") or {} if isinstance(patch, dict) else {}
         if found is not None and sender:
             if resource == VOLUMES and "finalizers" in meta and self.machine_of(found) not in ("", sender):

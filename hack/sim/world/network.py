@@ -92,6 +92,8 @@ class Network:
         self.weather = weather
         self.rng = rng
         self._down: set[str] = set()
+        self.stale: set[str] = set()
+        """Nodes that get old lists, where they say that those will do."""
         self._lags: dict[str, tuple[float, str]] = {}
         self._parts: dict[tuple[str, str], float] = {}
         # Dicts serve as ordered sets, so that every run walks them in the same order.

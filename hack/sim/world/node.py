@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.clock import EPOCH
@@ -20,6 +21,7 @@ from sidecar.observe.metrics import Metrics
 from sidecar.wiring import Sidecar
 
 if TYPE_CHECKING:
+    from hack.sim.world.machines import Door
     from hack.sim.world.story import Story
     from hack.sim.world.world import World
 
@@ -66,6 +68,12 @@ class Node:
         self.reception.faults.set([fault for node, fault in world.plan.faults if node == name])
         self.leaks_told: list[str] = []
         """What people were told of volumes that may be left behind, by all lives."""
+        self.new_door: Callable[[], Door | None] = lambda: None
+        """Of its next sidecar, to replicated storage."""
+        self.on_send: Callable[[], None] = lambda: None
+        """It is called when a request that changes something leaves."""
+        self.skew = 0.0
+        """Seconds that its wall clock is wrong."""
         self.flags: tuple[str, ...] = ()
         """Further flags of its next sidecar."""
         self.sidecar: Sidecar | None = None
@@ -171,11 +179,11 @@ class Node:
         assert isinstance(parsed, Parsed), parsed
 
         def wall() -> float:
-            return EPOCH + world.clock()
+            return EPOCH + world.clock() + self.skew
 
         rng = random.Random(f"sidecar {world.plan.seed} {self.name} {life.number}").random
         tools = Instruments(metrics=Metrics("simulated", wall=wall), clock=world.clock, wall=wall, rng=rng)
-        kube = NodeKube(world.api, world.network, life, node=self.name, tell=tell, request_log=world.request_log)
+        kube = NodeKube(world.api, world.network, life, node=self.name, tell=tell, request_log=world.request_log, on_send=self.on_send)
         driver = NodeDriver(
             self.driver,
             self.reception,
@@ -190,7 +198,7 @@ class Node:
         recorder = _Overheard(kube, component=f"{DRIVER}_{self.name}", host=self.name, clock=world.clock, wall=wall, rng=rng)
         recorder.leaks = self.leaks_told
         await self.link.ready()
-        doors = Doors(kube, kube, driver, NodeJournal(self.folder, life))
+        doors = Doors(kube, kube, driver, NodeJournal(self.folder, life), drbd=self.new_door())
         self.tools, self.sidecar = tools, Sidecar(parsed.config, doors, tools, recorder=recorder)
         await self.sidecar.run()
 

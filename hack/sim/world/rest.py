@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_sets as objects
-from hack.sim.world import maintenance, people, strangers
+from hack.sim.world import failover, maintenance, people, strangers
 from hack.sim.world.actions import REPLICAS, carry_out, set_ready
 from hack.sim.world.moments import HOLLOW, is_whole
 from hack.sim.world.network import Weather
@@ -64,7 +64,7 @@ async def come_to_rest(world: "World") -> None:
 
 def findings(world: "World") -> Findings:
     """Each sentence, on the same picture of the world."""
-    yield from _of_volumes(world)
+    yield from () if world.fails_over else _of_volumes(world)
     yield from ((TRESPASS, what) for what in strangers.touched(world))
     yield from ((HURRIED, what) for what in world.request_log.too_many())
     yield from ((LEFT_BEHIND, what) for what in _left_behind(world))
@@ -341,6 +341,11 @@ async def _maintenance_rest(world: "World") -> None:
     await asyncio.sleep(maintenance.PUT_BACK)
 
 
+async def _failover_rest(world: "World") -> None:
+    if world.plan.rest:
+        await failover.come_to_rest(world, _heal)
+
+
 _THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["World"], Findings]]]] = {
     "claims": (_claims_rest, _of_claims),
     "drains": (_drains_rest, _of_drains),
@@ -348,5 +353,6 @@ _THEMES: Final[dict[str, tuple[Callable[["World"], Awaitable[None]], Callable[["
     "reprovision": (_emptying_rest, _of_emptying),
     "node-loss": (_node_loss_rest, _of_node_loss),
     "maintenance": (_maintenance_rest, lambda world: world.maintained.left()),
+    "failover": (_failover_rest, lambda world: world.failed_over.left()),
 }
 """How worlds of each theme come to rest, and what must be so then."""

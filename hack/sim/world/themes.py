@@ -6,6 +6,7 @@ emptying     nodes with sets of several replicas are emptied, several at once, a
 reprovision  the same with replicas that are made anew on other nodes
 node-loss    nodes are deleted, announced or not, some come back, and another one clears up after them
 maintenance  maintenances of several nodes are declared, several at once, and people have hands (it has a file of its own)
+failover     nodes lose power, storage, kubelets and sidecars, each alone (so has this)
 """
 
 import random
@@ -13,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from hack.sim.driver.faults import Fault
-from hack.sim.world import maintenance
+from hack.sim.world import failover, maintenance
 from hack.sim.world.people import KURED
 from hack.sim.world.plan import (
     FIRM,
@@ -367,6 +368,7 @@ _ALL: Final = (
     _emptying("reprovision", (REPROVISIONED, REPROVISIONED, REPROVISIONED, EPHEMERAL, KEPT), ALLOW),
     Theme("node-loss", "node loss", (3, 4), (3, 5), 0.25, _loss_flags, (_sets_and_apps, _losses), _OF_LOSSES, _CLEARED),
     maintenance.THEME,
+    failover.THEME,
 )
 THEMES: Final = {theme.name: theme for theme in _ALL}
 

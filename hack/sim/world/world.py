@@ -24,7 +24,9 @@ from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, Po
 from hack.sim.world import rest, strangers
 from hack.sim.world.actions import carry_out, operate
 from hack.sim.world.effects import SENDER, Effects
+from hack.sim.world.failed_over import FailedOver
 from hack.sim.world.guards import Guards
+from hack.sim.world.machines import Machines
 from hack.sim.world.maintained import Maintained
 from hack.sim.world.moments import Claims, Replicas
 from hack.sim.world.network import Killed, Network
@@ -144,6 +146,7 @@ class World:
         self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
         self.nodes = {name: Node(self, name) for name in plan.nodes}
+        self.fails_over = plan.theme == "failover"
         for name, how in plan.placements:
             self.nodes[name].flags = (f"--node-deployment-placement={how}",)
         self.lost: dict[str, Lost] = {}
@@ -187,6 +190,8 @@ class World:
         self.effects = Effects(self)
         self.claims = Claims(self)
         self.maintained: Maintained = Maintained(self)
+        self.failed_over = FailedOver(self)
+        self.machines: Machines = Machines(self)
 
     async def play(self) -> Report:
         async with asyncio.TaskGroup() as group:
@@ -351,7 +356,9 @@ class World:
     # --- the rest of the cluster ------------------------------------------------------------------------------------------
 
     async def _furnish(self) -> None:
-        await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": False}})
+        await self.api.create(
+            CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"storageCapacity": True, "attachRequired": self.fails_over}}
+        )
         for name, (reclaim, mode, notes) in _CLASSES.items():
             if (name in _OF_CLAIMS) == (self.plan.theme == "claims") or name == LATE:
                 meta = {"name": name, "annotations": notes}
@@ -365,7 +372,11 @@ class World:
     async def _stand_ins(self) -> None:
         base = StandInBase(self.api, clock=self.clock, rng=random.Random(f"eyes {self.plan.seed}"))
         start = lambda pod: self.starts.get((pod["metadata"].get("labels") or {}).get("app", ""), 0.0)  # noqa: E731
-        Binder(base), Scheduler(base), Kubelet(base, silent=self.silent, start=start), Guards(base), Disruptions(base)
+        Binder(base), Scheduler(base), Guards(base), Disruptions(base)
+        if self.fails_over:
+            self.spawn("machines", self.machines.run())
+        else:
+            Kubelet(base, silent=self.silent, start=start)
         StatefulSets(base, delay=lambda key: self.delays.get(key, 1.0)), EphemeralClaims(base), PodGarbageCollector(base)
         await base.run()
 
