@@ -5,7 +5,7 @@ this process's own clock, and begins anew with it.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
@@ -21,9 +21,11 @@ VICTIMS: Final = 3  # nodes at a time
 VICTIM_FOR: Final = 600.0  # seconds that a node counts as one after the last write for it
 PODS: Final = 60  # in a minute, of all nodes
 HOLD: Final = 60.0  # seconds after a claim's pod was replaced, until it may be once more
+SAME: Final = 10.0  # seconds: a pod that uses the claim beside the first one goes with it
 TWICE: Final = 2  # times a claim may be failed over
 WITHIN: Final = 1800.0  # seconds
-_MOST: Final = 500  # claims in the record
+_MOST: Final = 250  # claims in the record
+_BESIDE: Final = 4  # pods of each
 _LONGEST: Final = 100_000  # characters of it
 
 
@@ -122,7 +124,9 @@ class Record:
         """Without what counts no more."""
         victims = {name: min(at, now) for name, at in self.victims.items() if now - at < VICTIM_FOR}
         pods = tuple(min(at, now) for at in self.pods if now - at < 60.0)[-2 * PODS :]
-        recent = {uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-TWICE:] for uid, times in self.claims.items()}
+        recent = {
+            uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-_BESIDE:] for uid, times in self.claims.items()
+        }
         newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
@@ -137,15 +141,18 @@ class Record:
         left = self.as_of(now)
         if victim not in left.victims and len(left.victims) >= VICTIMS:
             return no(f"{VICTIMS} nodes have been failed over in the last {VICTIM_FOR / 60:.0f} minutes: {', '.join(sorted(left.victims))}")
-        times = left.claims.get(claim, ()) if pod else ()
-        if not pod or pod in {uid for _, uid in times}:
+        held = left.claims.get(claim, ()) if pod else ()
+        if not pod or pod in {uid for _, uid in held}:
             return Fact(True, "what was begun goes on", "brakes")
         if len(left.pods) >= PODS:
             return no(f"{PODS} pods were replaced in the last minute")
+        times = sorted({at for at, _ in held})
+        if _goes_with(self.claims.get(claim, ()), now) is not None:
+            return Fact(True, "it goes with another pod of its claim", "brakes")
         if len(times) >= TWICE:
             return no(f"it was failed over {len(times)} times in half an hour: a person decides")
-        if times and now - times[-1][0] < HOLD:
-            return no(f"it was failed over {now - times[-1][0]:.0f} s ago")
+        if times and now - times[-1] < HOLD:
+            return no(f"it was failed over {now - times[-1]:.0f} s ago")
         return Fact(True, "within all limits", "brakes")
 
     def after(self, victim: str, claim: str, pod: str, now: float) -> "Record":
@@ -155,4 +162,12 @@ class Record:
         times = left.claims.get(claim, ())
         if not pod or pod in {uid for _, uid in times}:
             return left
-        return replace(left, pods=(*left.pods, now), claims={**left.claims, claim: (*times, (now, pod))})
+        first = _goes_with(self.claims.get(claim, ()), now)
+        entry = (now if first is None else first, pod)
+        return replace(left, pods=(*left.pods, now), claims={**left.claims, claim: (*times, entry)})
+
+
+def _goes_with(times: Sequence[tuple[float, str]], now: float) -> float | None:
+    """When the pod was replaced with which one more of the same claim goes; None: with none. No pod that is made anew can have run
+    elsewhere, and lost its storage there, in so short a time."""
+    return times[-1][0] if times and 0.0 <= now - times[-1][0] <= SAME else None

@@ -310,7 +310,7 @@ class Failover:
                     await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over")
                 case Step.EVICT if pod is not None:
                     result = await self._evict(pod, decision.why)
-                case Step.DELETE if pod is not None and self._first_time(pod.uid):
+                case Step.DELETE if pod is not None and self._first_time(f"{pod.uid} {seen.node.ready}"):
                     await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0)
                 case Step.DETACH if due := [one for one in decision.detach if self._first_time(one.name)]:
                     for one in due:
