@@ -43,7 +43,8 @@ def test_what_they_name_is_what_the_program_writes() -> None:
         assert f"'{word}'" in claims.replace("\\", "")
     events = str(written("components", "own-node", "events.yaml"))
     assert str([names.CLAIM, names.VOLUME, names.NODE]) in events.replace("\\", "")
-    assert str([names.POD_EVICTED, names.REPLICA_READY]) in events.replace("\\", "")
+    assert str([names.POD_EVICTED, names.REPLICA_READY, names.POD_FAILED_OVER, names.FAILOVER_BLOCKED]) in events.replace("\\", "")
+    assert f"'{names.ATTACHMENT}'" in events.replace("\\", "") and f"'{names.VOLUME_DETACHED}'" in events.replace("\\", "")
     capacities = str(written("components", "own-node", "capacities.yaml"))
     for word in (names.CAPACITY_DRIVER_LABEL, names.CAPACITY_MANAGER_LABEL, names.capacity_manager("")):
         assert f"'{word}'" in capacities.replace("\\", "")

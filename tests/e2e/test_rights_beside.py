@@ -54,7 +54,7 @@ TELLING: dict[str, tuple[Json, str]] = {
     "from another node, by the old field": (event(**source(host="n2")), "from that node only"),
     "from nowhere": (event(reportingInstance=""), "from that node only"),
     "about anything": (event(about={"kind": "Secret"}), "about claims, PersistentVolumes and nodes, and"),
-    "about a pod, as the kubelet might": (event(about={"kind": names.POD}, reason="Killing"), "pods that are evicted or made anew"),
+    "about a pod, as the kubelet might": (event(about={"kind": names.POD}, reason="Killing"), "that it has to do with"),
     # Nobody could delete the namespace of the first, nor wait for the deletion of the owner of the second.
     "with a finalizer": (with_meta(event(), finalizers=["a.b/c"]), "neither finalizers nor an owner"),
     "with an owner": (with_meta(event(), ownerReferences=[OWNER]), "neither finalizers nor an owner"),
@@ -90,9 +90,14 @@ def test_its_own_events_are_told_and_counted(events: Secured) -> None:
         Abuse(request, "bound to no pod of a node").check(events, events.nobody)
 
 
-@pytest.mark.parametrize("reason", [names.POD_EVICTED, names.REPLICA_READY])
-def test_of_pods_is_told_who_was_evicted_and_which_replica_is_ready_again(events: Secured, reason: str) -> None:
-    allowed(create(EVENTS, event(about={"kind": names.POD}, reason=reason)), events.n1)
+OF_PODS = (names.POD_EVICTED, names.REPLICA_READY, names.POD_FAILED_OVER, names.FAILOVER_BLOCKED)
+
+
+@pytest.mark.parametrize(("kind", "reason"), [*((names.POD, reason) for reason in OF_PODS), (names.ATTACHMENT, names.VOLUME_DETACHED)])
+def test_of_pods_and_attachments_is_told_what_the_program_does_with_them(events: Secured, kind: str, reason: str) -> None:
+    allowed(create(EVENTS, event(about={"kind": kind}, reason=reason)), events.n1)
+    other = names.VOLUME_DETACHED if kind == names.POD else names.POD_EVICTED
+    Abuse(create(EVENTS, event(about={"kind": kind}, reason=other)), "that it has to do with").check(events, events.n1)
 
 
 def test_no_event_is_deleted(events: Secured) -> None:
