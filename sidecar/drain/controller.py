@@ -234,9 +234,8 @@ class DrainRoom:
     def _opening(self, picture: Picture) -> frozenset[tuple[Intent, bool]]:
         if not picture.marks.drain_expected:
             return frozenset()
-        intents = {Intent.RETIRE, *gate.counting(picture.marks, self._settings.gate_assumes)}
         draining = picture.marks.draining
-        return frozenset((intent, draining) for intent in intents if picture.assessment.verdict(intent).status is Status.TRUE)
+        return frozenset((intent, draining) for intent in Intent if picture.assessment.verdict(intent).status is Status.TRUE)
 
     async def _void_acknowledgements(self, picture: Picture, look: Look) -> None:
         """A volume that a pod uses is not dispensable any more: the object is the memory, so the word is taken off it."""
