@@ -173,9 +173,9 @@ class Storage:
             return False
         if copy.suspended:
             return None
-        seen = [peer for peer in self.seen(resource, node) if not resource.copies[peer].client]
+        seen = self.seen(resource, node)
         if not all(self._talks(resource, node, peer) for peer in seen):
-            return None
+            return None  # without a disk too: who has lost one peer asks the others before it goes on
         reached = [resource.copies[one] for one in (node, *seen) if resource.copies[one].disk == UP_TO_DATE]
         if not reached:
             return False

@@ -18,7 +18,7 @@ from sidecar.kube.api import VOLUMES
 from tests.harness.seeds import seeds
 from tests.world.playing import played
 
-SHORT = {"claims": 8, "drains": 6, "emptying": 2, "reprovision": 2, "node-loss": 2, "maintenance": 2}
+SHORT = {"claims": 8, "drains": 6, "emptying": 2, "reprovision": 2, "node-loss": 2, "maintenance": 2, "failover": 3}
 FOUND_SOMETHING_ONCE = (pytest.param("drains", 52, id="a drain that nobody announces may be a reboot, which a volume's policy forbids"),)
 ROOT = Path(__file__).resolve().parents[2]
 PLAY = """

@@ -26,7 +26,6 @@ _OURS: Final = (_UNREACHABLE, "node.kubernetes.io/not-ready")
 _GRACE: Final = 50.0
 _LOOKS: Final = 5.0
 _TOLERATED: Final = 300.0
-_ROUND: Final = 20.0
 _FORCED: Final = 360.0
 _SYNC: Final = 60.0
 _FINALIZER: Final = "external-attacher/csi"
@@ -48,7 +47,6 @@ class NodeLifecycle:
         self._api, self._store, self._clock, self._nodes = api, api.cluster.store, clock, [*nodes]
         self._seen: dict[str, tuple[str, float]] = {}
         self._lost_since: dict[str, float] = {}
-        self._collected = 0.0
 
     async def run(self) -> None:
         while True:
@@ -56,12 +54,6 @@ class NodeLifecycle:
             for name in self._nodes:
                 with suppress(ApiError):
                     await self._look_at(name)
-            if self._clock() - self._collected >= _ROUND:
-                self._collected = self._clock()
-                for pod in list(self._store.all_of(PODS)):
-                    node = self._store.find(NODES, pod["spec"].get("nodeName") or "")
-                    if node is not None and leaves(pod) and taint(node, OUT_OF_SERVICE) and not is_ready(node):
-                        await self._delete(pod, 0)
 
     async def _look_at(self, name: str) -> None:
         node, lease, now = self._store.find(NODES, name), self._store.find(LEASES, name, "kube-node-lease"), self._clock()
@@ -82,20 +74,15 @@ class NodeLifecycle:
         wanted = [each for each in taints if each["key"] not in _OURS]
         if not ready:
             wanted += [{"key": _UNREACHABLE, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
-            self._lost_since.setdefault(name, now)
-        else:
-            self._lost_since.pop(name, None)
+        self._lost_since[name] = now if ready else self._lost_since.get(name, now)
         if wanted != taints:
             await self._api.patch(NODES, name, {"spec": {"taints": wanted}}, content_type=MERGE_PATCH)
-        goes = not ready and now - self._lost_since[name] >= _TOLERATED
-        for pod in list(self._store.all_of(PODS)):
-            if pod["spec"].get("nodeName") == name and not leaves(pod) and (goes or taint(node, OUT_OF_SERVICE)):
-                await self._delete(pod, None)
-
-    async def _delete(self, pod: Json, grace: int | None) -> None:
-        meta = pod["metadata"]
-        with suppress(NotFound, Conflict):
-            await self._api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"], grace_period_seconds=grace)
+        out, goes = taint(node, OUT_OF_SERVICE) is not None, now - self._lost_since[name] >= _TOLERATED
+        for pod in [pod for pod in self._store.all_of(PODS) if pod["spec"].get("nodeName") == name and (out or goes)]:
+            meta, grace = pod["metadata"], 0 if leaves(pod) else None
+            if not leaves(pod) or (out and not ready):
+                with suppress(NotFound, Conflict):
+                    await self._api.delete(PODS, meta["name"], namespace=meta["namespace"], uid=meta["uid"], grace_period_seconds=grace)
 
 
 class AttachDetach:
@@ -108,8 +95,7 @@ class AttachDetach:
         self._in_use, self.stuck = in_use, False
         self._attached: dict[tuple[str, str], str] = {}  # what it believes: by volume and node, the handle
         self._unwanted: dict[tuple[str, str], float] = {}
-        self._ending: dict[str, float] = {}
-        self._synced = 0.0
+        self._ending, self._synced = dict[str, float](), 0.0
 
     async def run(self) -> None:
         while True:
@@ -142,23 +128,18 @@ class AttachDetach:
         for key, since in list(self._unwanted.items()):
             await self._detach(key, now - since)
         for key, handle in wanted.items():
-            elsewhere = any(volume == key[0] and node != key[1] for volume, node in self._attached)
-            if key not in self._attached and not elsewhere:
-                await self._attach(key, handle)
-
-    async def _attach(self, key: tuple[str, str], handle: str) -> None:
-        """It finds the one that is there, if that is not being deleted."""
-        name = attachment_name(handle, self._driver, key[1])
-        spec = {"attacher": self._driver, "nodeName": key[1], "source": {"persistentVolumeName": key[0]}}
-        with suppress(AlreadyExists):
-            await self._api.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
-        if not leaves(self._store.find(ATTACHMENTS, name)):
-            self._attached[key] = handle
+            if any(volume == key[0] for volume, _ in self._attached):
+                continue  # here already, or still elsewhere
+            name = attachment_name(handle, self._driver, key[1])
+            spec = {"attacher": self._driver, "nodeName": key[1], "source": {"persistentVolumeName": key[0]}}
+            with suppress(AlreadyExists):
+                await self._api.create(ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
+            if not leaves(self._store.find(ATTACHMENTS, name)):
+                self._attached[key] = handle
 
     async def _detach(self, key: tuple[str, str], seconds: float) -> None:
-        node, name = self._store.find(NODES, key[1]), attachment_name(self._attached[key], self._driver, key[1])
-        is_lost = node is not None and not is_ready(node)
-        out = node is not None and taint(node, OUT_OF_SERVICE) is not None
+        node, name = self._store.find(NODES, key[1]) or {}, attachment_name(self._attached[key], self._driver, key[1])
+        is_lost, out = not is_ready(node), taint(node, OUT_OF_SERVICE) is not None
         if (self._in_use(key[1], self._attached[key]) or is_lost) and not out and not (is_lost and seconds >= _FORCED):
             return
         found = self._store.find(ATTACHMENTS, name)

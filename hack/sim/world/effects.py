@@ -15,7 +15,7 @@ from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world.node import DRIVER
 from hack.sim.world.themes import ALLOW, CLEANUP, PAUSE
 from hack.sim.world.truth import RETIRE, full_name, note, said
-from sidecar.kube.api import CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
+from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json
 
@@ -101,7 +101,7 @@ class Effects:
         if subresource != "eviction" or not SENDER.get():
             return doing()
         if self._world.plan.theme == "failover":
-            return self._world.failed_over.judged("eviction", SENDER.get(), PODS, pod, body, doing, self._dying)
+            return self._on_failover("eviction", PODS, pod, body, doing)
         self.evictions += 1
         options = body.get("deleteOptions") or {}
         if pod is None or not _is_hit(options, pod):
@@ -124,7 +124,7 @@ class Effects:
         if found is None or not sender or given.dry_run:
             return doing()
         if self._world.plan.theme == "failover":
-            return self._world.failed_over.judged("delete", sender, resource, found, given, doing, self._dying)
+            return self._on_failover("delete", resource, found, given, doing)
         machine = self.machine_of(found if resource == VOLUMES else self.volume_of(found)) if resource in (CLAIMS, VOLUMES) else ""
         if resource == CLAIMS and not found["metadata"].get("deletionTimestamp"):
             is_own = machine == sender or (not machine and bool(note(found, names.REPROVISIONED_BY)))
@@ -147,7 +147,7 @@ class Effects:
         doing = partial(self._patch, resource, name, patch, namespace=namespace, **rest)
         found, sender = self._store.find(resource, name, namespace), SENDER.get()
         if sender and resource == NODES and self._world.plan.theme == "failover":
-            return self._world.failed_over.judged("patch", sender, NODES, found, patch, doing, self._dying)
+            return self._on_failover("patch", NODES, found, patch, doing)
         meta = patch.get("metadata") or {} if isinstance(patch, dict) else {}
         if found is not None and sender:
             if resource == VOLUMES and "finalizers" in meta and self.machine_of(found) not in ("", sender):
@@ -155,6 +155,12 @@ class Effects:
             if resource == CLAIMS and (meta.get("annotations") or {}).get(names.LOST_WITH):
                 return self._effect(found, lambda: self._claim_touched(found, sender), doing)
         return doing()
+
+    def _on_failover(self, what: str, resource: Resource, found: Json | None, given: Any, doing: Callable[[], Any]) -> Any:
+        wrong = self._world.failed_over.wrong(what, SENDER.get(), resource, found, given) if found is not None else []
+        answer = self._dying(doing) if found is not None and resource in (PODS, ATTACHMENTS) else doing()
+        self._tell(found or {}, wrong)
+        return answer
 
     def _effect(self, found: Json, judge: Callable[[], list[tuple[str, str]]], doing: Callable[[], Any], *, other: bool = True) -> Any:
         """`other`: on what another machine has left."""

@@ -32,7 +32,7 @@ _BEGIN: Final = (70.0, 350.0)
 _LAST: Final = 600.0
 _SETTLE: Final = 250.0
 _REPLACED: Final = 240.0
-"""Seconds from a crash until the pods run elsewhere: 55 until the Node is not Ready, a minute until the attach-detach controller notices."""
+"""Seconds from a crash until the pods run elsewhere: 55 until the Node is not Ready, 60 until attach-detach notices."""
 SET: Final = "replicated"
 
 # --- what is drawn ------------------------------------------------------------------------------------------------------------
@@ -70,10 +70,13 @@ def _spans(begins: str, ends: str, most: int, *lengths: float, details: tuple[st
 
 def _links(dice: random.Random, plan: Plan) -> None:
     """Between two nodes, which both may reach others."""
-    for _ in range(dice.randint(1, 4)):
+    for _ in range(dice.randint(1, 3)):
         (one, other), at = dice.sample(plan.nodes, 2), dice.uniform(*_BEGIN)
         plan.add(at, "link cut", one, detail=other)
         plan.add(at + dice.uniform(3.0, dice.choice((20.0, 200.0))), "link healed", one, detail=other)
+
+
+_isolations: Final = _spans("isolated", "joined", 2, 20.0, 60.0, 250.0)
 
 
 def _flaps(dice: random.Random, node: str) -> Events:
@@ -144,10 +147,15 @@ def _words(dice: random.Random, name: str) -> Events:
         yield dice.uniform(*_BEGIN), "failover word", name, 0.0, dice.choice(("Ignore", "Ignore", "", "odd", "ForceOnExclusion"))
 
 
+def _accidents(dice: random.Random, plan: Plan) -> None:
+    """In every world some."""
+    for _ in range(dice.randint(1, 3)):
+        dice.choice((_links, _isolations, _isolations, _powers()))(dice, plan)
+
+
 _TROUBLES: Final[Mapping[str, Trouble]] = {
     **{kind: stretched(kind) for kind in SHARED},
     "storage links": _links,
-    "isolations": _spans("isolated", "joined", 3, 15.0, 60.0, 250.0),
     "flaps": of_nodes(_flaps, 1, 2),
     "crashes": _powers(),
     "power labels": _powers("labelled"),
@@ -169,7 +177,7 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
         lambda dice, _: [(dice.uniform(*_BEGIN), "dies at an effect", "", 0.0, dice.choice(("before", "after")))], 1, 5
     ),
 }
-THEME: Final = Theme("failover", "failover", (3, 5), (2, 4), 0.2, _flags, (_sets,), _TROUBLES, _SETTLE)
+THEME: Final = Theme("failover", "failover", (3, 5), (2, 4), 0.2, _flags, (_sets, _accidents), _TROUBLES, _SETTLE)
 
 # --- what happens -------------------------------------------------------------------------------------------------------------
 

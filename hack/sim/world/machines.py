@@ -105,7 +105,7 @@ class Machines:
         self.shared: set[str] = set()
         self.all = {name: Machine(name, reads_at=self.dice.uniform(0.0, _READS)) for name in world.nodes}
         self.acknowledged: dict[str, list[str]] = {}
-        self.attach_detach = AttachDetach(
+        self.attach_detach: AttachDetach = AttachDetach(
             world.api, DRIVER, clock=world.clock, dice=random.Random(f"attacher {world.plan.seed}"), in_use=self.in_use
         )
         for name, node in world.nodes.items():

@@ -140,12 +140,12 @@ class World:
         self.clock: Callable[[], float] = asyncio.get_running_loop().time
         self.transcript = Transcript(self.clock)
         self.report = Report(plan)
-        self.dice = random.Random(f"world {plan.seed}")
+        self.dice: random.Random = random.Random(f"world {plan.seed}")
         self.cluster = ApiServer(clock=self.wall, rng=random.Random(f"server {plan.seed}").random)
         self.api: InProcessApi = InProcessApi(self.cluster, before=self._before, after=self._after)
         self.network: Network = Network(random.Random(f"network {plan.seed}"), plan.weather)
         self.request_log = RequestLog(self.clock)
-        self.nodes = {name: Node(self, name) for name in plan.nodes}
+        self.nodes: dict[str, Node] = {name: Node(self, name) for name in plan.nodes}
         self.fails_over = plan.theme == "failover"
         for name, how in plan.placements:
             self.nodes[name].flags = (f"--node-deployment-placement={how}",)
@@ -190,7 +190,7 @@ class World:
         self.effects = Effects(self)
         self.claims = Claims(self)
         self.maintained: Maintained = Maintained(self)
-        self.failed_over = FailedOver(self)
+        self.failed_over: FailedOver = FailedOver(self)
         self.machines: Machines = Machines(self)
 
     async def play(self) -> Report:
