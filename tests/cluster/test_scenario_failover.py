@@ -116,6 +116,7 @@ class Replicated(Installation):
             self.disk(first, name).touch()
             for node in others:
                 os.link(self.disk(first, name), self.disk(node, name))
+        self._before = {item["metadata"]["uid"] for item in self.items("events", "--namespace=default")}
         super().install()
 
     def uninstall(self) -> None:
@@ -208,9 +209,9 @@ class Replicated(Installation):
         return bool(self.get("volumeattachment", attachment_name(HANDLE, DRIVER, node)))
 
     def reasons(self) -> set[str]:
-        """Of the events of this namespace and of nodes that fail-over has told."""
+        """Of the events of this namespace and of nodes that fail-over has told since the installation."""
         told = [*self.items("events", self.where), *self.items("events", "--namespace=default")]
-        return {item["reason"] for item in told} & REASONS
+        return {item["reason"] for item in told if item["metadata"]["uid"] not in self._before} & REASONS
 
     def settled(self) -> None:
         """All nodes are Ready, with sidecars that are, and nothing of fail-over is left on them."""
