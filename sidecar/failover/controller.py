@@ -24,7 +24,7 @@ from sidecar.failover.survivor import Cluster, Decision, Step, judge
 from sidecar.failover.unit import PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
-from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -175,7 +175,9 @@ class Failover:
 
     async def _case(self, peer: str, proven: Mapping[str, float]) -> float:
         """Seconds until the node is to be looked at again."""
-        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(peer, self._settings.namespace)
+        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(
+            peer, self._settings.namespace
+        )
         if not name or name == self._settings.node:
             return IDLE
         self._peers[name] = peer
@@ -296,14 +298,14 @@ class Failover:
         after = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall())
         if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
             return False
-        needed = [
-            volume for volume in unit.volumes if not volume.read_only and (unit.pod is not None or volume.attached in decision.detach)
-        ]
-        if self._clock() - asked_at > FRESH or not all(self._proof(volume.handle, seen).holds for volume in needed):
-            return False
-        return await self._write(decision, unit, seen)
 
-    async def _write(self, decision: Decision, unit: Unit, seen: Victim) -> bool:
+        def still() -> bool:
+            return self._clock() - asked_at <= FRESH and all(self._proof(volume.handle, seen).holds for volume in unit.proven)
+
+        return still() and await self._write(decision, unit, seen, still)
+
+    async def _write(self, decision: Decision, unit: Unit, seen: Victim, still: Callable[[], bool]) -> bool:
+        """`still`: asked once more when a deletion is sent, which a Retry-After of the API server may hold back for a while."""
         pod, result = unit.pod, "done"
         try:
             match decision.step:
@@ -313,12 +315,15 @@ class Failover:
                 case Step.EVICT if pod is not None:
                     result = await self._evict(pod, decision.why)
                 case Step.DELETE if pod is not None and self._first_time(f"{pod.uid} {seen.node.ready}"):
-                    await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0)
+                    await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0, is_current=still)
                 case Step.DETACH if due := [one for one in decision.detach if self._first_time(one.name)]:
                     for one in due:
-                        await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid)
+                        await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid, is_current=still)
                 case _:
                     return False
+        except Withdrawn:
+            self._asked.clear()
+            return False
         except NotFound:
             result = "gone"
         except Conflict:

@@ -47,8 +47,8 @@ class Looks:
     # --- the victim -----------------------------------------------------------------------------------------------------
 
     async def node_of(self, peer: str, namespace: str) -> str:
-        """The Node that the storage calls so: by its name, or as that of a pod of the storage's own there, which is in the sidecar's namespace:
-        elsewhere anybody may name a pod so. Empty: not known."""
+        """The Node that the storage calls so: by its name, or as that of a pod of the storage's own there; empty: not known. In other
+        namespaces than the sidecar's anybody may name a pod so."""
         if await find(self._kube, NODES, peer) is not None:
             return peer
         found = [pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, label_selector=SATELLITE) if pod.name == peer]

@@ -69,8 +69,8 @@ class Memory:
         self.ending_since: dict[str, float] = {}  # by uid of a pod that is being deleted
 
     def see(self, snapshot: Snapshot, ours: Container[str] | None, now: float) -> None:
-        """Each new reading. `ours`: the resources that are volumes of Kubernetes, of which alone the storage has to be whole; None: not known
-        yet. What is not known neither begins nor ends anything."""
+        """Each new reading. `ours`: the resources that are volumes of Kubernetes, of which alone the storage has to be whole; None: they
+        are not known yet. What is not known neither begins nor ends anything."""
         for resource in snapshot.resources.values():
             match is_whole(resource):
                 case True:
