@@ -424,16 +424,16 @@ class Failover:
     async def _do_here(self, act: Act, node: Node) -> None:
         ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
         match act:
-            case Release(resource, volume, why):
+            case Release(resource, volume, pods, why):
+                if not all([await self._may_touch(pod, node) for pod in pods]):
+                    return
                 if refused := await self._door.release(resource):
                     why = f"{why}; it was not done: {refused}"
                 self._event(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.VOLUME_RELEASED, f"{resource}: {why}")
             case Evict(pod, why):
-                here = Victim(node, "", 0.0)
-                unit = await self._looks.unit(Candidate(pod.namespace, pod.name, pod.uid), here, lambda *_: Fact(None, "asked of itself"))
-                if unit is None or unit.pod is None or unit.said.word is Word.IGNORE:
+                if not await self._may_touch(pod, node):
                     return
-                if await self._evict(unit.pod, why) == Result.EVICTED:
+                if await self._evict(pod, why) == Result.EVICTED:
                     self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
             case AddTaint(value, why):
                 await self._taint(node, value)
@@ -442,6 +442,12 @@ class Failover:
                 await self._taint(node, None)
                 self._tools.recorder.record(ref, names.NORMAL, names.STORAGE_BACK, why)
         self.numbers.acted(type(act).__name__, "asked")
+
+    async def _may_touch(self, pod: Pod, node: Node) -> bool:
+        """Whether it is still here, and nobody says Ignore of it, its claims, their classes or its namespace."""
+        candidate, unproven = Candidate(pod.namespace, pod.name, pod.uid), Fact(None, "asked of itself")
+        unit = await self._looks.unit(candidate, Victim(node, "", 0.0), lambda *_: unproven)
+        return unit is not None and unit.said.word is not Word.IGNORE
 
     def _own_taint(self, node: Node) -> Taint | None:
         key = names.of_driver(self._settings.driver, names.STORAGE_LOST)
