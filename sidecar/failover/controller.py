@@ -40,7 +40,6 @@ SOON: Final = 2.0  # between two looks at a node while something is to be done t
 OWN_EVERY: Final = 5.0
 IDLE: Final = 60.0  # where nothing of the driver is left on it, and twice as long each time
 OTHERS: Final = 5.0  # while another sidecar has the Lease
-LATER: Final = 10.0  # where a guard does not hold
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
 LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
 _ALL: Final = ""  # in the place of a resource: the node's power was cut, so all of it
@@ -218,7 +217,7 @@ class Failover:
             seen = await self._looks.victim(name, missing_for=0.0)
             if seen is None:
                 return IDLE
-            cluster, rival = await self._looks.cluster(seen, me=self._settings.node), await self._looks.rival()
+            cluster, rival = await self._looks.cluster(seen), await self._looks.rival()
             self._freeze.see(cluster.of_driver, self._clock())
             for candidate in candidates:
                 again = min(again, await self._carry_out(candidate, cluster, rival, guards))
