@@ -23,7 +23,7 @@ from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
 from sidecar.failover.unit import PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
-from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
+from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi, always
 from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
@@ -304,13 +304,13 @@ class Failover:
         return still() and await self._write(decision, unit, seen, still)
 
     async def _write(self, decision: Decision, unit: Unit, seen: Victim, still: Callable[[], bool]) -> bool:
-        """`still`: asked once more when a deletion is sent, which a Retry-After of the API server may hold back for a while."""
+        """`still`: asked once more when the request is sent, which a Retry-After of the API server may hold back for a while."""
         pod, result = unit.pod, "done"
         try:
             match decision.step:
                 case Step.TAINT if self._first_time(f"taint {seen.node.uid}"):
                     is_off = powered_off(seen.node, seen.boot_id).holds
-                    await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over")
+                    await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over", still)
                 case Step.EVICT if pod is not None:
                     result = await self._evict(pod, decision.why)
                 case Step.DELETE if pod is not None and self._first_time(f"{pod.uid} {seen.node.ready}"):
@@ -354,7 +354,7 @@ class Failover:
             self._tell_once(pod, "budget", f"its storage is lost, and its budget refuses the eviction: {answer.why}")
         return str(answer.result)
 
-    async def _taint(self, node: Node, value: str | None) -> None:
+    async def _taint(self, node: Node, value: str | None, still: Callable[[], bool] = always) -> None:
         """None: it is taken off. On condition of the version: the list of taints is one value."""
         stored = await self._kube.get(NODES, node.name)
         key = names.of_driver(self._settings.driver, names.STORAGE_LOST)
@@ -362,6 +362,8 @@ class Failover:
         others = [taint for taint in before if taint.get("key") != key]
         if stored["metadata"]["uid"] != node.uid or (len(others) == len(before)) is (value is None):
             return
+        if not still():
+            raise Withdrawn("the evidence has changed while the Node was read")
         taints = others if value is None else [*others, {"key": key, "value": value, "effect": names.NO_SCHEDULE}]
         meta = {"uid": node.uid, "resourceVersion": stored["metadata"]["resourceVersion"]}
         await self._kube.patch(NODES, node.name, {"metadata": meta, "spec": {"taints": taints}}, content_type=MERGE_PATCH)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sidecar.failover.brakes import Record
-from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS
+from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, NODES, PODS
 from sidecar.kube.errors import Unavailable
 from sidecar.model import names
 from tests.failover.stage import TAINT, Stage
@@ -158,3 +158,19 @@ def test_f18_frozen_io_of_a_claim_that_is_to_be_left_alone_is_not_failed(word: s
         assert bool(stage.door.released) is (word != "Ignore")
 
     own(plot)
+
+
+def test_f46_no_taint_is_set_once_the_evidence_has_changed_while_the_node_was_read_for_it() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+
+        def heal(call: Any) -> None:
+            if (call.verb, call.resource) == ("get", NODES) and (stage.calls[-1].verb, stage.calls[-1].resource) == ("update", LEASES):
+                stage.healthy("data")
+
+        stage.refuse = heal
+        stage.lose("data")
+        await asyncio.sleep(30)
+        assert await stage.taints() == {} and names.STORAGE_LOST_HERE not in stage.told.reasons()
+
+    play(plot)
