@@ -315,9 +315,8 @@ class Failover:
                     result = await self._evict(pod, decision.why)
                 case Step.DELETE if pod is not None and self._first_time(f"{pod.uid} {seen.node.ready}"):
                     await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0, is_current=still)
-                case Step.DETACH if due := [one for one in decision.detach if self._first_time(one.name)]:
-                    for one in due:
-                        await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid, is_current=still)
+                case Step.DETACH if (one := decision.detach) is not None and self._first_time(one.name):
+                    await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid, is_current=still)
                 case _:
                     return False
         except Withdrawn:
@@ -462,10 +461,9 @@ class Failover:
         match decision.step:
             case Step.TAINT if result in _DONE:
                 self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{decision.why}; {here}")
-            case Step.DETACH if result in _DONE:
-                for one in decision.detach:
-                    ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
-                    self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
+            case Step.DETACH if (one := decision.detach) is not None and result in _DONE:
+                ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
+                self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
             case _ if unit.pod is not None and result in _DONE:
                 self._tell_once(unit.pod, f"{decision.step} done", f"{decision.why}: {result}; {here}", reason=names.POD_FAILED_OVER)
             case _ if unit.pod is not None and result not in ("changed", Result.BUDGET):  # a budget is told if it lasts

@@ -4,7 +4,7 @@ What is not known holds nothing up but this. The guards are shown as they are, b
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -43,8 +43,7 @@ class Decision:
     why: str
     guards: tuple[Guard, ...] = ()
     again: float = _LATER  # seconds
-    detach: tuple[Attached, ...] = ()
-    would: Step = Step.NONE  # what would be done if it were not only observed
+    detach: Attached | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +88,9 @@ def judge(unit: Unit, cluster: Cluster, *, proven_for: Mapping[str, float], brak
         return Decision(Step.NONE, failing.fact.says, guards, max(short) if failing.name.startswith("debounce") else _LATER)
     found = _detach(unit, cluster) if unit.pod is None else _replace(unit.pod, unit, cluster)
     if acts or found.step in (Step.NONE, Step.WAIT):
-        return Decision(found.step, found.why, guards, found.again, found.detach)
+        return replace(found, guards=guards)
     observed = Guard("mode", Fact(False, f"it is only observed: {found.step} would be next", "--failover"))
-    return Decision(Step.NONE, observed.fact.says, (*guards, observed), would=found.step)
+    return Decision(Step.NONE, observed.fact.says, (*guards, observed))
 
 
 def guards_of(unit: Unit, cluster: Cluster) -> Iterable[Guard]:
@@ -186,12 +185,12 @@ def _replace(pod: Pod, unit: Unit, cluster: Cluster) -> Decision:
 
 def _detach(unit: Unit, cluster: Cluster) -> Decision:
     """Of a pod that is gone. One that is being deleted already is waited for, whatever its detacher says; its finalizers stay."""
-    found = [volume.attached for volume in unit.volumes if volume.attached and not (volume.many or volume.read_only)]
-    ours = tuple(one for one in found if one.attacher == cluster.driver)
-    if ending := next((one for one in ours if one.deleting), None):
-        return Decision(Step.WAIT, f"{ending.volume} is being detached{f': {ending.error}' if ending.error else ''}", again=_SOON)
-    if not ours:
+    attached = (volume.attached for volume in unit.volumes if volume.attached and not (volume.many or volume.read_only))
+    found = next((one for one in attached if one.attacher == cluster.driver), None)
+    if found is not None and found.deleting:
+        return Decision(Step.WAIT, f"{found.volume} is being detached{f': {found.error}' if found.error else ''}", again=_SOON)
+    if found is None:
         return Decision(Step.NONE, "nothing is attached there that is ours to detach", again=60.0)
     if cluster.victim.node.ready == TRUE and cluster.victim.silent_for < SILENT:
         return Decision(Step.NONE, "its node is Ready: Kubernetes detaches what nobody uses there", again=_LATER)
-    return Decision(Step.DETACH, "no pod uses it there any more", again=_SOON, detach=ours)
+    return Decision(Step.DETACH, "no pod uses it there any more", again=_SOON, detach=found)
