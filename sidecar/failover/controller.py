@@ -259,7 +259,7 @@ class Failover:
                 left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
             if unit.pod is not None and decision.step in (Step.EVICT, Step.DELETE):
                 claims = {volume.name: volume.claim for volume in unit.volumes}
-                self.numbers.began(claims.values(), name, proven_for=seen.missing_for, debounce=brakes.DEBOUNCE)
+                self.numbers.began(claims.values(), name, proven_for=seen.missing_for)
         return again
 
     def _judge(self, unit: Unit, cluster: Cluster) -> Decision:
@@ -277,7 +277,7 @@ class Failover:
     def _proof(self, handle: str, seen: Victim) -> Fact:
         peer, now = self._peers.get(seen.node.name, seen.node.name), self._clock()
         resource = self.snapshot().resources.get(resource_of(handle))
-        return either((excluded(resource, peer, now), powered_off(seen.node, seen.boot_id)))
+        return either(excluded(resource, peer, now), powered_off(seen.node, seen.boot_id))
 
     def _missing_for(self, name: str) -> float:
         peer, now = self._peers.get(name, name), self._clock()

@@ -133,6 +133,6 @@ def powered_off(node: Node, boot_id: str) -> Fact:
     return Fact(True, f"somebody says that its power was cut ({POWERED_OFF})", POWERED_OFF)
 
 
-def either(facts: tuple[Fact, ...]) -> Fact:
+def either(*facts: Fact) -> Fact:
     """One proof is enough; without one, the reason that says most."""
     return next((fact for fact in facts if fact.holds), next((fact for fact in facts if fact.value is False), facts[0]))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from sidecar.failover.brakes import DEBOUNCE
 from sidecar.failover.survivor import Step
 from sidecar.observe.exposition import Family, gauge
 from sidecar.observe.labels import OURS
@@ -52,13 +53,13 @@ class Numbers:
         """Only these nodes are looked at yet."""
         self._guards = {node: self._guards[node] for node in nodes if node in self._guards}
 
-    def began(self, claims: Iterable[str], victim: str, *, proven_for: float, debounce: float) -> None:
+    def began(self, claims: Iterable[str], victim: str, *, proven_for: float) -> None:
         """The first write for the pod that uses these claims."""
         for claim in claims:
             if claim not in self._courses and len(self._courses) < _MANY:
                 self._courses[claim] = _Course(victim, self._clock())
-                self._seconds.observe(("detect",), debounce)
-                self._seconds.observe(("decide",), max(0.0, proven_for - debounce))
+                self._seconds.observe(("detect",), DEBOUNCE)
+                self._seconds.observe(("decide",), max(0.0, proven_for - DEBOUNCE))
 
     def gone(self, claims: Iterable[str]) -> None:
         """The pod object is."""

@@ -225,7 +225,7 @@ def test_a_power_off_counts_for_the_boot_that_it_names_while_the_node_is_not_rea
     assert said("boot-1", "boot-1") is True
     assert [said("", "boot-1"), said("boot-1", "")] == [None, None]
     assert [said("boot-1", "boot-2"), said("boot-1", "boot-1", "True")] == [False, False]
-    assert either((Fact(None, ""), Fact(True, "off"))).holds and not either((Fact(None, ""), Fact(False, "no"))).holds
+    assert either(Fact(None, ""), Fact(True, "off")).holds and not either(Fact(None, ""), Fact(False, "no")).holds
 
 
 def test_the_only_copy_is_here_if_no_connected_peer_has_one() -> None:
