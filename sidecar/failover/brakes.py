@@ -117,7 +117,7 @@ class Record:
             victims = {str(name): float(at) for name, at in said["victims"].items()}
             claims = {str(uid): tuple((float(at), str(pod)) for at, pod in times) for uid, times in said["claims"].items()}
             return cls(victims, tuple(map(float, said["pods"])), claims)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             return cls(readable=False)
 
     def as_text(self) -> str:

@@ -61,7 +61,7 @@ class Failover:
         self._evictor = Evictor(kube, clock=tools.clock, rng=tools.rng)
         self._off: Store[Node] = Store()
         self._debounce, self._freeze, self._memory = Debounce(), Freeze(), Memory()
-        self._ours: frozenset[str] = frozenset()  # resources of this node that are volumes of Kubernetes
+        self._ours: frozenset[str] | None = None  # resources of this node that are volumes of Kubernetes; None: not known
         self._lease: HeldLease | None = None
         self._read_at: float | None = None  # the last whole reading, as far as somebody has asked for these numbers
         self._due: dict[str, float] = {}  # by node: when to look at it again
@@ -124,7 +124,7 @@ class Failover:
         self._peers = {node: peer for node, peer in self._peers.items() if peer in suspects}
         self._quiet = {node: count for node, count in self._quiet.items() if node in self._peers}
         self._boots = {node: boot for node, boot in self._boots.items() if node in self._peers}
-        self.numbers.over(suspects)
+        self.numbers.over(self._peers)
         for name in suspects:
             if self._due.get(name, 0.0) > now:
                 continue
@@ -162,6 +162,8 @@ class Failover:
                 since = self._debounce.see((resource.name, peer), excluded(resource, peer, now), now)
                 if since is not None:
                     found.setdefault(peer, {})[resource.name] = since
+                if since == now:
+                    self._due[peer] = min(self._due.get(peer, 0.0), now + brakes.DEBOUNCE)  # however long nothing was to be done there
         for node in self._off.values():
             key, peer = _off_key(node), self._peers.get(node.name, node.name)
             since = self._debounce.see(key, Fact(node.ready != TRUE, "it is labelled, and not Ready"), now)
@@ -175,7 +177,9 @@ class Failover:
 
     async def _case(self, peer: str, proven: Mapping[str, float]) -> float:
         """Seconds until the node is to be looked at again."""
-        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(peer)
+        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(
+            peer, self._settings.namespace
+        )
         if not name or name == self._settings.node:
             return IDLE
         self._peers[name] = peer
@@ -402,7 +406,7 @@ class Failover:
                 await self._own_storage(node)
             except ApiError as error:
                 log.info("This node's own storage could not be looked after", extra={"fields": {"err": str(error)}})
-            is_ours = self._ours & self._memory.bad_since.keys() or self._own_taint(node)
+            is_ours = (self._ours or frozenset()) & self._memory.bad_since.keys() or self._own_taint(node)
             due = now + (OWN_EVERY if is_ours else IDLE)
 
     async def _own_storage(self, known: Node) -> None:
@@ -417,10 +421,9 @@ class Failover:
             self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
             if self._settings.acts:
                 await self._do_here(act, node)
-            elif (node.uid, str(act)) not in self._told:
-                self._told.add((node.uid, str(act)))
-                ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
-                self._event(ref, names.FAILOVER_BLOCKED, f"it is only observed: {type(act).__name__} would be next: {act.why}")
+            else:
+                would = f"it is only observed: {type(act).__name__} would be next: {act.why}"
+                self._tell_once(node, would, would)
 
     async def _do_here(self, act: Act, node: Node) -> None:
         ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
@@ -475,10 +478,11 @@ class Failover:
             self._tell_once(unit.pod, guard.name, f"it is not failed over: {guard.fact.says}")
         return guard.name if guard is not None else ""
 
-    def _tell_once(self, about: Pod | PodVolume, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
+    def _tell_once(self, about: Pod | PodVolume | Node, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
         if (about.uid, what) not in self._told:
             self._told = {(about.uid, what)} if len(self._told) > _MANY else self._told | {(about.uid, what)}
-            kind, namespace = (names.POD, about.namespace) if isinstance(about, Pod) else (names.VOLUME, "")
+            kind = names.POD if isinstance(about, Pod) else names.NODE if isinstance(about, Node) else names.VOLUME
+            namespace = about.namespace if isinstance(about, Pod) else ""
             self._event(ObjectRef("v1", kind, namespace, about.name, about.uid), reason, message)
 
     def _event(self, ref: ObjectRef, reason: str, message: str) -> None:

@@ -46,11 +46,12 @@ class Looks:
 
     # --- the victim -----------------------------------------------------------------------------------------------------
 
-    async def node_of(self, peer: str) -> str:
-        """The Node that the storage calls so: by its name, or as that of a pod of the storage's own there; empty: not known."""
+    async def node_of(self, peer: str, namespace: str) -> str:
+        """The Node that the storage calls so: by its name, or as that of a pod of the storage's own there, which is in the sidecar's namespace:
+        elsewhere anybody may name a pod so. Empty: not known."""
         if await find(self._kube, NODES, peer) is not None:
             return peer
-        found = [pod async for pod in records(self._kube, PODS, Pod.of, label_selector=SATELLITE, cached=True) if pod.name == peer]
+        found = [pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, label_selector=SATELLITE) if pod.name == peer]
         return found[0].node if len(found) == 1 else ""
 
     async def victim(self, name: str, *, missing_for: float) -> Victim | None:
@@ -68,9 +69,13 @@ class Looks:
         )
 
     async def _silent_for(self, node: Node) -> float:
-        """By what this process has seen alone: no clock of another machine counts."""
+        """By what this process has seen alone: no clock of another machine counts. 0: not known."""
         lease = await find(self._kube, LEASES, node.name, namespace=_KUBELETS)
-        sign = f"{node.uid}/{((lease or {}).get('spec') or {}).get('renewTime')}"
+        renewed = ((lease or {}).get("spec") or {}).get("renewTime")
+        if not renewed:
+            self._leases.pop(node.name, None)
+            return 0.0
+        sign = f"{node.uid}/{renewed}"
         if len(self._leases) > 100:
             self._leases.clear()
         if self._leases.get(node.name, ("", 0.0))[0] != sign:
@@ -94,7 +99,7 @@ class Looks:
         claims = {volume.claim_name for volume in by_name.values()} - {""}
         listed = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={node}")
         pods = [pod async for pod in listed if claims.intersection(pod.claim_names)]
-        used = {claim for pod in pods for claim in pod.claim_names}
+        used = {claim for pod in pods if not pod.ended for claim in pod.claim_names}
         attached = [
             one.volume
             async for one in records(self._kube, ATTACHMENTS, Attached.of, cached=True)
@@ -184,7 +189,7 @@ class Looks:
             return None
         found = await self._volume(stored, volume, victim, proof, read_only=False)
         users = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={victim.node.name}")
-        if found.attached is None or any([found.claim in pod.claim_names async for pod in users]):
+        if found.attached is None or any([found.claim in pod.claim_names and not pod.ended async for pod in users]):
             return None
         words = list[Mapping[str, str]]()
         if volume.claim is not None:

@@ -68,9 +68,9 @@ class Memory:
         self.whole_since: float | None = None
         self.ending_since: dict[str, float] = {}  # by uid of a pod that is being deleted
 
-    def see(self, snapshot: Snapshot, ours: Container[str], now: float) -> None:
-        """Each new reading. `ours`: the resources that are volumes of Kubernetes, of which alone the storage has to be whole. What is not
-        known neither begins nor ends anything."""
+    def see(self, snapshot: Snapshot, ours: Container[str] | None, now: float) -> None:
+        """Each new reading. `ours`: the resources that are volumes of Kubernetes, of which alone the storage has to be whole; None: not known
+        yet. What is not known neither begins nor ends anything."""
         for resource in snapshot.resources.values():
             match is_whole(resource):
                 case True:
@@ -82,7 +82,8 @@ class Memory:
                     self.bad_since.setdefault(resource.name, now)
                 case _:
                     pass
-        whole = snapshot.complete and all(is_whole(resource) for name, resource in snapshot.resources.items() if name in ours)
+        whole = ours is not None and snapshot.complete
+        whole = whole and all(is_whole(resource) for name, resource in snapshot.resources.items() if name in (ours or ()))
         self.whole_since = (self.whole_since or snapshot.at) if whole else None
         if snapshot.complete:
             self.bad_since = {name: at for name, at in self.bad_since.items() if name in snapshot.resources}

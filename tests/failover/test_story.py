@@ -337,11 +337,11 @@ def test_an_attachment_that_a_pod_has_left_there_is_deleted_too() -> None:
 # --- this node's own storage ---------------------------------------------------------------------------------------------
 
 
-def own(plot: Plot) -> None:
+def own(plot: Plot, **how: Any) -> None:
     """The sidecar is that of node `a`, and the storage is what `a` sees."""
 
     async def main() -> None:
-        stage = Stage(me="a")
+        stage = Stage(me="a", **how)
         try:
             await stage.begin()
             await stage.volume("data")

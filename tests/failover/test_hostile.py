@@ -1,0 +1,123 @@
+"""What somebody, or something gone bad, could make of fail-over."""
+
+import asyncio
+
+import pytest
+
+from sidecar.failover.brakes import Record
+from sidecar.kube.api import LEASES, MERGE_PATCH, PODS
+from sidecar.kube.errors import Unavailable
+from sidecar.model import names
+from tests.failover.stage import TAINT, Stage
+from tests.failover.test_story import own, play
+
+
+def test_a_volume_that_is_proven_later_waits_for_no_node_that_was_found_empty() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.volume("spare")
+        await stage.you.delete(PODS, "db-0", namespace="default", grace_period_seconds=0)
+        await stage.status("a", ready="Unknown")
+        stage.lose("no-volume")
+        await asyncio.sleep(1000)
+        await stage.pod("db-1", "data")
+        stage.lose("data")
+        await asyncio.sleep(20)
+        assert not await stage.there("db-1") and not await stage.is_attached("data")
+
+    play(plot)
+
+
+def test_a_pod_that_has_ended_keeps_no_attachment() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.pod("backup", "data")
+        ended = {"status": {"phase": "Succeeded"}}
+        await stage.you.patch(PODS, "backup", ended, content_type=MERGE_PATCH, namespace="default", subresource="status")
+        await stage.status("a", ready="Unknown")
+        stage.lose("data")
+        await asyncio.sleep(60)
+        assert not await stage.there("db-0") and await stage.there("backup")
+        assert not await stage.is_attached("data")
+
+    play(plot)
+
+
+def test_a_lease_that_is_not_there_is_no_silent_kubelet() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.pod("db-1", "data", **{names.FAILOVER: "ForceOnExclusion"})
+        await stage.you.delete(LEASES, "a", namespace="kube-node-lease")
+        stage.lose("data")
+        await asyncio.sleep(60)
+        assert await stage.there("db-1") and not any("delete pods" in call for call in stage.writes())
+
+    play(plot)
+
+
+@pytest.mark.parametrize(("space", "is_replaced"), [("default", False), ("kube-system", True)])
+def test_a_tenants_pod_gives_no_node_the_name_of_a_satellite(space: str, is_replaced: bool) -> None:
+    async def plot(stage: Stage) -> None:
+        meta = {"name": "satellite", "labels": {"app.kubernetes.io/component": "linstor-satellite"}}
+        spec = {"nodeName": "a", "containers": [{"name": "main", "image": "none"}]}
+        await stage.you.create(PODS, {"metadata": meta, "spec": spec}, namespace=space)
+        stage.lose("data", victim="satellite")
+        await asyncio.sleep(20)
+        pod = await stage.there("db-0")
+        assert pod is not None and ("deletionTimestamp" in pod["metadata"]) is is_replaced
+        assert bool(stage.writes()) is is_replaced
+
+    play(plot)
+
+
+def test_what_stands_in_the_way_on_a_node_that_the_storage_calls_otherwise_is_counted() -> None:
+    async def plot(stage: Stage) -> None:
+        meta = {"name": "satellite", "labels": {"app.kubernetes.io/component": "linstor-satellite"}}
+        spec = {"nodeName": "a", "containers": [{"name": "main", "image": "none"}]}
+        await stage.you.create(PODS, {"metadata": meta, "spec": spec}, namespace="kube-system")
+        await stage.change("a", {"unschedulable": True})
+        stage.lose("data", victim="satellite")
+        await asyncio.sleep(21)
+        blocked = next(family for family in stage.sidecar.numbers.collect() if family.name.endswith("failover_blocked"))
+        assert [sample.labels["guard"] for sample in blocked.samples if sample.value] == ["others who act"]
+
+    play(plot)
+
+
+def test_a_pod_that_changes_all_the_time_is_told_of_once_and_fills_no_memory() -> None:
+    async def plot(stage: Stage) -> None:
+        stage.healthy("data", victim="b", primary=True, open=True, failing_io=True)
+        await stage.change("a", {"taints": [{"key": TAINT, "value": "io-error", "effect": "NoSchedule"}]})
+        for number in range(60):
+            note = {"metadata": {"labels": {"beat": str(number)}}}
+            await stage.you.patch(PODS, "db-0", note, content_type=MERGE_PATCH, namespace="default")
+            await asyncio.sleep(5)
+        assert stage.told.reasons() == [names.FAILOVER_BLOCKED]
+        assert len(stage.sidecar._told) == 1
+
+    own(plot, acts=False)
+
+
+def test_one_good_reading_after_an_outage_of_the_api_server_takes_no_taint_off() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.end()
+        await stage.change("a", {"taints": [{"key": TAINT, "value": "io-error", "effect": "NoSchedule"}]})
+        await asyncio.sleep(1)
+        stage.healthy("data", victim="b", primary=True, open=True, has_quorum=False)
+        again = Stage(me="a", after=stage)
+        again.refuse = lambda call: Unavailable("away")
+        again.node = stage.node
+        again.start()
+        await asyncio.sleep(30)
+        again.refuse = lambda call: None
+        stage.healthy("data", victim="b", primary=True, open=True)
+        seen_at = stage.clock()
+        while TAINT in await stage.taints():
+            await asyncio.sleep(0.1)
+        await again.end()
+        assert stage.clock() - seen_at >= 5.0
+
+    own(plot)
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400])
+def test_a_number_beyond_all_numbers_makes_the_record_unreadable(number: str) -> None:
+    text = f'{{"victims":{{"n1":{number}}},"pods":[],"claims":{{}}}}'
+    assert not Record.of(text).readable
