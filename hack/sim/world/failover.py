@@ -45,9 +45,9 @@ def _flags(dice: random.Random, plan: Plan) -> None:
 
 def _sets(dice: random.Random, plan: Plan) -> None:
     """Storage is replicated with a quorum, replicated without, or shared, which forbids nothing. Some pods have two kinds of it."""
-    of_world = dice.sample(("majority", "majority", "majority", "majority", "shared", "shared", "2", "all", "off"), dice.choice((1, 1, 2)))
+    of_world = dice.sample(("majority", "majority", "majority", "majority", "shared", "shared", "2", "all", "off"), dice.choice((1, 2, 2)))
     for number in range(plan.claims):
-        kinds = [dice.choice(of_world) for _ in range(dice.choice((1, 1, 2)))]
+        kinds = [dice.choice(of_world) for _ in range(dice.choice((1, 2, 2)))]
         disks = dice.sample(plan.nodes, 3 if dice.random() < 0.6 or {"all", "2"} & {*kinds} else 2)
         drawn = {
             "kinds": kinds,
@@ -102,13 +102,13 @@ def _hung_readers(dice: random.Random, plan: Plan) -> None:
 
 
 def _storms(dice: random.Random, plan: Plan) -> None:
-    """Most kubelets say nothing while storage is well, but for one node's."""
+    """Most kubelets say nothing, and one node's storage after the other is away for a while."""
     at = dice.uniform(*_BEGIN)
-    for node in (nodes := dice.sample(plan.nodes, min(3, len(plan.nodes) - 1))):
+    for number, node in enumerate(dice.sample(plan.nodes, min(3, len(plan.nodes) - 1))):
         plan.add(at + dice.uniform(0.0, 5.0), "kubelet dies", node)
-        plan.add(at + 200.0, "kubelet lives", node)
-    plan.add(at + dice.choice((10.0, 80.0)), "isolated", nodes[0])
-    plan.add(at + 180.0, "joined", nodes[0])
+        plan.add(at + dice.choice((20.0, 60.0)) + 45.0 * number, "isolated", node)
+        plan.add(at + 104.0 + 45.0 * number, "joined", node)
+        plan.add(at + 240.0, "kubelet lives", node)
 
 
 def _powers(*words: str) -> Trouble:
