@@ -23,8 +23,8 @@ from sidecar.failover.numbers import Numbers
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
 from sidecar.failover.unit import PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
-from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
-from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi, always
+from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
@@ -40,7 +40,6 @@ SOON: Final = 2.0  # between two looks at a node while something is to be done t
 OWN_EVERY: Final = 5.0
 IDLE: Final = 60.0  # where nothing of the driver is left on it, and twice as long each time
 OTHERS: Final = 5.0  # while another sidecar has the Lease
-LATER: Final = 10.0  # where a guard does not hold
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
 LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
 _ALL: Final = ""  # in the place of a resource: the node's power was cut, so all of it
@@ -225,7 +224,7 @@ class Failover:
             seen = await self._looks.victim(name, missing_for=0.0)
             if seen is None:
                 return IDLE
-            cluster, rival = await self._looks.cluster(seen, me=self._settings.node), await self._looks.rival()
+            cluster, rival = await self._looks.cluster(seen), await self._looks.rival()
             self._freeze.see(cluster.of_driver, self._clock())
             for candidate in candidates:
                 again = min(again, await self._carry_out(candidate, cluster, rival, guards))
@@ -305,29 +304,32 @@ class Failover:
         after = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall())
         if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
             return False
-        needed = [
-            volume for volume in unit.volumes if not volume.read_only and (unit.pod is not None or volume.attached in decision.detach)
-        ]
-        if self._clock() - asked_at > FRESH or not all(self._proof(volume.handle, seen).holds for volume in needed):
-            return False
-        return await self._write(decision, unit, seen)
 
-    async def _write(self, decision: Decision, unit: Unit, seen: Victim) -> bool:
+        def still() -> bool:
+            return self._clock() - asked_at <= FRESH and all(self._proof(volume.handle, seen).holds for volume in unit.proven)
+
+        return still() and await self._write(decision, unit, seen, still)
+
+    async def _write(self, decision: Decision, unit: Unit, seen: Victim, still: Callable[[], bool]) -> bool:
+        """`still`: asked once more when the request is sent, which a Retry-After of the API server may hold back for a while."""
         pod, result = unit.pod, "done"
         try:
             match decision.step:
                 case Step.TAINT if self._first_time(f"taint {seen.node.uid}"):
                     is_off = powered_off(seen.node, seen.boot_id).holds
-                    await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over")
+                    await self._taint(seen.node, f"{OFF}{seen.boot_id}" if is_off else "peers-took-over", still)
                 case Step.EVICT if pod is not None:
                     result = await self._evict(pod, decision.why)
                 case Step.DELETE if pod is not None and self._first_time(f"{pod.uid} {seen.node.ready}"):
-                    await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0)
+                    await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid, grace_period_seconds=0, is_current=still)
                 case Step.DETACH if due := [one for one in decision.detach if self._first_time(one.name)]:
                     for one in due:
-                        await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid)
+                        await self._kube.delete(ATTACHMENTS, one.name, uid=one.uid, is_current=still)
                 case _:
                     return False
+        except Withdrawn:
+            self._asked.clear()
+            return False
         except NotFound:
             result = "gone"
         except Conflict:
@@ -359,7 +361,7 @@ class Failover:
             self._tell_once(pod, "budget", f"its storage is lost, and its budget refuses the eviction: {answer.why}")
         return str(answer.result)
 
-    async def _taint(self, node: Node, value: str | None) -> None:
+    async def _taint(self, node: Node, value: str | None, still: Callable[[], bool] = always) -> None:
         """None: it is taken off. On condition of the version: the list of taints is one value."""
         stored = await self._kube.get(NODES, node.name)
         key = names.of_driver(self._settings.driver, names.STORAGE_LOST)
@@ -367,6 +369,8 @@ class Failover:
         others = [taint for taint in before if taint.get("key") != key]
         if stored["metadata"]["uid"] != node.uid or (len(others) == len(before)) is (value is None):
             return
+        if not still():
+            raise Withdrawn("the evidence has changed while the Node was read")
         taints = others if value is None else [*others, {"key": key, "value": value, "effect": names.NO_SCHEDULE}]
         meta = {"uid": node.uid, "resourceVersion": stored["metadata"]["resourceVersion"]}
         await self._kube.patch(NODES, node.name, {"metadata": meta, "spec": {"taints": taints}}, content_type=MERGE_PATCH)
@@ -428,16 +432,16 @@ class Failover:
     async def _do_here(self, act: Act, node: Node) -> None:
         ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
         match act:
-            case Release(resource, volume, why):
+            case Release(resource, volume, pods, why):
+                if not all([await self._may_touch(pod, node) for pod in pods]):
+                    return
                 if refused := await self._door.release(resource):
                     why = f"{why}; it was not done: {refused}"
                 self._event(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.VOLUME_RELEASED, f"{resource}: {why}")
             case Evict(pod, why):
-                here = Victim(node, "", 0.0)
-                unit = await self._looks.unit(Candidate(pod.namespace, pod.name, pod.uid), here, lambda *_: Fact(None, "asked of itself"))
-                if unit is None or unit.pod is None or unit.said.word is Word.IGNORE:
+                if not await self._may_touch(pod, node):
                     return
-                if await self._evict(unit.pod, why) == Result.EVICTED:
+                if await self._evict(pod, why) == Result.EVICTED:
                     self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
             case AddTaint(value, why):
                 await self._taint(node, value)
@@ -446,6 +450,12 @@ class Failover:
                 await self._taint(node, None)
                 self._tools.recorder.record(ref, names.NORMAL, names.STORAGE_BACK, why)
         self.numbers.acted(type(act).__name__, "asked")
+
+    async def _may_touch(self, pod: Pod, node: Node) -> bool:
+        """Whether it is still here, and nobody says Ignore of it, its claims, their classes or its namespace."""
+        candidate, unproven = Candidate(pod.namespace, pod.name, pod.uid), Fact(None, "asked of itself")
+        unit = await self._looks.unit(candidate, Victim(node, "", 0.0), lambda *_: unproven)
+        return unit is not None and unit.said.word is not Word.IGNORE
 
     def _own_taint(self, node: Node) -> Taint | None:
         key = names.of_driver(self._settings.driver, names.STORAGE_LOST)

@@ -11,8 +11,9 @@ from typing import Any, Final
 from sidecar.drain.marks import NodePolicy, read
 from sidecar.failover.evidence import Fact, resource_of
 from sidecar.failover.survivor import Cluster, said_of
-from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Unit, Victim, is_remediated, victim_of, writes_to
+from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Unit, Victim, is_remediated, writes_to
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, find, records
+from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json, Volume
 
@@ -47,8 +48,8 @@ class Looks:
     # --- the victim -----------------------------------------------------------------------------------------------------
 
     async def node_of(self, peer: str, namespace: str) -> str:
-        """The Node that the storage calls so: by its name, or as that of a pod of the storage's own there, which is in the sidecar's namespace:
-        elsewhere anybody may name a pod so. Empty: not known."""
+        """The Node that the storage calls so: by its name, or as that of a pod of the storage's own there; empty: not known. In other
+        namespaces than the sidecar's anybody may name a pod so."""
         if await find(self._kube, NODES, peer) is not None:
             return peer
         found = [pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, label_selector=SATELLITE) if pod.name == peer]
@@ -63,10 +64,9 @@ class Looks:
         node = Node.of(stored)
         marks = read(node, self._driver, now=self._wall(), policy=NodePolicy.IGNORE)
         maintained = "it is cordoned" if marks.cordoned else "somebody has announced that it is emptied" if marks.drain_expected else ""
-        silent_for = await self._silent_for(node)
-        return victim_of(
-            stored, silent_for=silent_for, missing_for=missing_for, remediated_by=is_remediated(node, self._driver), maintained=maintained
-        )
+        boot_id = str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
+        out = any(taint.key == f"{names.NODE_TAINTS}out-of-service" for taint in node.taints)
+        return Victim(node, boot_id, await self._silent_for(node), out, is_remediated(node), maintained, missing_for)
 
     async def _silent_for(self, node: Node) -> float:
         """By what this process has seen alone: no clock of another machine counts. 0: not known."""
@@ -108,11 +108,11 @@ class Looks:
         found = [Candidate(pod.namespace, pod.name, pod.uid) for pod in pods]
         return sorted((*found, *(Candidate(volume=name) for name in attached)), key=lambda one: one.named)
 
-    async def cluster(self, victim: Victim, *, me: str) -> Cluster:
+    async def cluster(self, victim: Victim) -> Cluster:
         """All other nodes, and which of them have the driver."""
         nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True) if node.name != victim.node.name]
         drivers = dict([pair async for pair in records(self._kube, CSI_NODES, _drivers_of, cached=True)])
-        return Cluster(victim=victim, driver=self._driver, me=me, nodes=tuple(nodes), drivers=drivers)
+        return Cluster(victim=victim, driver=self._driver, nodes=tuple(nodes), drivers=drivers)
 
     async def rival(self) -> str:
         """Another program that acts on the same evidence; empty: none runs here."""
@@ -171,7 +171,6 @@ class Looks:
         return PodVolume(
             name=volume.name,
             uid=volume.uid,
-            driver=volume.driver,
             handle=volume.handle,
             claim=volume.claim_name,
             claim_uid=volume.claim.uid if volume.claim else "",

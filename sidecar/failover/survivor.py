@@ -51,7 +51,6 @@ class Decision:
 class Cluster:
     victim: Victim
     driver: str
-    me: str
     nodes: tuple[Node, ...]  # all others
     drivers: Mapping[str, frozenset[str]]  # by node: those that its CSINode has
     may_taint: bool = True  # False: it was not possible a moment ago, and no pod waits for that

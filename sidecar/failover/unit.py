@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Any, Final
 
 from sidecar.failover.evidence import Fact
-from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
 from sidecar.model.topology import Term
@@ -64,7 +63,6 @@ class PodVolume:
 
     name: str
     uid: str
-    driver: str
     handle: str
     claim: str  # `namespace/name`
     claim_uid: str
@@ -102,17 +100,10 @@ class Victim:
     missing_for: float = 0.0  # seconds since its storage was seen to be away first
 
 
-def victim_of(obj: Json, *, silent_for: float, missing_for: float, remediated_by: str = "", maintained: str = "") -> Victim:
-    node = Node.of(obj)
-    boot_id = str(((obj.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
-    out = any(taint.key == f"{names.NODE_TAINTS}out-of-service" for taint in node.taints)
-    return Victim(node, boot_id, silent_for, out, remediated_by, maintained, missing_for)
-
-
 REMEDIATORS: Final = ("drbd.linbit.com/", "medik8s.io/", "remediation.medik8s.io/")
 
 
-def is_remediated(node: Node, driver: str) -> str:
+def is_remediated(node: Node) -> str:
     """Another program's taint on the node, by which it says that it acts there; empty: there is none."""
     for taint in node.taints:
         domain = taint.key.partition("/")[0]

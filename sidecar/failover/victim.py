@@ -25,6 +25,7 @@ class Release:
 
     resource: str
     volume: Volume
+    pods: tuple[Pod, ...]  # all that use it
     why: str
 
 
@@ -69,8 +70,8 @@ class Memory:
         self.ending_since: dict[str, float] = {}  # by uid of a pod that is being deleted
 
     def see(self, snapshot: Snapshot, ours: Container[str] | None, now: float) -> None:
-        """Each new reading. `ours`: the resources that are volumes of Kubernetes, of which alone the storage has to be whole; None: not known
-        yet. What is not known neither begins nor ends anything."""
+        """Each new reading. `ours`: the resources that are volumes of Kubernetes, of which alone the storage has to be whole; None: they
+        are not known yet. What is not known neither begins nor ends anything."""
         for resource in snapshot.resources.values():
             match is_whole(resource):
                 case True:
@@ -110,7 +111,7 @@ def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> 
         users = [pod for pod in own.pods if {volume.claim_name for volume in volumes}.intersection(pod.claim_names)]
         if _may_release(resource, users, memory, grace, now):
             why = f"it is frozen ({', '.join(sorted(resource.suspended or ()))}), and all its pods are past their grace period"
-            found.append(Release(resource.name, volumes[0], why))
+            found.append(Release(resource.name, volumes[0], tuple(users), why))
     claims = {volume.claim_name: troubled[volume.name] for volume in own.volumes if volume.name in troubled and volume.claim_name}
     for pod in own.pods:
         # What only this node has is left where it is.

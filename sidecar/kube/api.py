@@ -297,10 +297,11 @@ class KubeApi(Protocol):
         grace_period_seconds: int | None = None,
         propagation: str = "",
         dry_run: bool = False,
+        is_current: Callable[[], bool] = always,
     ) -> None:
         """Conflict if a uid or resourceVersion is given that is not the object's; NotFound if it is gone already.
 
-        `dry_run`: it is only asked whether rights, policies and webhooks would let it be deleted.
+        `dry_run`: it is only asked whether rights, policies and webhooks would let it be deleted. `is_current`: as in `replace`.
         """
         ...
 

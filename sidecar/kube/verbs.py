@@ -257,6 +257,7 @@ class KubeClient:
         grace_period_seconds: int | None = None,
         propagation: str = "",
         dry_run: bool = False,
+        is_current: Callable[[], bool] = always,
     ) -> None:
         options: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if preconditions := {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}:
@@ -267,7 +268,7 @@ class KubeClient:
             options["propagationPolicy"] = propagation
         if dry_run:
             options["dryRun"] = ["All"]
-        await self._ask("delete", "DELETE", resource, name=name, namespace=namespace, body=options)
+        await self._ask("delete", "DELETE", resource, name=name, namespace=namespace, body=options, is_current=is_current)
 
     async def create_subresource(
         self, resource: Resource, name: str, subresource: str, body: Mapping[str, Any], *, namespace: str = ""

@@ -1,11 +1,12 @@
 """What somebody, or something gone bad, could make of fail-over."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from sidecar.failover.brakes import Record
-from sidecar.kube.api import LEASES, MERGE_PATCH, PODS
+from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, NODES, PODS
 from sidecar.kube.errors import Unavailable
 from sidecar.model import names
 from tests.failover.stage import TAINT, Stage
@@ -43,7 +44,7 @@ def test_a_pod_that_has_ended_keeps_no_attachment() -> None:
 
 def test_a_lease_that_is_not_there_is_no_silent_kubelet() -> None:
     async def plot(stage: Stage) -> None:
-        await stage.pod("db-1", "data", **{names.FAILOVER: "ForceOnExclusion"})
+        await stage.pod("db-1", "data", **{names.FAILOVER: "ForceOnExclusion"})  # type: ignore[arg-type]
         await stage.you.delete(LEASES, "a", namespace="kube-node-lease")
         stage.lose("data")
         await asyncio.sleep(60)
@@ -121,3 +122,55 @@ def test_one_good_reading_after_an_outage_of_the_api_server_takes_no_taint_off()
 def test_a_number_beyond_all_numbers_makes_the_record_unreadable(number: str) -> None:
     text = f'{{"victims":{{"n1":{number}}},"pods":[],"claims":{{}}}}'
     assert not Record.of(text).readable
+
+
+@pytest.mark.parametrize("heals", [True, False])
+def test_f46_a_deletion_that_is_held_back_until_the_evidence_is_old_is_not_sent(heals: bool) -> None:
+    async def plot(stage: Stage) -> None:
+        send, held = stage.api.delete, list[str]()
+
+        async def hold_back(resource: Any, name: str, **how: Any) -> None:
+            if not held:
+                held.append(name)
+                await asyncio.sleep(20)
+                if heals:
+                    stage.healthy("data")
+            await send(resource, name, **how)
+
+        stage.api.delete = hold_back  # type: ignore[method-assign]
+        await stage.status("a", ready="Unknown")
+        stage.lose("data")
+        await asyncio.sleep(29)
+        assert held == ["db-0"] and bool(await stage.there("db-0")) is heals
+        assert sum(call.startswith("delete pods") for call in stage.writes()) == (0 if heals else 1)
+
+    play(plot)
+
+
+@pytest.mark.parametrize("word", ["Ignore", "ForceOnExclusion"])
+def test_f18_frozen_io_of_a_claim_that_is_to_be_left_alone_is_not_failed(word: str) -> None:
+    async def plot(stage: Stage) -> None:
+        note = {"metadata": {"annotations": {names.FAILOVER: word}}}
+        await stage.you.patch(CLAIMS, "data", note, content_type=MERGE_PATCH, namespace="default")
+        await stage.you.delete(PODS, "db-0", namespace="default", grace_period_seconds=1)
+        stage.healthy("data", victim="b", primary=True, open=True, has_quorum=False, suspended=frozenset({"quorum"}))
+        await asyncio.sleep(60)
+        assert bool(stage.door.released) is (word != "Ignore")
+
+    own(plot)
+
+
+def test_f46_no_taint_is_set_once_the_evidence_has_changed_while_the_node_was_read_for_it() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.status("a", ready="Unknown")
+
+        def heal(call: Any) -> None:
+            if (call.verb, call.resource) == ("get", NODES) and (stage.calls[-1].verb, stage.calls[-1].resource) == ("update", LEASES):
+                stage.healthy("data")
+
+        stage.refuse = heal
+        stage.lose("data")
+        await asyncio.sleep(30)
+        assert await stage.taints() == {} and names.STORAGE_LOST_HERE not in stage.told.reasons()
+
+    play(plot)

@@ -37,14 +37,14 @@ def pod(**changes: Any) -> Pod:
 def volume(name: str = "pv", **changes: Any) -> PodVolume:
     attached = Attached(f"va-{name}", f"uid-va-{name}", DRIVER, "a", name)
     usual = {"read_only": False, "many": False, "affinity": None, "proof": PROVEN, "attached": attached}
-    return PodVolume(name, f"uid-{name}", DRIVER, name, f"ns/{name}", f"uid-claim-{name}", **(usual | changes))
+    return PodVolume(name, f"uid-{name}", name, f"ns/{name}", f"uid-claim-{name}", **(usual | changes))
 
 
 def cluster(victim: Node | None = None, *, others: tuple[Node, ...] | None = None, **of_victim: Any) -> Cluster:
     away = victim or node("a", "Unknown", OURS)
     others = (node("b"), node("c")) if others is None else others
     drivers = {each.name: frozenset({DRIVER}) for each in (away, *others)}
-    return Cluster(Victim(away, **({"boot_id": "boot", "silent_for": 40.0, "missing_for": 30.0} | of_victim)), DRIVER, "b", others, drivers)
+    return Cluster(Victim(away, **({"boot_id": "boot", "silent_for": 40.0, "missing_for": 30.0} | of_victim)), DRIVER, others, drivers)
 
 
 def decide(unit: Unit | None = None, of: Cluster | None = None, *, held: float = 6.0, brakes: Fact = FINE, acts: bool = True) -> Decision:
@@ -338,7 +338,7 @@ def test_f32_the_claim_of_a_generic_ephemeral_volume_is_one_of_the_pods_and_noth
     ],
 )
 def test_f52_another_programs_taint_is_named(key: str, acts: str) -> None:
-    assert is_remediated(node("a", "Unknown", Taint(key, "", "NoSchedule")), DRIVER) == acts
+    assert is_remediated(node("a", "Unknown", Taint(key, "", "NoSchedule"))) == acts
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,10 @@ class InProcessApi:
         grace_period_seconds: int | None = None,
         propagation: str = "",
         dry_run: bool = False,
+        is_current: Callable[[], bool] = always,
     ) -> None:
+        if not is_current():
+            raise Withdrawn(f"delete {resource} {name}: not sent, it is no longer wanted")
         options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, dry_run=dry_run)
         call = Call("delete", resource, namespace, name, dry_run=dry_run)
         await self.ask(call, lambda: self.cluster.delete(resource, name, namespace=namespace, options=options))

@@ -51,7 +51,7 @@ async def _explained(doors: Opened, question: Question) -> tuple[dict[str, str |
         why = "it has no node yet" if not pod.node else f"node {pod.node} is gone" if driver else "it has no volume of a CSI driver"
         return {"pod": pod.full_name, "next": f"nothing fails over: {why}"}, Status.FALSE
     victim = replace(victim, remediated_by=victim.remediated_by or await looks.rival())
-    guards = list(guards_of(unit, await looks.cluster(victim, me="")))
+    guards = list(guards_of(unit, await looks.cluster(victim)))
     sidecars = [each async for each in _sidecars(kube, driver)]
     modes = sorted({one.flags.get("failover", OFF) for one, _ in sidecars})
     reads = any(reading.is_reader(each) for _, obj in sidecars for each in obj["spec"]["containers"])
