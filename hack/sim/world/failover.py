@@ -111,6 +111,16 @@ def _storms(dice: random.Random, plan: Plan) -> None:
         plan.add(at + 240.0, "kubelet lives", node)
 
 
+def _dead_kubelet(dice: random.Random, node: str) -> Events:
+    """Its processes go on, and so does its storage, or not."""
+    at = dice.uniform(*_BEGIN)
+    yield at, "kubelet dies", node
+    if dice.random() < 0.5:
+        yield at + dice.choice((5.0, dice.uniform(40.0, 70.0))), "isolated", node
+        yield at + dice.uniform(80.0, 150.0), "joined", node
+    yield at + dice.choice((30.0, dice.uniform(100.0, 250.0))), "kubelet lives", node
+
+
 def _powers(*words: str) -> Trouble:
     """A person cuts the power, or finds it cut, and says so in some way; later the node is back, and the word goes or stays."""
 
@@ -139,7 +149,9 @@ def _maintained(dice: random.Random, node: str) -> Events:
 
 
 def _slow(dice: random.Random, plan: Plan) -> None:
-    plan.weather = replace(plan.weather, read=Latency(0.1, 1.0), write=Latency(dice.choice((0.2, 1.5)), 3.0))
+    """And storage that is back at any moment between what is looked at and what follows."""
+    plan.weather = replace(plan.weather, read=Latency(0.05, 0.5), write=Latency(dice.choice((0.2, 2.0, 2.0)), 3.0))
+    of_nodes(_flaps, 1, 2)(dice, plan)
 
 
 def _words(dice: random.Random, name: str) -> Events:
@@ -161,7 +173,7 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
     "power labels": _powers("labelled"),
     "out of service": _powers(OUT_OF_SERVICE),
     "maintenance": of_nodes(_maintained, 1, 2),
-    "dead kubelets": _spans("kubelet dies", "kubelet lives", 3, 40.0, 250.0),
+    "dead kubelets": of_nodes(_dead_kubelet, 1, 3),
     "silent sidecars": _spans("sidecar dies", "sidecar lives", 2, 10.0, 120.0),
     "bad readers": _spans("reader fails", "reader works", 3, 10.0, 120.0, details=(HANGS, TRUNCATES)),
     "hung readers": _hung_readers,
