@@ -200,10 +200,10 @@ failover/controller.py failover:0
 -brakes=allowed if frozen.holds else frozen
 +brakes=allowed
 
-whoever finds the Lease taken acts all the same
-drain/lease_io.py failover:0
--                return other
-+                return Held(self._record(self._stored))
+what is done is not counted in the Lease, nor is that held
+failover/controller.py failover:0
+-        if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
+-            return False
 """
 # By line: what is left out; the file in sidecar/, and what notices (tests, or the `theme:seed` of a world that breaks a promise); a diff.
 

@@ -57,6 +57,10 @@ class Debounce:
         """What is not seen any more is forgotten."""
         self._since = {key: since for key, since in self._since.items() if key in seen}
 
+    def forget(self, peer: str) -> None:
+        """It is another machine, or another boot: nothing is proven of that."""
+        self._since = {key: since for key, since in self._since.items() if key[1] != peer}
+
     def held_for(self, key: tuple[str, str], now: float) -> float:
         return now - self._since[key] if key in self._since else 0.0
 

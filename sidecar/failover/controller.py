@@ -66,6 +66,7 @@ class Failover:
         self._due: dict[str, float] = {}  # by node: when to look at it again
         self._quiet: dict[str, int] = {}  # by node: how many times in a row nothing was done
         self._peers: dict[str, str] = {}  # by node: as the storage calls it
+        self._boots: dict[str, str] = {}  # by node: which machine and which of its boots is suspected
         self._asked: dict[str, float] = {}  # by uid of a pod, or name of an attachment: when it was deleted last
         self._told: set[tuple[str, str]] = set()
         self._seen_at = 0.0
@@ -121,6 +122,7 @@ class Failover:
         self._due = {name: at for name, at in self._due.items() if name in suspects}
         self._peers = {node: peer for node, peer in self._peers.items() if peer in suspects}
         self._quiet = {node: count for node, count in self._quiet.items() if node in self._peers}
+        self._boots = {node: boot for node, boot in self._boots.items() if node in self._peers}
         self.numbers.over(self._peers)
         for name in suspects:
             if self._due.get(name, 0.0) > now:
@@ -186,6 +188,11 @@ class Failover:
         seen = await self._looks.victim(name, missing_for=missing_for)
         if seen is None:
             return IDLE
+        boot = f"{seen.node.uid}/{seen.boot_id}"
+        if self._boots.setdefault(name, boot) != boot:
+            self._boots[name] = boot
+            self._debounce.forget(peer)
+            return TICK
         if (wait := since + brakes.DEBOUNCE + self._stagger(name, proven) - self._clock()) > 0.0:
             return min(wait, TICK)
         is_off = powered_off(seen.node, seen.boot_id).holds

@@ -95,6 +95,29 @@ def test_f05_below_the_debounce_nothing_is_written() -> None:
     play(plot)
 
 
+def test_f48_of_another_boot_nothing_is_proven_yet() -> None:
+    took: dict[str, float] = {}
+
+    def until_it_acts(boot: str) -> Plot:
+        async def plot(stage: Stage) -> None:
+            await stage.change("a", {"unschedulable": True})  # nothing is done meanwhile
+            await stage.status("a", ready="Unknown")
+            stage.lose("data")
+            await asyncio.sleep(30)
+            began = stage.clock()
+            await stage.status("a", ready="Unknown", boot=boot)
+            await stage.change("a", {"unschedulable": False})
+            while not stage.writes():
+                await asyncio.sleep(0.1)
+            took[boot] = stage.clock() - began
+
+        return plot
+
+    for boot in ("boot-1", "boot-2"):
+        play(until_it_acts(boot))
+    assert took["boot-2"] >= took["boot-1"] + 5.0
+
+
 def test_f46_nothing_is_written_once_the_evidence_has_changed_between_decision_and_write() -> None:
     async def plot(stage: Stage) -> None:
         await stage.status("a", ready="Unknown")

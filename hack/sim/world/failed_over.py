@@ -33,7 +33,7 @@ NOT_REPLACED: Final = "not replaced"
 LINGERS: Final = "taint lingers"
 
 KEY: Final = names.of_driver(DRIVER, names.STORAGE_LOST)
-_OLD, _FRESH, _READ, _SAME = 12.5, 1.5, 7.0, 10.5
+_OLD, _FRESH, _READ, _SAME = 12.5, 1.0, 7.0, 10.5
 """Seconds: what counts as known of storage at most, and usually; and what a write is decided on was asked for no longer ago."""
 
 

@@ -45,9 +45,9 @@ def _flags(dice: random.Random, plan: Plan) -> None:
 
 def _sets(dice: random.Random, plan: Plan) -> None:
     """Storage is replicated with a quorum, replicated without, or shared, which forbids nothing. Some pods have two kinds of it."""
-    of_world = dice.sample(("majority", "majority", "majority", "majority", "shared", "shared", "2", "all", "off"), dice.choice((1, 1, 2)))
+    of_world = dice.sample(("majority", "majority", "majority", "majority", "shared", "shared", "2", "all", "off"), dice.choice((1, 2, 2)))
     for number in range(plan.claims):
-        kinds = [dice.choice(of_world) for _ in range(dice.choice((1, 1, 2)))]
+        kinds = [dice.choice(of_world) for _ in range(dice.choice((1, 2, 2)))]
         disks = dice.sample(plan.nodes, 3 if dice.random() < 0.6 or {"all", "2"} & {*kinds} else 2)
         drawn = {
             "kinds": kinds,
@@ -102,13 +102,23 @@ def _hung_readers(dice: random.Random, plan: Plan) -> None:
 
 
 def _storms(dice: random.Random, plan: Plan) -> None:
-    """Most kubelets say nothing while storage is well, but for one node's."""
+    """Most kubelets say nothing, and one node's storage after the other is away for a while."""
     at = dice.uniform(*_BEGIN)
-    for node in (nodes := dice.sample(plan.nodes, min(3, len(plan.nodes) - 1))):
+    for number, node in enumerate(dice.sample(plan.nodes, min(3, len(plan.nodes) - 1))):
         plan.add(at + dice.uniform(0.0, 5.0), "kubelet dies", node)
-        plan.add(at + 200.0, "kubelet lives", node)
-    plan.add(at + dice.choice((10.0, 80.0)), "isolated", nodes[0])
-    plan.add(at + 180.0, "joined", nodes[0])
+        plan.add(at + dice.choice((20.0, 60.0)) + 45.0 * number, "isolated", node)
+        plan.add(at + 104.0 + 45.0 * number, "joined", node)
+        plan.add(at + 240.0, "kubelet lives", node)
+
+
+def _dead_kubelet(dice: random.Random, node: str) -> Events:
+    """Its processes go on, and so does its storage, or not."""
+    at = dice.uniform(*_BEGIN)
+    yield at, "kubelet dies", node
+    if dice.random() < 0.5:
+        yield at + dice.choice((5.0, dice.uniform(40.0, 70.0))), "isolated", node
+        yield at + dice.uniform(80.0, 150.0), "joined", node
+    yield at + dice.choice((30.0, dice.uniform(100.0, 250.0))), "kubelet lives", node
 
 
 def _powers(*words: str) -> Trouble:
@@ -139,7 +149,9 @@ def _maintained(dice: random.Random, node: str) -> Events:
 
 
 def _slow(dice: random.Random, plan: Plan) -> None:
-    plan.weather = replace(plan.weather, read=Latency(0.1, 1.0), write=Latency(dice.choice((0.2, 1.5)), 3.0))
+    """And storage that is back at any moment between what is looked at and what follows."""
+    plan.weather = replace(plan.weather, read=Latency(0.05, 0.5), write=Latency(dice.choice((0.2, 2.0, 2.0)), 3.0))
+    of_nodes(_flaps, 1, 2)(dice, plan)
 
 
 def _words(dice: random.Random, name: str) -> Events:
@@ -161,7 +173,7 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
     "power labels": _powers("labelled"),
     "out of service": _powers(OUT_OF_SERVICE),
     "maintenance": of_nodes(_maintained, 1, 2),
-    "dead kubelets": _spans("kubelet dies", "kubelet lives", 3, 40.0, 250.0),
+    "dead kubelets": of_nodes(_dead_kubelet, 1, 3),
     "silent sidecars": _spans("sidecar dies", "sidecar lives", 2, 10.0, 120.0),
     "bad readers": _spans("reader fails", "reader works", 3, 10.0, 120.0, details=(HANGS, TRUNCATES)),
     "hung readers": _hung_readers,

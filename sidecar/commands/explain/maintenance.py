@@ -154,8 +154,8 @@ def _lines(one: Maintenance, said: Mapping[str, Any]) -> Iterable[str]:
     yield from (f"budget {item['budget']} lets none go now: {', '.join(item['pods'])}" for item in said["budgets"])
     if said["budgetsUnknown"]:
         yield f"whether budgets hold pods is not known: {said['budgetsUnknown']}"
-    if message := said["status"].get("message"):
-        yield f"now: {said['status'].get('progress', '')}; {message}"
+    if progress := said["status"].get("progress"):
+        yield "; ".join(filter(None, (f"now: {progress}", said["status"].get("message"))))
     following = {Stage.IDLE: Stage.CORDON, Stage.CORDON: Stage.DRAIN, Stage.DRAIN: Stage.COMPLETE}.get(one.stage)
     if following is not None and one.uid:
         patch = f"""'{{"spec":{{"stage":"{following}"}}}}'"""
