@@ -165,22 +165,22 @@ drain/maintenance/executor_io.py tests/cases/drain/test_maintenance.py -k puts_t
 -            await self._override(stored, node, record, active)
 
 a node that is not Ready counts as one whose power was cut
-failover/evidence.py failover:0
+failover/evidence.py tests/world/test_failover.py -k not_ready_has
 -    said = node.labels.get(POWERED_OFF, "")
 +    said = boot_id
 
 quorum is taken for the right to become Primary
-failover/evidence.py failover:0
+failover/evidence.py failover:9
 -        (resource.up_to_date, True, "this node's disk is not UpToDate", "the state of this node's disk is not known"),
 -        (resource.may_promote, True, "it may not become Primary here", "whether it may become Primary here is not known"),
 
 evidence of any age counts
-failover/evidence.py failover:0
+failover/evidence.py tests/world/test_failover.py -k too_old
 -MOST_AGE: Final = 12.0
 +MOST_AGE: Final = 1e9
 
 the evidence is not looked at again right before a write
-failover/controller.py failover:0
+failover/controller.py tests/failover/test_story.py -k f46
 -        if self._clock() - asked_at > FRESH or not all(self._proof(volume.handle, seen).holds for volume in needed):
 +        if False:
 
@@ -191,17 +191,17 @@ failover/survivor.py failover:0
 +    found = _detach(unit, cluster) if unit.pod is None or is_attached else _replace(unit.pod, unit, cluster)
 
 one volume of two is enough
-failover/look_io.py failover:0
+failover/look_io.py failover:32
 -                volumes.append(found[0])
 +                volumes = volumes or [found[0]]
 
 most nodes seem lost, and it goes on
-failover/controller.py failover:0
+failover/controller.py failover:62
 -brakes=allowed if frozen.holds else frozen
 +brakes=allowed
 
 what is done is not counted in the Lease, nor is that held
-failover/controller.py failover:0
+failover/controller.py tests/world/test_failover.py -k again_and
 -        if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
 -            return False
 """

@@ -78,3 +78,36 @@ def test_a_sidecar_that_touches_a_healthy_writer_is_noticed(resource: Any, kind:
 
     report, _ = play(app(0), PlannedEvent(80.0, "nothing"), before=meddle)
     assert {kind, failed_over.HEALTHY, failed_over.NO_LEASE} <= kinds(report)
+
+
+def each_node(*steps: tuple[float, str, str], begins: float = 100.0, every: float = 150.0) -> list[PlannedEvent]:
+    """These steps for one node after the other: when, what, and to it or to all `others`."""
+    found = list[PlannedEvent]()
+    for number, node in enumerate(NODES):
+        for at, what, detail in steps:
+            whom = [other for other in NODES if other != node] if what.startswith("reader") else [node]
+            found += [PlannedEvent(begins + every * number + at, what, each, detail=detail) for each in whom]
+    return found
+
+
+def test_a_node_that_is_not_ready_has_lost_nothing_by_that() -> None:
+    """Its pod on storage that forbids nothing runs on, while another one's volume is proven to be lost there."""
+    steps = [(0.0, "kubelet dies", ""), (60.0, "isolated", ""), (100.0, "joined", ""), (101.0, "kubelet lives", "")]
+    report, world = play(app(0), app(1, "shared"), app(2, "shared"), app(3), *each_node(*steps))
+    assert report.ok, report
+    assert world.failed_over.acts
+
+
+def test_evidence_that_is_too_old_permits_nothing() -> None:
+    steps = [(0.0, "isolated", ""), (13.0, "reader fails", "hangs"), (15.0, "joined", ""), (120.0, "reader works", "")]
+    spoken = [(145.0 + 150.0 * number + at, word) for number in range(3) for at, word in ((0.0, ""), (80.0, "Ignore"))]
+    words = [PlannedEvent(at, "failover word", name, detail=word) for at, word in spoken for name in ("app-0", "app-1")]
+    report, _ = play(app(0, word="Ignore"), app(1, word="Ignore"), *each_node(*steps), *words)
+    assert report.ok, report
+
+
+def test_a_pod_whose_storage_goes_again_and_again_is_failed_over_twice_at_most() -> None:
+    flaps = [(35.0 * n + at, what, "") for n in range(6) for at, what in ((0.0, "isolated"), (25.0, "joined"))]
+    report, world = play(app(0), app(1), app(2), *each_node(*flaps, every=220.0))
+    assert report.ok, report
+    assert world.failed_over.acts
