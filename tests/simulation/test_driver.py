@@ -21,6 +21,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from hack.sim.clock import run_virtual
 from hack.sim.driver.calls import Call, Reception, Record, read_calls
 from hack.sim.driver.faults import NO_FAULT, Fault, Faults
+from hack.sim.driver.folders import Folders
 from hack.sim.driver.local_driver import LocalDriver
 from hack.sim.driver.spec import MIB, Spec
 from hack.sim.driver.state import Journal, read_journal, read_state
@@ -145,6 +146,17 @@ def test_a_shrunken_pool_has_no_room_and_keeps_its_volumes(tmp_path: Path) -> No
     assert len(smaller.volumes()) == 1
     with pytest.raises(ValueError, match="node-a"):
         local(state=tmp_path / "state", node_id="node-b")
+
+
+def test_what_a_person_shares_is_a_volume_of_every_node_and_stays(tmp_path: Path) -> None:
+    for name in ("shared-a", "node-a-vol-7", "other"):
+        (tmp_path / name).mkdir()
+    driver = LocalDriver(Spec(node_id="node-a", pools=POOLS), backing=Folders(tmp_path, node_id="node-a"), state=tmp_path / ".journal")
+    assert driver.validate("shared-a", (Capability("SINGLE_NODE_WRITER"),)) == ""
+    for unknown in ("shared-b", "node-a-vol-7", "other", "shared-../other"):
+        assert refusal(driver.validate, unknown, (Capability("SINGLE_NODE_WRITER"),)) is Code.NOT_FOUND
+    driver.delete("shared-a")
+    assert (tmp_path / "shared-a").is_dir() and driver.volumes() == ()
 
 
 def test_a_state_that_cannot_be_written_is_no_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,7 +255,7 @@ class LocalDriver:
     def _volume(self, volume_id: str) -> LocalVolume:
         volume = self._state.volumes.get(volume_id)
         if volume is None and self._backing.is_shared(volume_id):
-            return LocalVolume(volume_id, volume_id, "", 0, 0)
+            return LocalVolume(volume_id, volume_id, "", 0, 0, (Capability("SINGLE_NODE_WRITER"),))
         if volume is None:
             _fail(Code.NOT_FOUND, f"there is no volume {volume_id}")
         return volume
