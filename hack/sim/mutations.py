@@ -191,7 +191,7 @@ failover/survivor.py failover:0
 +    found = _detach(unit, cluster) if unit.pod is None or is_attached else _replace(unit.pod, unit, cluster)
 
 one volume of two is enough
-failover/look_io.py failover:32
+failover/look_io.py tests/world/test_failover.py -k one_volume_of_two
 -                volumes.append(found[0])
 +                volumes = volumes or [found[0]]
 

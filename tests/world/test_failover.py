@@ -111,3 +111,10 @@ def test_a_pod_whose_storage_goes_again_and_again_is_failed_over_twice_at_most()
     report, world = play(app(0), app(1), app(2), *each_node(*flaps, every=220.0))
     assert report.ok, report
     assert world.failed_over.acts
+
+
+def test_one_volume_of_two_that_is_lost_is_not_enough() -> None:
+    steps = [(0.0, "isolated", ""), (60.0, "joined", "")]
+    report, world = play(app(0, "majority", "shared"), app(1, "majority", "off"), app(2), *each_node(*steps))
+    assert report.ok, report
+    assert world.failed_over.acts
