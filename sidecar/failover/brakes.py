@@ -134,7 +134,7 @@ class Record:
         newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
-    def allows(self, victim: str, claim: str, pod: str, now: float) -> Fact:
+    def allows(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> Fact:
         """Whether one more write may be done for this node, and for this pod of this claim (their uids; empty: there is no pod)."""
 
         def no(says: str) -> Fact:
@@ -151,7 +151,7 @@ class Record:
         if len(left.pods) >= PODS:
             return no(f"{PODS} pods were replaced in the last minute")
         times = sorted({at for at, _ in held})
-        if _goes_with(self.claims.get(claim, ()), now) is not None:
+        if _goes_with(self.claims.get(claim, ()), now, made_at) is not None:
             return Fact(True, "it goes with another pod of its claim", "brakes")
         if len(times) >= TWICE:
             return no(f"it was failed over {len(times)} times in half an hour: a person decides")
@@ -159,19 +159,20 @@ class Record:
             return no(f"it was failed over {now - times[-1]:.0f} s ago")
         return Fact(True, "within all limits", "brakes")
 
-    def after(self, victim: str, claim: str, pod: str, now: float) -> "Record":
+    def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> "Record":
         """With one more write; a pod for which more than one is done counts once."""
         left = self.as_of(now)
         left = replace(left, victims={**left.victims, victim: now})
         times = left.claims.get(claim, ())
         if not pod or pod in {uid for _, uid in times}:
             return left
-        first = _goes_with(self.claims.get(claim, ()), now)
+        first = _goes_with(self.claims.get(claim, ()), now, made_at)
         entry = (now if first is None else first, pod)
         return replace(left, pods=(*left.pods, now), claims={**left.claims, claim: (*times, entry)})
 
 
-def _goes_with(times: Sequence[tuple[float, str]], now: float) -> float | None:
-    """When the pod was replaced with which one more of the same claim goes; None: with none. No pod that is made anew can have run
-    elsewhere, and lost its storage there, in so short a time."""
-    return times[-1][0] if times and 0.0 <= now - times[-1][0] <= SAME else None
+def _goes_with(times: Sequence[tuple[float, str]], now: float, made_at: float | None) -> float | None:
+    """When the pod was replaced beside which this one has used the same claim; None: beside none. It is older than that by more than clocks
+    differ, so it was not made in the other one's place."""
+    beside = bool(times) and made_at is not None and made_at <= times[-1][0] - HOLD and 0.0 <= now - times[-1][0] <= SAME
+    return times[-1][0] if beside else None

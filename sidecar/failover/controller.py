@@ -272,7 +272,7 @@ class Failover:
     def _judge(self, unit: Unit, cluster: Cluster) -> Decision:
         now, node = self._clock(), cluster.victim.node.name
         record, peer = Record.of(self._lease.record if self._lease is not None else ""), self._peers.get(node, node)
-        allowed = record.allows(node, _first_claim(unit), unit.pod.uid if unit.pod is not None else "", self._wall())
+        allowed = record.allows(node, _first_claim(unit), unit.pod.uid if unit.pod is not None else "", self._wall(), unit.made_at)
         frozen = self._freeze.fact(now)
         is_off = powered_off(cluster.victim.node, cluster.victim.boot_id).holds
         proven_for = {
@@ -301,7 +301,7 @@ class Failover:
         if (lease := self._lease) is None or not self._settings.acts:
             return False
         pod = unit.pod.uid if unit.pod is not None and decision.step is not Step.TAINT else ""
-        after = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall())
+        after = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
         if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
             return False
 

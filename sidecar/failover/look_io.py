@@ -13,7 +13,7 @@ from sidecar.failover.evidence import Fact, resource_of
 from sidecar.failover.survivor import Cluster, said_of
 from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Unit, Victim, is_remediated, writes_to
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, find, records
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json, Volume
 
@@ -145,7 +145,8 @@ class Looks:
                 volumes.append(found[0])
                 words += found[1]
         words.append(_notes(await self._kube.get(NAMESPACES, pod.namespace)))
-        return Unit(pod, tuple(volumes), others, said_of(*words))
+        made_at = timestamps.to_seconds(str(stored["metadata"].get("creationTimestamp") or ""))
+        return Unit(pod, tuple(volumes), others, said_of(*words), made_at)
 
     async def _mounted(
         self, pod: Pod, name: str, victim: Victim, proof: Proof, *, read_only: bool

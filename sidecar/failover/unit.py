@@ -81,6 +81,7 @@ class Unit:
     volumes: tuple[PodVolume, ...]
     others: tuple[str, ...]  # what else it may write to, in words: hostPath, another driver's inline volume
     said: Said
+    made_at: float | None = None  # when the pod was made, by the API server's clock
 
     @property
     def proven(self) -> Iterable[PodVolume]:

@@ -135,8 +135,9 @@ def test_whatever_is_asked_for_the_record_keeps_its_limits(asked: list[tuple[flo
     for later, victim, claim, number in asked:
         now += later
         pod = f"pod-{claim}-{number}"
-        if record.allows(victim, f"claim-{claim}", pod, now).holds:
-            record = Record.of(record.after(victim, f"claim-{claim}", pod, now).as_text())
+        made = NOW - HOLD if number % 2 else now
+        if record.allows(victim, f"claim-{claim}", pod, now, made).holds:
+            record = Record.of(record.after(victim, f"claim-{claim}", pod, now, made).as_text())
             done.append((now, victim, f"claim-{claim}", pod))
         assert len({victim for at, victim, _, _ in done if now - at < VICTIM_FOR}) <= VICTIMS
         begun = {pod: (at, claim) for at, _, claim, pod in reversed(done)}  # by pod, the first write for it
@@ -166,12 +167,14 @@ def test_whatever_stands_in_the_lease_is_read_or_permits_nothing(said: Any, wher
         assert Record.of(record.after("a", "claim", "pod", NOW).as_text()).readable
 
 
-def test_pods_of_one_claim_go_together_and_count_once_for_it() -> None:
-    record = Record().after("a", "claim", "pod-1", NOW)
-    assert record.allows("a", "claim", "pod-2", NOW + SAME).holds and not record.allows("a", "claim", "pod-2", NOW + SAME + 1).holds
-    record = record.after("a", "claim", "pod-2", NOW + 3)
-    assert record.allows("a", "claim", "pod-2", NOW + 40).holds, "what was begun goes on"
-    assert len(record.pods) == 2 and record.allows("b", "claim", "pod-3", NOW + HOLD).holds
+def test_pods_of_one_claim_go_together_and_count_once_for_it_but_not_one_that_was_made_in_place_of_the_first() -> None:
+    record, old, new = Record().after("a", "claim", "pod-1", NOW), NOW - 61, NOW + 1
+    assert record.allows("a", "claim", "pod-2", NOW + SAME, old).holds
+    assert not record.allows("a", "claim", "pod-2", NOW + SAME + 1, old).holds
+    assert not any(record.allows("a", "claim", "pod-2", NOW + 2, made).holds for made in (new, NOW - 59, None))
+    record = record.after("a", "claim", "pod-2", NOW + 3, old)
+    assert record.allows("a", "claim", "pod-2", NOW + 40, old).holds, "what was begun goes on"
+    assert len(record.pods) == 2 and record.allows("b", "claim", "pod-3", NOW + HOLD, new).holds
 
 
 def test_a_full_record_can_still_be_read() -> None:
