@@ -13,7 +13,7 @@ from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins.node_controllers import OUT_OF_SERVICE, is_ready, taint
 from hack.sim.world.node import DRIVER, NAMESPACE
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, LEASES, NAMESPACES, NODES, PODS, VOLUMES, Resource
-from sidecar.model import names
+from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
 
 if TYPE_CHECKING:
@@ -192,7 +192,9 @@ class FailedOver:
             rounds: list[float] = []
             for at in sorted(first.values()):  # what is done within 10 s for one claim counts as one
                 rounds += [at] if not rounds or at - rounds[-1] > _SAME else []
-            if rounds and now - rounds[-1] > _SAME and (len(rounds) >= 2 or now - rounds[-1] < 58.0):
+            made_at = (timestamps.to_seconds(found["metadata"]["creationTimestamp"]) or 0.0) - (self.world.wall() - self.world.clock())
+            beside = bool(rounds) and now - rounds[-1] <= _SAME and made_at < rounds[-1]  # and not made in its place
+            if rounds and not beside and (len(rounds) >= 2 or now - rounds[-1] < 58.0):
                 yield TOO_MUCH, f"{claim} was failed over {len(rounds)} times, {now - rounds[-1]:.0f} s ago last"
         self.acts.append((now, what, node, claim, uid))
 
