@@ -118,8 +118,11 @@ def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> 
         resource = next((claims[claim] for claim in pod.claim_names if claim in claims and claims[claim].peers), None)
         if resource is not None and _may_evict(pod):
             found.append(Evict(pod, f"{resource.name} {_trouble(resource)} here for {PERSISTS:.0f} s or more"))
-    if troubled and own.taint is None:
-        first = min(troubled.values(), key=lambda resource: resource.name)
+    # A copy that nobody uses here has lost its quorum with another node: that is no reason to keep pods of other volumes away.
+    alone = not any(peer.connected for resource, _ in _with_volumes(own) for peer in resource.peers.values())
+    bad = [resource for resource in troubled.values() if resource.primary or resource.failing_io or alone]
+    if bad and own.taint is None:
+        first = min(bad, key=lambda resource: resource.name)
         found.append(AddTaint("io-error" if first.failing_io else "no-quorum", f"{first.name} {_trouble(first)} here"))
     if own.taint is not None and (why := _is_back(own, memory, now)):
         found.append(RemoveTaint(why))

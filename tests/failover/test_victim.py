@@ -92,8 +92,12 @@ def test_whether_a_resource_is_whole(changes: dict[str, Any], value: bool | None
             resource(**FROZEN), (ENDING,), {"ending": 90.0, "before": False}, {Release, AddTaint}, id="F15 for a process that began after"
         ),
         pytest.param(resource(**FROZEN | {"failing_io": True}), (ENDING,), {"ending": 90.0}, {AddTaint}, id="F15 its I/O fails already"),
+        pytest.param(resource(primary=False, has_quorum=False), (), {}, set(), id="a copy that nobody uses here, and other nodes are seen"),
+        pytest.param(
+            resource(primary=False, has_quorum=False, peers={"b": Peer("b", False)}), (), {}, {AddTaint}, id="it sees no other node"
+        ),
         pytest.param(resource(**FROZEN), (), {}, {AddTaint}, id="no pod at all"),
-        pytest.param(resource(**FROZEN | {"primary": False}), (ENDING,), {"ending": 90.0}, {AddTaint}, id="it is Secondary"),
+        pytest.param(resource(**FROZEN | {"primary": False}), (ENDING,), {"ending": 90.0}, set(), id="it is Secondary"),
         pytest.param(resource(suspended=frozenset({"user", "quorum"}), has_quorum=False), (ENDING,), {"ending": 90.0}, set(), id="F17"),
         pytest.param(resource(failing_io=True), (replace(USER, owner=None),), {}, {AddTaint}, id="F30 nobody would make it again"),
         pytest.param(resource(failing_io=True, peers={}), (USER,), {}, {AddTaint}, id="nobody else has a copy: the pods stay"),
