@@ -52,7 +52,7 @@ def component(*parts: str) -> str:
     return yaml.safe_dump_all(objects)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # another file may have taken the components away
 def drainer(plane: ControlPlane) -> Path:
     return drainer_of(plane)
 
