@@ -151,9 +151,6 @@ def _resource(name: str, at: float, events: Facts, status: Facts, show: Facts | 
     def each(word: str, known: Mapping[str, bool]) -> list[bool | None]:
         return [known.get(facts.get(f"{word} {volume}", "")) for volume in volumes]
 
-    def diskless(word: str) -> bool:
-        return bool(volumes) and all(facts.get(f"{word} {volume}") == "Diskless" for volume in volumes)
-
     def peer(name: str) -> Peer:
         state = facts.get(f"connection {name}", "")
         return Peer(
@@ -162,7 +159,6 @@ def _resource(name: str, at: float, events: Facts, status: Facts, show: Facts | 
             cut_by_hand=state in _BY_HAND,
             primary=_PRIMARY.get(facts.get(f"peer-role {name}", "")),
             up_to_date=_all(each(f"peer-disk {name}", _UP_TO_DATE)),
-            diskless=diskless(f"peer-disk {name}"),
         )
 
     # Who is meant to have no disk has no vote. Where that is not known, it is counted: then more votes are wanted, and not fewer.
@@ -183,7 +179,6 @@ def _resource(name: str, at: float, events: Facts, status: Facts, show: Facts | 
         has_quorum=_all(each("quorum", _YES)),
         forbids_second=_forbids_second(show["quorum"], voters) if show is not None else None,
         up_to_date=_all(each("disk", _UP_TO_DATE)),
-        diskless=diskless("disk"),
         peers=MappingProxyType({name: peer(name) for name in peers}),
     )
 

@@ -38,7 +38,6 @@ class Peer:
     cut_by_hand: bool = False  # StandAlone, Disconnecting: an administrator's word, or a split brain
     primary: bool | None = None
     up_to_date: bool | None = None  # its disk is known to have all data
-    diskless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,6 @@ class Resource:
     has_quorum: bool | None = None  # every device
     forbids_second: bool | None = None  # its quorum is a majority: two sides never have it at once
     up_to_date: bool | None = None  # this node's own disk, every device
-    diskless: bool = False  # this node has no disk of it
     peers: Mapping[str, Peer] = field(default_factory=lambda: MappingProxyType({}))
     unknown: str = ""  # why it is not known: two reads disagree, or one cannot be read
 

@@ -130,10 +130,10 @@ def test_all_of_it_is_known() -> None:
         True,
         True,
     )
-    assert (one.forbids_second, one.up_to_date, one.diskless, one.unknown) == (True, True, False, "")
-    assert {name: (peer.connected, peer.primary, peer.up_to_date, peer.diskless) for name, peer in one.peers.items()} == {
-        "a": (False, None, None, False),
-        "c": (True, False, False, True),
+    assert (one.forbids_second, one.up_to_date, one.unknown) == (True, True, "")
+    assert {name: (peer.connected, peer.primary, peer.up_to_date) for name, peer in one.peers.items()} == {
+        "a": (False, None, None),
+        "c": (True, False, False),
     }
     assert proof(one).holds and proof(one, "c").value is False and proof(one, "d").value is None
 
@@ -147,7 +147,7 @@ SEEN: list[tuple[str, str, Callable[[Resource], object], object]] = [
     ("force-io-failures:no", "force-io-failures:yes", lambda one: one.failing_io, True),
     ("force-io-failures:no", "force-io-failures:perhaps", lambda one: one.failing_io, None),
     ("disk:UpToDate", "disk:Outdated", lambda one: one.up_to_date, False),
-    ("disk:UpToDate", "disk:Diskless", lambda one: one.diskless, True),
+    ("disk:UpToDate", "disk:Diskless", lambda one: one.up_to_date, False),
     ("disk:UpToDate", "disk:Brandnew", lambda one: one.up_to_date, None),
     ("open:no", "open:yes", lambda one: one.open, True),
     ("quorum:yes", "quorum:no", lambda one: one.has_quorum, False),
@@ -547,7 +547,7 @@ def test_f10_a_tie_breaker_without_data_proves_nothing() -> None:
     cluster.storage.crash("b")
     cluster.after(11.0).storage.crash("a")
     seen = cluster.after(11.0).seen("c").resources["vol"]
-    assert (seen.diskless, seen.may_promote) == (True, False)
+    assert (seen.up_to_date, seen.may_promote) == (False, False)
     assert not cluster.proof("c").holds
 
 
