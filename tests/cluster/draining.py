@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from hack.kubelets.cluster import Cluster
-from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.control_plane import until
 from hack.lib.patience import LIMIT
 from sidecar.model import names
 from tests.cluster.scenes import (
@@ -61,12 +60,6 @@ class Drained(Installation):
     def clear_nodes(self) -> None:
         done = self.program("uninstall", "--driver", DRIVER)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
-
-    def program(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """A command of the program, as somebody gives it who is nowhere near a node."""
-        line = [sys.executable, "-m", "sidecar", *words, f"--kubeconfig={self.cluster.kubeconfig}"]
-        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
-        return subprocess.run(line, env=environ, capture_output=True, text=True, check=False, timeout=LIMIT)
 
     # --- what nodes say ---------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ What a scenario does to the cluster, and what it expects, is its test's.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -69,6 +70,12 @@ class Installation:
     @property
     def nodes(self) -> list[str]:
         return [node.name for node in self.cluster.nodes]
+
+    def program(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command of the program, as somebody gives it who is nowhere near a node."""
+        line = [sys.executable, "-m", "sidecar", *words, f"--kubeconfig={self.cluster.kubeconfig}"]
+        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY)}
+        return subprocess.run(line, env=environ, capture_output=True, text=True, check=False, timeout=LIMIT)
 
     def install(self) -> None:
         """Returns when it runs everywhere."""

@@ -79,7 +79,8 @@ class Replicated(Installation):
         objects = kustomized(cluster, _overlay(folder))
         spec = the_daemon_set(objects)["spec"]["template"]["spec"]
         args = container(the_daemon_set(objects), SIDECAR)["args"]
-        args[:] = [arg for arg in args if not arg.startswith("--failover=")] + [f"--failover={mode}"]
+        args[:] = [arg for arg in args if not arg.startswith("--failover=")]
+        args += [f"--failover={mode}", "--debug-endpoint=:8081"]
         reader = container(the_daemon_set(objects), "read-drbd")
         reader |= {"image": IMAGE, "command": [PYTHON, "-m", "sidecar", "read-drbd"]}
         reader["env"] = [{"name": "PATH", "value": "/drbd/bin:/usr/bin:/bin"}]
@@ -285,6 +286,8 @@ def test_who_observes_writes_nothing_and_tells_what_would_be_next(
         until(lambda: not scene.is_node_ready(victim), "its Node is not Ready", seconds=SLOW)
         until(lambda: names.FAILOVER_BLOCKED in scene.reasons(), "it is told")
         time.sleep(20.0)
+        told = scene.program("explain", "pod", f"{scene.namespace}/db-0").stdout
+    assert "it is only observed: Taint would be next" in told and "holds  proof of shared-db: " in told and "(drbd, " in told, told
     assert scene.reasons() == {names.FAILOVER_BLOCKED} and not scene.get("lease", names.failover(DRIVER), f"--namespace={NAMESPACE}")
     scene.power_on(victim)
     scene.settled()
