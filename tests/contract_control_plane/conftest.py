@@ -4,6 +4,7 @@ Tests here are coroutines on a `land` of their own. What holds for the one side 
 """
 
 import asyncio
+import functools
 import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,9 +19,10 @@ from hack.lib.kwok import KWOK_LABEL
 from hack.sim.clock import VirtualTimeLoop
 from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.stand_ins import Binder, Disruptions, EphemeralClaims, Kubelet, PodGarbageCollector, Scheduler, StandInBase, StatefulSets
+from hack.sim.stand_ins.node_controllers import AttachDetach, NodeLifecycle
 from sidecar.kube.api import NODES
 from sidecar.kube.client import open_client
-from tests.contract_control_plane.land import Land
+from tests.contract_control_plane.land import LOST, Land
 from tests.harness.coroutines import break_off, run_in_runner
 
 _numbers = itertools.count(1)
@@ -51,8 +53,11 @@ class StandIns:
         for stand_in in STAND_INS:
             stand_in(base)
         Kubelet(base, silent=Silent(cluster))
-        at_work = [asyncio.create_task(base.run()), asyncio.create_task(_collect(cluster))]
-        yield Land(api, number=1, node_labels=MANAGED)
+        land = Land(api, number=1, node_labels=MANAGED)
+        lifecycle = NodeLifecycle(api, clock=loop.time, nodes=[land.own(LOST)])
+        attaching = AttachDetach(api, land.attaching, clock=loop.time, dice=random.Random(3), in_use=functools.partial(_in_use, cluster))
+        at_work = [asyncio.create_task(run) for run in (base.run(), _collect(cluster), lifecycle.run(), attaching.run())]
+        yield land
         for task in at_work:
             task.cancel()
         await asyncio.gather(*at_work, return_exceptions=True)
@@ -67,6 +72,11 @@ class Silent:
     def __contains__(self, name: object) -> bool:
         node = self.cluster.store.find(NODES, str(name))
         return node is None or not MANAGED.items() <= (node["metadata"].get("labels") or {}).items()
+
+
+def _in_use(cluster: ApiServer, node: str, handle: str) -> bool:
+    found = cluster.store.find(NODES, node) or {}
+    return any(name.endswith(f"^{handle}") for name in (found.get("status") or {}).get("volumesInUse") or ())
 
 
 async def _collect(cluster: ApiServer) -> None:

@@ -36,6 +36,7 @@ class Land:
         self.api = api
         self.namespace = f"land-{number}"
         self.driver = f"driver-{number}.example.com"
+        self.attaching = f"attaching-{number}.example.com"  # another driver, whose volumes are attached
         self.key = f"{self.driver}/node"
         self._node_labels = node_labels
         self._number = number
@@ -43,9 +44,10 @@ class Land:
 
     # --- who makes things ---------------------------------------------------------------------------------------------
 
-    async def begin(self, *nodes: str, capacity: bool = True) -> None:
+    async def begin(self, *nodes: str, capacity: bool = True, attached: bool = False) -> None:
+        self.driver = self.attaching if attached else self.driver
         await self.api.create(NAMESPACES, {"metadata": {"name": self.namespace}})
-        spec = {"attachRequired": False, "storageCapacity": capacity}
+        spec = {"attachRequired": attached, "storageCapacity": capacity}
         await self.api.create(CSI_DRIVERS, {"metadata": {"name": self.driver}, "spec": spec})
         for node in nodes:
             await self.node(node)
@@ -240,6 +242,8 @@ class Land:
             pass  # gone meanwhile
 
 
+LOST = "lost"
+"""The node that the node lifecycle controller looks at."""
 IMMEDIATE, LATE = "Immediate", "WaitForFirstConsumer"
 
 
