@@ -206,10 +206,16 @@ class Land:
     async def pods(self) -> list[Json]:
         return (await self.api.list_page(PODS, namespace=self.namespace, limit=0)).items
 
-    async def reasons(self, name: str) -> dict[str, str]:
-        """Reason and last text of the events about an object."""
+    async def refused(self, pod: str, text: str) -> bool:
+        """By its condition. The scheduler's events may never say so: of two about one version of a pod only the first text is stored."""
+        said = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}.items()
+        conditions = (await self.get_pod(pod)).get("status", {}).get("conditions") or ()
+        return any(said <= item.items() and text in item["message"] for item in conditions)
+
+    async def reasons(self, name: str) -> set[str]:
+        """Of the events about an object."""
         events = (await self.api.list_page(EVENTS, namespace=self.namespace, limit=0)).items
-        return {event["reason"]: event.get("message", "") for event in events if event["involvedObject"]["name"] == name}
+        return {event["reason"] for event in events if event["involvedObject"]["name"] == name}
 
     # --- time ---------------------------------------------------------------------------------------------------------
 

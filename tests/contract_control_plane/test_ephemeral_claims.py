@@ -47,12 +47,9 @@ async def test_a_claim_of_that_name_that_is_not_the_pods_keeps_it_waiting(land: 
     await land.until(bound, "the other claim is bound")
     await land.pod("app", volumes=[scratch(land)])
 
-    async def told() -> bool:
-        return "was not created for pod" in (await land.reasons("app")).get("FailedScheduling", "")
-
     async def untouched() -> bool:
         meta = (await land.get_claim("app-scratch"))["metadata"]
         return meta["uid"] == other["metadata"]["uid"] and "ownerReferences" not in meta and await land.phase(PODS, "app") == "Pending"
 
-    await land.until(told, "the scheduler says why")
+    await land.until(lambda: land.refused("app", "was not created for pod"), "the scheduler says why")
     await land.always(untouched, "and the pod waits")

@@ -20,7 +20,7 @@ async def asks_for_capacity(land: Land) -> bool:
     await land.pod("tried", "tried")
 
     async def told() -> bool:
-        return await land.selected("tried") != "" or await refused(land, "tried", NO_ROOM)
+        return await land.selected("tried") != "" or await land.refused("tried", NO_ROOM)
 
     await land.until(told, "the scheduler has tried the pod")
     knows = not await land.selected("tried")
@@ -36,10 +36,6 @@ async def gone(land: Land, resource: Resource, name: str) -> bool:
 
 async def node_of(land: Land, pod: str) -> str:
     return str((await land.get_pod(pod))["spec"].get("nodeName", ""))
-
-
-async def refused(land: Land, pod: str, text: str) -> bool:
-    return text in (await land.reasons(pod)).get("FailedScheduling", "")
 
 
 async def nothing_selected(land: Land, claim: str = "data") -> bool:
@@ -69,10 +65,7 @@ async def test_a_pod_is_told_that_there_is_no_room_and_room_that_appears_is_foun
     await land.capacity("n1", "late", "1Gi")
     await land.claim("data", "late", size="5Gi")
     await land.pod("app", "data")
-    await land.until(lambda: refused(land, "app", NO_ROOM), "the pod is told")
-    condition = next(item for item in (await land.get_pod("app"))["status"]["conditions"] if item["type"] == "PodScheduled")
-    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
-    assert NO_ROOM in condition["message"]
+    await land.until(lambda: land.refused("app", NO_ROOM), "the pod is told")
     await land.always(lambda: nothing_selected(land), "no node is selected")
     await land.capacity("n1", "late", "5Gi")
     await land.until(lambda: land.selected("data"), "a node is selected")
@@ -85,7 +78,7 @@ async def test_capacity_of_another_class_is_not_counted(land: Land) -> None:
     await land.capacity("n1", "other", "100Gi")
     await land.claim("data", "late")
     await land.pod("app", "data")
-    await land.until(lambda: refused(land, "app", NO_ROOM), "the pod is told")
+    await land.until(lambda: land.refused("app", NO_ROOM), "the pod is told")
     assert await nothing_selected(land)
 
 
@@ -141,7 +134,7 @@ async def test_a_pod_whose_volume_is_nowhere_reachable_stays_pending(land: Land)
 
     await land.until(bound, "the claim is bound")
     await land.pod("app", "data")
-    await land.until(lambda: refused(land, "app", "didn't match PersistentVolume's node affinity"), "the pod is told")
+    await land.until(lambda: land.refused("app", "didn't match PersistentVolume's node affinity"), "the pod is told")
 
 
 async def test_two_claims_of_one_pod_go_to_one_node(land: Land) -> None:
@@ -181,7 +174,7 @@ async def test_a_pod_waits_for_an_immediate_claim_without_placing_it(land: Land)
     await land.storage_class("now", IMMEDIATE)
     claim = await land.claim("data", "now")
     await land.pod("app", "data")
-    await land.until(lambda: refused(land, "app", "pod has unbound immediate PersistentVolumeClaims"), "the pod is told")
+    await land.until(lambda: land.refused("app", "pod has unbound immediate PersistentVolumeClaims"), "the pod is told")
     assert await nothing_selected(land)
     await land.volume(claim, node="n1")
     await land.until(lambda: is_running(land, "app"), "the pod runs")
@@ -191,7 +184,7 @@ async def test_a_pod_waits_for_a_claim_that_is_not_there_yet(land: Land) -> None
     await begin(land, "n1")
     await land.capacity("n1", "late", "10Gi")
     await land.pod("app", "data")
-    await land.until(lambda: refused(land, "app", 'persistentvolumeclaim "data" not found'), "the pod is told")
+    await land.until(lambda: land.refused("app", 'persistentvolumeclaim "data" not found'), "the pod is told")
     await land.claim("data", "late")
     await land.until(lambda: land.selected("data"), "a node is selected")
 
@@ -209,7 +202,7 @@ async def test_a_class_may_leave_nodes_out(land: Land) -> None:
     assert await land.selected("data") == land.own("n2")
     await land.claim("more", "late")
     await land.pod("pinned", "more", nodeSelector={land.key: "n1"})
-    await land.until(lambda: refused(land, "pinned", "0/2 nodes are available"), "the pinned pod is told")
+    await land.until(lambda: land.refused("pinned", "0/2 nodes are available"), "the pinned pod is told")
     assert await nothing_selected(land, "more")
 
 
@@ -220,7 +213,7 @@ async def test_a_cordoned_node_gets_no_pod(land: Land) -> None:
     await land.capacity("n1", "late", "10Gi")
     await land.claim("data", "late")
     await land.pod("app", "data")
-    await land.until(lambda: refused(land, "app", "unschedulable"), "the pod is told")
+    await land.until(lambda: land.refused("app", "unschedulable"), "the pod is told")
     await land.patch_node(node, {"spec": {"unschedulable": None}})
     await land.until(lambda: land.selected("data"), "a node is selected")
 
@@ -243,11 +236,8 @@ async def test_a_tainted_node_takes_only_pods_that_tolerate_it(land: Land) -> No
     async def runs(pod: str) -> bool:
         return await land.phase(PODS, pod) == "Running"
 
-    async def waits(pod: str) -> bool:
-        return "untolerated taint" in (await land.reasons(pod)).get("FailedScheduling", "")
-
     await land.pod("other", **on_it)
-    await land.until(lambda: waits("other"), "it waits")
+    await land.until(lambda: land.refused("other", "untolerated taint"), "it waits")
     await land.pod("tolerant", tolerations=[{"key": "example.com/leaves", "operator": "Exists"}], **on_it)
     await land.until(lambda: runs("tolerant"), "who tolerates it runs")
     await land.patch_node(land.own("n1"), {"spec": {"taints": [soft]}})

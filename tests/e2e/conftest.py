@@ -1,4 +1,4 @@
-"""A real control plane for the end-to-end tests of one process, with upstream's role. Each test has a namespace and names of its own."""
+"""A real control plane for the end-to-end tests of one process, with upstream's role. Each test has namespaces and names of its own."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hack.lib.control_plane import until
 from hack.lib.programs import Json, OurDriver, all_of, claim
 from sidecar.model import names
-from tests.harness.cluster import BUDGETS, CLAIMS, DEPLOYMENTS, LEASES, NODES, REPORTS, VOLUMES, Cluster, after_looks, now
+from tests.harness.cluster import CLAIMS, LEASES, NODES, OWN_BUDGETS, OWN_DEPLOYMENTS, REPORTS, VOLUMES, Cluster, after_looks, now
 from tests.harness.drains import GATE, SWIFT, Ground, accounts, explain, judged
 
 AUTOSCALERS = {names.SCALE_DOWN_DISABLED, names.DO_NOT_DISRUPT}
@@ -237,7 +237,7 @@ def test_who_may_not_look_is_told_that_nothing_is_known(ground: Ground) -> None:
 
 def test_E5_A13_all_that_was_made_for_a_node_goes_with_it(ground: Ground, drainer: Path) -> None:
     """By the garbage collector: nobody of ours is alive there any more."""
-    driver, collections = ground.driver(), (REPORTS, BUDGETS, LEASES, DEPLOYMENTS)
+    driver, collections = ground.driver(), (REPORTS, OWN_BUDGETS, LEASES, OWN_DEPLOYMENTS)
     with driver, ground.sidecar(driver, "--drain-report", "--node-drain-policy=Evacuate", *GATE, speed=SWIFT) as sidecar:
         ground.node("n1", driver)
         sidecar.until_ready()

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import ControlPlane, until
-from sidecar.kube.api import BUDGETS
+from sidecar.kube.api import BUDGETS, REPLICA_SETS
 from sidecar.kube.api import PODS as POD
 from sidecar.kube.api import STATEFUL_SETS as SETS
 from sidecar.model import names
@@ -22,8 +22,9 @@ WITHOUT = {
     Right("create", POD, "eviction"): ("Deployment", DEPLOYMENTS),
     Right("list", BUDGETS): ("Deployment", DEPLOYMENTS),
     Right("get", SETS): ("StatefulSet", STATEFUL_SETS),
+    Right("get", REPLICA_SETS): ("Deployment", DEPLOYMENTS),
 }
-"""Without it no pod of that kind of workload is evicted. (ReplicaSets of its own namespace the program may get by upstream's role too.)"""
+"""Without it no pod of that kind of workload is evicted. (Upstream's role grants ReplicaSets in the program's own namespace.)"""
 
 
 @pytest.fixture(params=WITHOUT, ids=str)

@@ -11,7 +11,7 @@ from hack.lib.control_plane import free_ports, until
 from hack.lib.programs import OurDriver, Sidecar, claim, pod
 from sidecar.kube.api import STRATEGIC_MERGE_PATCH
 from sidecar.model import names
-from tests.harness.cluster import CLAIMS, DAEMON_SETS, NODES, PODS, Cluster, late
+from tests.harness.cluster import CLAIMS, NODES, OWN_DAEMON_SETS, OWN_PODS, PODS, Cluster, late
 from tests.harness.drains import command
 
 
@@ -24,9 +24,10 @@ class Asked:
         containers = [{"name": "csi-provisioner", "image": "csi-node-sidecar:dev", "args": args}]
         labels = {"app": "sidecar"}
         template = {"metadata": {"labels": labels}, "spec": {"containers": containers, "tolerations": [{"operator": "Exists"}]}}
-        cluster.create(DAEMON_SETS, {"metadata": {"name": "sidecar"}, "spec": {"selector": {"matchLabels": labels}, "template": template}})
-        until(lambda: cluster.get(DAEMON_SETS, "sidecar")["status"].get("numberReady"), "the DaemonSet is ready")
-        (self.pod,) = [name for name in cluster.names(PODS) if name.startswith("sidecar-")]
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        cluster.create(OWN_DAEMON_SETS, {"metadata": {"name": "sidecar"}, "spec": spec})
+        until(lambda: cluster.get(OWN_DAEMON_SETS, "sidecar")["status"].get("numberReady"), "the DaemonSet is ready")
+        (self.pod,) = [name for name in cluster.names(OWN_PODS) if name.startswith("sidecar-")]
 
     def want(self, name: str, class_: str = "", *, size: str = "1Gi", mode: str = "ReadWriteOnce") -> None:
         wanted = claim(name, class_ or late(self.driver), size=size)
@@ -60,7 +61,7 @@ def test_why_a_claim_has_no_volume_and_what_to_do(asked: Asked) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # sends nothing: it tells an address of this machine at which the API server's proxy may ask
         at = probe.getsockname()[0]
-    cluster.patch(PODS, f"{asked.pod}/status", {"status": {"podIP": at, "podIPs": [{"ip": at}]}}, content_type=STRATEGIC_MERGE_PATCH)
+    cluster.patch(OWN_PODS, f"{asked.pod}/status", {"status": {"podIP": at, "podIPs": [{"ip": at}]}}, content_type=STRATEGIC_MERGE_PATCH)
     asked.want("misspelt", late(asked.driver).replace("late", "laet"))
     asked.want("too-big", size="100Gi")
     asked.want("shared", mode="ReadWriteMany")
@@ -80,10 +81,10 @@ def test_why_a_claim_has_no_volume_and_what_to_do(asked: Asked) -> None:
     assert said["next"].startswith("mend what the event names")
     asked.sidecar.stop()
     unready = {"status": {"conditions": [{"type": "Ready", "status": "False", "message": "containers with unready status"}]}}
-    cluster.patch(PODS, f"{asked.pod}/status", unready, content_type=STRATEGIC_MERGE_PATCH)
+    cluster.patch(OWN_PODS, f"{asked.pod}/status", unready, content_type=STRATEGIC_MERGE_PATCH)
     asked.want("waits")
     until(lambda: names.SELECTED_NODE in cluster.notes(CLAIMS, "waits"), "n1 is selected")
-    assert asked.told("waits")["next"].endswith(f"kubectl describe pod -n {cluster.namespace} {asked.pod}")
+    assert asked.told("waits")["next"].endswith(f"kubectl describe pod -n {cluster.own_namespace} {asked.pod}")
     cluster.patch(NODES, "n1", {"spec": {"unschedulable": True}})
     asked.want("cordoned")
     until(lambda: asked.unscheduled("cordoned"), "the scheduler has said why")

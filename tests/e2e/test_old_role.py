@@ -14,7 +14,7 @@ from hack.lib.control_plane import until
 from hack.lib.programs import Json, OurDriver, Sidecar, claim, pod
 from sidecar.model.names import VOLUME_FINALIZER as FINALIZER
 from tests.harness.accounts import Rules, account, grant, upstream_rules
-from tests.harness.cluster import CAPACITIES, CLAIMS, PODS, SOON, VOLUMES, Cluster, late, now
+from tests.harness.cluster import CAPACITIES, CLAIMS, OWN_PODS, PODS, SOON, VOLUMES, Cluster, late, now
 
 EVENTS_OF_VOLUMES = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name"
 
@@ -123,7 +123,7 @@ def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster
     removed = {"nodes", "csinodes", "leases"}
     kept = [rule for rule in upstream_rules() if not removed & set(rule["resources"])]
     cluster.node("n1", driver)
-    cluster.create(PODS, pod("owner", nodeName="n1"))
+    cluster.create(OWN_PODS, pod("owner", nodeName="n1"))
     args, environ = ("--enable-capacity", "--capacity-ownerref-level=0", *SOON), {"POD_NAME": "owner"}
     with account(cluster, "less", kept) as kubeconfig, cluster.sidecar(driver, *args, kubeconfig=kubeconfig, environ=environ) as sidecar:
         sidecar.until_ready()

@@ -30,15 +30,15 @@ def reporter(plane: ControlPlane, ground: Ground) -> Iterator[Path]:
         if item["kind"] != "ServiceAccount":
             item["metadata"]["name"] += f"-{REPORTER}"
         if "namespace" in item["metadata"]:
-            item["metadata"] |= {"namespace": ground.namespace}
+            item["metadata"] |= {"namespace": ground.own_namespace}
         if item["kind"] == "ServiceAccount":
             item["metadata"]["name"] = REPORTER
         if "roleRef" in item:
             item["roleRef"]["name"] += f"-{REPORTER}"
-            item["subjects"] = [{"kind": "ServiceAccount", "name": REPORTER, "namespace": ground.namespace}]
+            item["subjects"] = [{"kind": "ServiceAccount", "name": REPORTER, "namespace": ground.own_namespace}]
     manifest = yaml.safe_dump_all(objects)
     plane.apply(manifest)
-    yield plane.kubeconfig_for(namespace=ground.namespace, service_account=REPORTER)
+    yield plane.kubeconfig_for(namespace=ground.own_namespace, service_account=REPORTER)
     plane.kubectl("delete", "--ignore-not-found", "-f", "-", input=manifest)
 
 

@@ -1,6 +1,7 @@
-"""A real control plane as one test sees it: a namespace and names of drivers of its own, and nodes. What it makes goes with it.
+"""A real control plane as one test sees it: names of drivers of its own, nodes, and two namespaces. What it makes goes with it.
 
-Paths of namespaced collections have `{namespace}` in them, where the test's own is put in.
+Paths of namespaced collections have `{namespace}` in them for what people run, or `{own_namespace}` for what is the program's. Some of its
+rights hold in its own namespace alone: beside it, a request that people's namespaces refuse would pass.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ CLAIMS, PODS = "/api/v1/namespaces/{namespace}/persistentvolumeclaims", "/api/v1
 EVENTS, SECRETS = "/api/v1/namespaces/{namespace}/events", "/api/v1/namespaces/{namespace}/secrets"
 VOLUMES, NODES, NAMESPACES = "/api/v1/persistentvolumes", "/api/v1/nodes", "/api/v1/namespaces"
 CLASSES, CSI_NODES, DRIVERS = (f"/apis/storage.k8s.io/v1/{name}" for name in ("storageclasses", "csinodes", "csidrivers"))
-CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/{namespace}/csistoragecapacities"
+CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/{own_namespace}/csistoragecapacities"
 DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS = (
     f"/apis/apps/v1/namespaces/{{namespace}}/{name}" for name in ("daemonsets", "deployments", "statefulsets")
 )
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{own_namespace}/leases"
 BUDGETS = "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+OWN_PODS, OWN_BUDGETS, OWN_DAEMON_SETS, OWN_DEPLOYMENTS = (
+    path.replace("{namespace}", "{own_namespace}") for path in (PODS, BUDGETS, DAEMON_SETS, DEPLOYMENTS)
+)
 REPORTS = f"/apis/{names.REPORT_VERSION}/nodedrainreports"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-WORKLOADS = (DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS)
+WORKLOADS = (DAEMON_SETS, DEPLOYMENTS, STATEFUL_SETS, OWN_DAEMON_SETS, OWN_DEPLOYMENTS)
 SOON = ("--node-deployment-base-delay=100ms", "--node-deployment-max-delay=200ms")
 
 _numbers = itertools.count(1)
@@ -46,42 +50,44 @@ class Cluster:
     attaches = False
     """Whether a VolumeAttachment is made for each use of a volume of the drivers here."""
     accounts = (ACCOUNT, DRAINER)
-    """Who gets what upstream's role grants in the namespace."""
+    """Who gets what upstream's role grants in the program's namespace."""
 
     def __init__(self, plane: ControlPlane, folder: Path, *, role: Path | None = None) -> None:
         self.plane, self.folder = plane, folder
         self.namespace = f"t{next(_numbers)}"
+        self.own_namespace = f"{self.namespace}-own"
         self.driver_name = f"{self.namespace}.example.com"
         self.role = role or plane.kubeconfig_for(namespace=HOME, service_account=ACCOUNT)
         self._nodes: list[str] = []
         self._installed: set[str] = set()
 
     def begin(self) -> Self:
-        self.create(NAMESPACES, {"metadata": {"name": self.namespace}})
+        for name in (self.namespace, self.own_namespace):
+            self.create(NAMESPACES, {"metadata": {"name": name}})
         self.grant(ROLE.read_text(), *self.accounts)
         return self
 
     def grant(self, manifest: str, *accounts: str) -> None:
-        """What this manifest grants in a namespace, these accounts get in the namespace of this test."""
+        """What this manifest grants in a namespace, these accounts get in the program's."""
         for item in yaml.safe_load_all(manifest):
             if item["kind"] in ("Role", "RoleBinding"):
-                item["metadata"]["namespace"] = self.namespace
                 if "subjects" in item:
                     item["subjects"] = [{"kind": "ServiceAccount", "name": name, "namespace": HOME} for name in accounts]
-                self.create(f"{RBAC}/namespaces/{{namespace}}/{item['kind'].lower()}s", item)
+                self.create(f"{RBAC}/namespaces/{{own_namespace}}/{item['kind'].lower()}s", item)
 
     # --- requests, as the administrator -------------------------------------------------------------------------------
 
     def path(self, path: str) -> str:
-        return path.replace("{namespace}", self.namespace)
+        return path.replace("{namespace}", self.namespace).replace("{own_namespace}", self.own_namespace)
 
     def request(self, method: str, path: str, body: Json | None = None, *, content_type: str = "application/json") -> Json:
         return self.plane.request(method, self.path(path), body, content_type=content_type)
 
     def create(self, path: str, obj: Json) -> Json:
-        """In the namespace of this test, whatever the object says."""
-        if "{namespace}" in path and "metadata" in obj:
-            obj = {**obj, "metadata": {**obj["metadata"], "namespace": self.namespace}}
+        """In the namespace of the path, whatever the object says."""
+        _, namespaced, rest = self.path(path).partition("/namespaces/")
+        if namespaced and "metadata" in obj:
+            obj = {**obj, "metadata": {**obj["metadata"], "namespace": rest.partition("/")[0]}}
         return self.request("POST", path, obj)
 
     def items(self, path: str) -> list[Json]:
@@ -145,7 +151,7 @@ class Cluster:
             address=driver.socket,
             kubeconfig=kubeconfig or self.role,
             args=args,
-            environ={"NAMESPACE": self.namespace, "POD_NAME": f"sidecar-{driver.node}", **(environ or {})},
+            environ={"NAMESPACE": self.own_namespace, "POD_NAME": f"sidecar-{driver.node}", **(environ or {})},
             speed=speed,
         )
 
@@ -201,11 +207,12 @@ class Cluster:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def clean(self) -> None:
-        """The namespace first, so that nobody makes anything there again. The finalizers of drivers that are gone are taken off."""
-        self.delete(NAMESPACES, self.namespace)
-        for path in (*WORKLOADS, BUDGETS):
+        """The namespaces first, so that nobody makes anything there again. The finalizers of drivers that are gone are taken off."""
+        for name in (self.namespace, self.own_namespace):
+            self.delete(NAMESPACES, name)
+        for path in (*WORKLOADS, BUDGETS, OWN_BUDGETS):
             self.request("DELETE", path)
-        for path in (PODS, CLAIMS, VOLUMES):
+        for path in (PODS, OWN_PODS, CLAIMS, VOLUMES):
             for item in self.items(path):
                 self._force(f"{path}/{item['metadata']['name']}")
         for path in (CLASSES, *((REPORTS,) if self.plane.serves(REPORTS) else ())):

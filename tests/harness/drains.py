@@ -18,12 +18,13 @@ from hack.lib.patience import LIMIT
 from hack.lib.programs import Json, OurDriver, Process, Sidecar
 from sidecar.model import names
 from tests.harness.cluster import (
-    BUDGETS,
-    DEPLOYMENTS,
     DRAINER,
     HOME,
     LEASES,
     NODES,
+    OWN_BUDGETS,
+    OWN_DEPLOYMENTS,
+    OWN_PODS,
     PODS,
     REPORTS,
     ROLE,
@@ -156,14 +157,14 @@ class Ground(Cluster):
 
     def gate_stands(self) -> bool:
         """With its guard, which runs, and its budget, which the disruption controller has counted."""
-        running = [item for item in self.items(PODS) if names.GUARDED_FOR in item["metadata"].get("labels", {})]
-        counted = [item for item in self.items(BUDGETS) if item.get("status", {}).get("expectedPods")]
-        return bool(self.items(DEPLOYMENTS) and counted and any(item["status"].get("phase") == "Running" for item in running))
+        counted = [item for item in self.items(OWN_BUDGETS) if item.get("status", {}).get("expectedPods")]
+        running = any(item["status"].get("phase") == "Running" for item in self.items(OWN_PODS))
+        return bool(self.items(OWN_DEPLOYMENTS) and counted and running)
 
-    def ready(self) -> dict[str, str]:
+    def ready(self, path: str = PODS) -> dict[str, str]:
         """By pod that is ready: its node."""
         found = {}
-        for item in self.items(PODS):
+        for item in self.items(path):
             is_so = any(one["type"] == "Ready" and one["status"] == "True" for one in item["status"].get("conditions") or ())
             if is_so and not item["metadata"].get("deletionTimestamp"):
                 found[item["metadata"]["name"]] = item["spec"]["nodeName"]

@@ -21,7 +21,19 @@ from sidecar.kube.api import LEASES as LEASE
 from sidecar.model import names
 from tests.e2e.test_maintenance_types import PLANNED, declared
 from tests.harness.accounts import Rules, upstream_rules
-from tests.harness.cluster import BUDGETS, CLAIMS, CLASSES, DEPLOYMENTS, LEASES, NODES, PODS, REPORTS, STATEFUL_SETS, VOLUMES
+from tests.harness.cluster import (
+    BUDGETS,
+    CLAIMS,
+    CLASSES,
+    LEASES,
+    NODES,
+    OWN_BUDGETS,
+    OWN_DEPLOYMENTS,
+    PODS,
+    REPORTS,
+    STATEFUL_SETS,
+    VOLUMES,
+)
 from tests.harness.drains import COMPONENTS, EVACUATE, GATE, SWIFT, Ground, budget, component, stateful_set
 from tests.night import rights_table as table
 from tests.night.lacking import Played, Row, check, played, stay_calm, watch
@@ -56,7 +68,7 @@ class Stored:
     """What the API server has, at one moment."""
 
     def __init__(self, ground: Ground) -> None:
-        kinds = (NODES, REPORTS, BUDGETS, DEPLOYMENTS, LEASES, VOLUMES, CLAIMS)
+        kinds = (NODES, REPORTS, OWN_BUDGETS, OWN_DEPLOYMENTS, LEASES, VOLUMES, CLAIMS)
         self.nodes, self.reports, self.budgets, self.deployments, self.leases, self.volumes, self.claims = (
             {item["metadata"]["name"]: item for item in ground.items(path)} for path in kinds
         )

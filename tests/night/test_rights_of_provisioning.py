@@ -18,7 +18,7 @@ from sidecar.model import names
 from sidecar.model.objects import LARGEST_WHOLE
 from sidecar.rights.rights import Right
 from tests.harness.accounts import account, upstream_rules
-from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, DEPLOYMENTS, EVENTS, PODS, SOON, VOLUMES, Cluster, late, now
+from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, EVENTS, OWN_DEPLOYMENTS, OWN_PODS, SOON, VOLUMES, Cluster, late, now
 from tests.harness.drains import COMPONENTS, command
 from tests.harness.lacking import naming, without
 from tests.night import rights_table as table
@@ -43,7 +43,7 @@ class Stored:
 def test_volumes_from_nothing(cluster: Cluster, half: int) -> None:
     rows = table.VOLUMES[half::2]
     cluster.node("owner-node")
-    cluster.create(PODS, pod("owner", nodeName="owner-node"))
+    cluster.create(OWN_PODS, pod("owner", nodeName="owner-node"))
 
     def make(row: Row, name: str, kubeconfig: Path) -> Played[Stored]:
         driver = cluster.driver(name, name=name)
@@ -103,8 +103,8 @@ def owner(cluster: Cluster) -> str:
     labels = {"app": "owner"}
     one = {"nodeName": "owner-node", "containers": [{"name": "main", "image": "none"}]}
     template = {"metadata": {"labels": labels}, "spec": one}
-    cluster.create(DEPLOYMENTS, {"metadata": {"name": "owner"}, "spec": {"selector": {"matchLabels": labels}, "template": template}})
-    return str(until(lambda: sorted(cluster.names(PODS)), "its pod is made")[0])
+    cluster.create(OWN_DEPLOYMENTS, {"metadata": {"name": "owner"}, "spec": {"selector": {"matchLabels": labels}, "template": template}})
+    return str(until(lambda: sorted(cluster.names(OWN_PODS)), "its pod is made")[0])
 
 
 def test_beside_volumes_from_nothing(plane: ControlPlane, cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
 """A real control plane for the smoke tests of one process: each promise of the README, shown once, on servers of Kubernetes.
 
-A test here has a namespace and drivers of its own, deletes its nodes (n1, ...) at its end, restarts nothing that others use, draws no
+A test here has namespaces and drivers of its own, deletes its nodes (n1, ...) at its end, restarts nothing that others use, draws no
 number at random, and takes less than half a minute. etcd, kube-apiserver, controllers, scheduler and kwok are all that it needs.
 """
 

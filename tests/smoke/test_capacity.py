@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hack.lib.control_plane import until
 from hack.lib.programs import all_of, claim, pod
-from tests.harness.cluster import CAPACITIES, CLAIMS, PODS, Cluster, late
+from tests.harness.cluster import CAPACITIES, CLAIMS, OWN_PODS, PODS, Cluster, late
 
 ARGS = ("--enable-capacity", "--capacity-ownerref-level=0", "--capacity-poll-interval=2s", "--kube-api-capacity-qps=50")
 
@@ -12,7 +12,7 @@ ARGS = ("--enable-capacity", "--capacity-ownerref-level=0", "--capacity-poll-int
 def test_each_instance_publishes_its_capacity_and_a_pod_is_not_put_where_it_is_too_small(cluster: Cluster) -> None:
     sizes = {"n1": "1Gi", "n2": "20Gi"}
     drivers = [cluster.driver(node, pools={"main": size}) for node, size in sizes.items()]
-    owner, key = cluster.create(PODS, pod("owner", nodeName="n1")), drivers[0].key
+    owner, key = cluster.create(OWN_PODS, pod("owner", nodeName="n1")), drivers[0].key
     sidecars = [cluster.sidecar(driver, *ARGS, environ={"POD_NAME": "owner"}) for driver in drivers]
     with all_of(drivers), all_of(sidecars):
         for driver in drivers:

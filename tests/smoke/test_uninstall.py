@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hack.lib.control_plane import until
-from hack.lib.patience import LIMIT
 from sidecar.model import names
-from tests.harness.cluster import BUDGETS, DEPLOYMENTS, LEASES, NODES, PODS, REPORTS
+from tests.harness.cluster import LEASES, NODES, OWN_BUDGETS, OWN_DEPLOYMENTS, OWN_PODS, PODS, REPORTS
 from tests.harness.drains import GATE, Ground, command
 
 
@@ -27,7 +26,7 @@ def test_g7_an_uninstall_leaves_nothing_of_ours(ground: Ground) -> None:
         assert "There is nothing of" in command(ground.plane.kubeconfig, *uninstall).stdout
         taints = [item["key"] for item in ground.get(NODES, "n1")["spec"]["taints"]]
         assert taints == [names.EVACUATE_TAINT], "what people wrote stays"
-        ground.kubectl("wait", "--for=delete", f"--timeout={LIMIT:.0f}s", "pod", f"--selector={names.GUARDED_FOR}={driver.driver}")
+        until(lambda: not ground.items(OWN_PODS), "the guard is gone")
         assert ground.names(PODS) == {"data"}
 
 
@@ -37,7 +36,7 @@ def traces(ground: Ground) -> list[str]:
     meta, conditions = node["metadata"], node["status"]["conditions"]
     marks = [*meta["labels"], *meta.get("annotations", {}), *(item["type"] for item in conditions)]
     found = [f"node: {mark}" for mark in marks if mark.startswith((f"{driver}.{names.GROUP}/", f"{driver}/"))]
-    for kind, path in {"budget": BUDGETS, "deployment": DEPLOYMENTS, "lease": LEASES}.items():
+    for kind, path in {"budget": OWN_BUDGETS, "deployment": OWN_DEPLOYMENTS, "lease": LEASES}.items():
         labels = ((item["metadata"]["name"], item["metadata"].get("labels", {})) for item in ground.items(path))
         found += [f"{kind}: {name}" for name, of in labels if driver in (of.get(names.GUARDED_FOR), of.get(names.SLOT_FOR))]
     return found + [f"report: {name}" for name in ground.names(REPORTS)]
