@@ -68,9 +68,8 @@ def traces(environ: Mapping[str, str]) -> bool:
 
 def drain(config: Config, driver: str) -> "DrainSettings":
     """For drain decisions. Imports inside, so that a process that makes none does not have that room in memory."""
-    from sidecar.drain.course import Expiry
     from sidecar.drain.marks import NodePolicy
-    from sidecar.drain.settings import Settings
+    from sidecar.drain.settings import Expiry, Settings
     from sidecar.drain.words import Intent, Policy
 
     return Settings(

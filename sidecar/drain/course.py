@@ -1,28 +1,23 @@
-"""The course of an evacuation, pure: from what is wished, noted and judged to the one thing that is done next.
+"""The course of an evacuation, pure: from what is wished, noted and judged to the one thing that is done next, and with whom.
 
 The deadline needs no answer from anybody: a view whose verdict is Unknown and whose slot could not be read expires like any other. It runs
 from the moment at which the node has a slot: a node that only waits for its turn loses no time. A slot is given back while only a person
 can help, so that one node which nobody can empty does not keep all others waiting.
 """
 
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from enum import StrEnum
 
-from sidecar.drain.anew import Target
+from sidecar.drain.anew import Target, replicas_to_make
 from sidecar.drain.assess import Verdict
-from sidecar.drain.empty import Candidate, Hold
-from sidecar.drain.marks import Record, State, Wish
+from sidecar.drain.empty import Candidate, Hold, Memory, candidates
+from sidecar.drain.marks import Marks, Record, State, Wish
+from sidecar.drain.settings import Expiry, Settings
+from sidecar.drain.snapshot import Snapshot
+from sidecar.drain.things import Thing
 from sidecar.drain.words import LONGEST, Intent, Reason, Status
 from sidecar.model import names, timestamps
 from sidecar.model.objects import Json
-
-
-class Expiry(StrEnum):
-    """What happens when blockers are left at the deadline."""
-
-    REPORT = "Report"
-    OVERRIDE = "Override"
-
 
 # What is said of a Lease (`lease_io`).
 
@@ -161,6 +156,29 @@ def decide(view: View) -> Decision:
             return Rest(why, reason)
         case None:
             return Rest(view.verdict.message)
+
+
+def following(
+    snapshot: Snapshot, things: Sequence[Thing], marks: Marks, memory: Memory, settings: Settings, due: Set[str]
+) -> Next | Hold | None:
+    """Who could be sent away next, or why nobody is; None: nobody is left to, or this sidecar sends nobody away. `due`: uids of pods that
+    leave now by the rules of the maintenances that drain the node."""
+    if not settings.evicts or marks.wish is None or marks.wish.intent is Intent.REBOOT:
+        return None
+    found, holds = candidates(snapshot, things, memory, ours=settings.own_pods)
+    targets: list[Target] = []
+    if settings.reprovisions:
+        targets, refused = replicas_to_make(snapshot, things)
+        refused += [memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held]
+        targets = [each for each in targets if each.pod_uid not in memory.held]
+        # Which lock keeps a replica here says more than that it is to be made anew.
+        holds = [*refused, *(hold for hold in holds if hold.pod not in {told.pod for told in refused})]
+    if marks.maintenance is not None and marks.declared is None and not marks.evacuate:
+        # Only maintenances ask: by their plan and everybody's rules they evict what may be lost themselves, and say who is next.
+        found, targets = list[Candidate](), [each for each in targets if each.pod_uid in due]
+    if targets or found:
+        return targets[0] if targets else found[0]
+    return min(holds, key=lambda hold: hold.lasting, default=None)
 
 
 def is_under_way(record: Record, wish: Wish | None) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from sidecar.drain import course
-from sidecar.drain.anew import Target, replicas_to_make
+from sidecar.drain.anew import Target
 from sidecar.drain.anew_io import POLL, MakingAnew
 from sidecar.drain.assess import Assessment, Verdict
 from sidecar.drain.course import Answer, Away, Held, Next, Note, NotKnown, Rest, SendAway, TakeSlot
@@ -16,7 +16,7 @@ from sidecar.drain.marks import Marks, State
 from sidecar.drain.node_io import OwnNode, Picture
 from sidecar.drain.settings import Settings
 from sidecar.drain.standing import StandingKeeper, closed_at
-from sidecar.drain.words import Intent, Reason, Status
+from sidecar.drain.words import Reason, Status
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import NEXT_PASS
 from sidecar.kube.errors import ApiError, Conflict
@@ -101,7 +101,9 @@ class Evacuation:
             return self._as_course(self._own_node.marks or picture.marks, None, str(error))
         for _ in range(3):
             marks = self._own_node.marks or picture.marks
-            following = away or self._following(picture, marks)
+            following = away or course.following(
+                picture.snapshot, picture.assessment.things, marks, self._emptying.memory(), self._settings, self._due()
+            )
             step = course.decide(self._view(marks, picture.assessment, slot=slot, following=following))
             self._tools.narrator.note(ROOM, picture.node.uid, picture.node.name, step)
             match step:
@@ -155,28 +157,6 @@ class Evacuation:
         started, allowed = marks.record.started_at, self._settings.allowed
         settled = self._clock() - self._began_at >= SETTLES or marks.record.state in (State.FAILED, State.OVERRIDDEN)
         return started is not None and allowed > 0 and settled and self._wall() - started >= allowed
-
-    def _following(self, picture: Picture, marks: Marks) -> Next | Hold | None:
-        """What could be sent away next, or why nobody is."""
-        if not self._settings.evicts or marks.wish is None or marks.wish.intent is Intent.REBOOT:
-            return None
-        memory, things = self._emptying.memory(), picture.assessment.things
-        found, holds = candidates(picture.snapshot, things, memory, ours=self._settings.own_pods)
-        targets: list[Target] = []
-        if self._settings.reprovisions:
-            targets, refused = replicas_to_make(picture.snapshot, things)
-            refused += [memory.held[each.pod_uid] for each in targets if each.pod_uid in memory.held]
-            targets = [each for each in targets if each.pod_uid not in memory.held]
-            # Which lock keeps a replica here says more than that it is to be made anew.
-            holds = [*refused, *(hold for hold in holds if hold.pod not in {told.pod for told in refused})]
-        if marks.maintenance is not None and marks.declared is None and not marks.evacuate:
-            # Only maintenances ask: by their plan and everybody's rules they evict what may be lost themselves, and say who is next.
-            found, targets = list[Candidate](), [each for each in targets if each.pod_uid in self._due()]
-        if targets:
-            return targets[0]
-        if found:
-            return found[0]
-        return min(holds, key=lambda hold: hold.lasting, default=None)
 
     async def _act(self, picture: Picture, step: SendAway, look: Look) -> str:
         """What was done or is waited for. What is refused keeps only that pod waiting."""

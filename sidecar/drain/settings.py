@@ -1,10 +1,17 @@
 """What the flags say to the drain room, as values; `config` reads them."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from sidecar.drain.course import Expiry
 from sidecar.drain.marks import NodePolicy
 from sidecar.drain.words import Intent, Policy
+
+
+class Expiry(StrEnum):
+    """What happens when blockers are left at the deadline."""
+
+    REPORT = "Report"
+    OVERRIDE = "Override"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from sidecar.drain.anew import Target
 from sidecar.drain.assess import Verdict
 from sidecar.drain.course import (
     Away,
-    Expiry,
     Held,
     Note,
     NotKnown,
@@ -26,6 +25,7 @@ from sidecar.drain.course import (
 )
 from sidecar.drain.empty import Candidate, Hold
 from sidecar.drain.marks import Record, State, Wish
+from sidecar.drain.settings import Expiry
 from sidecar.drain.words import Intent, Reason, Status
 from sidecar.model import names
 from tests.harness.drain.replica import target
