@@ -104,36 +104,40 @@ def is_whole(resource: Resource) -> bool | None:
 
 
 def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> list[Act]:
-    """`grace`: by uid of a pod that is being deleted, the seconds that it was given."""
-    found = list[Act]()
-    troubled = {volume.name: resource for volume in own.volumes if (resource := _lost(volume, own.snapshot, memory, now)) is not None}
+    """`grace`: by uid of a pod that is being deleted, the seconds that it was given. The taint comes before the evictions: a pod that is
+    made again is not to come back."""
+    releases, bad, evictions = list[Act](), list[Resource](), dict[str, Act]()
+    sees_others = any(peer.connected for resource, _ in _with_volumes(own) for peer in resource.peers.values())
     for resource, volumes in _with_volumes(own):
-        users = [pod for pod in own.pods if {volume.claim_name for volume in volumes}.intersection(pod.claim_names)]
+        claims = {volume.claim_name for volume in volumes}
+        users = [pod for pod in own.pods if claims.intersection(pod.claim_names)]
         if _may_release(resource, users, memory, grace, now):
             why = f"it is frozen ({', '.join(sorted(resource.suspended or ()))}), and all its pods are past their grace period"
-            found.append(Release(resource.name, volumes[0], tuple(users), why))
-    claims = {volume.claim_name: troubled[volume.name] for volume in own.volumes if volume.name in troubled and volume.claim_name}
-    for pod in own.pods:
-        # What only this node has is left where it is.
-        resource = next((claims[claim] for claim in pod.claim_names if claim in claims and claims[claim].peers), None)
-        if resource is not None and _may_evict(pod):
-            found.append(Evict(pod, f"{resource.name} {_trouble(resource)} here for {PERSISTS:.0f} s or more"))
-    # A copy that nobody uses here has lost its quorum with another node: that is no reason to keep pods of other volumes away.
-    alone = not any(peer.connected for resource, _ in _with_volumes(own) for peer in resource.peers.values())
-    bad = [resource for resource in troubled.values() if resource.primary or resource.failing_io or alone]
-    if bad and own.taint is None:
+            releases.append(Release(resource.name, volumes[0], tuple(users), why))
+        if not _is_lost(resource, memory, now):
+            continue
+        # A copy that nobody uses here has lost its quorum with another node: that is no reason to keep pods of other volumes away.
+        if users or resource.primary or resource.failing_io or not sees_others:
+            bad.append(resource)
+        for pod in users if resource.peers else ():  # what only this node has is left where it is
+            if _may_evict(pod) and not (own.taint is not None and pod.tolerates([own.taint])):
+                evictions[pod.uid] = Evict(pod, f"{resource.name} {_trouble(resource)} here for {PERSISTS:.0f} s or more")
+    taints = list[Act]()
+    if own.taint is not None:
+        taints = [RemoveTaint(why)] if (why := _is_back(own, memory, now)) else []
+    elif bad:
         first = min(bad, key=lambda resource: resource.name)
-        found.append(AddTaint("io-error" if first.failing_io else "no-quorum", f"{first.name} {_trouble(first)} here"))
-    if own.taint is not None and (why := _is_back(own, memory, now)):
-        found.append(RemoveTaint(why))
-    return found
+        taints = [AddTaint("io-error" if first.failing_io else "no-quorum", f"{first.name} {_trouble(first)} here")]
+    return [*releases, *taints, *evictions.values()]
 
 
-def _lost(volume: Volume, snapshot: Snapshot, memory: Memory, now: float) -> Resource | None:
-    resource = snapshot.resources.get(resource_of(volume.handle))
-    if resource is None or is_whole(resource) is not False or "user" in (resource.suspended or ()):
-        return None
-    return resource if now - memory.bad_since.get(resource.name, now) >= PERSISTS else None
+def _is_lost(resource: Resource, memory: Memory, now: float) -> bool:
+    """By this node, and not by all: what has no quorum although it reaches another node has none there either, and a person decides."""
+    if is_whole(resource) is not False or "user" in (resource.suspended or ()):
+        return False
+    if not resource.failing_io and any(peer.connected is not False for peer in resource.peers.values()):
+        return False
+    return now - memory.bad_since.get(resource.name, now) >= PERSISTS
 
 
 def _trouble(resource: Resource) -> str:

@@ -15,7 +15,8 @@ from tests.failover.test_survivor import DRIVER, mostly, pod
 
 NOW = 1000.0
 GOOD: dict[str, Any] = {"primary": True, "open": True, "failing_io": False, "has_quorum": True, "peers": {"b": Peer("b", True)}}
-FROZEN = {"suspended": frozenset({"quorum"}), "has_quorum": False}
+FROZEN = {"suspended": frozenset({"quorum"}), "has_quorum": False, "peers": {"b": Peer("b", False)}}
+SEES = {"peers": {"b": Peer("b", False), "c": Peer("c", True)}}
 USER = pod()
 
 
@@ -97,7 +98,11 @@ def test_whether_a_resource_is_whole(changes: dict[str, Any], value: bool | None
             resource(primary=False, has_quorum=False, peers={"b": Peer("b", False)}), (), {}, {AddTaint}, id="it sees no other node"
         ),
         pytest.param(resource(**FROZEN), (), {}, {AddTaint}, id="no pod at all"),
-        pytest.param(resource(**FROZEN | {"primary": False}), (ENDING,), {"ending": 90.0}, set(), id="it is Secondary"),
+        pytest.param(resource(**FROZEN | {"primary": False}), (ENDING,), {"ending": 90.0}, {AddTaint}, id="it is Secondary"),
+        pytest.param(resource(**FROZEN | {"primary": False}), (USER,), {}, {AddTaint, Evict}, id="its pod cannot begin here"),
+        pytest.param(resource(**FROZEN | SEES), (USER,), {}, set(), id="another node that it reaches has no quorum either"),
+        pytest.param(resource(**FROZEN | SEES), (ENDING,), {"ending": 90.0}, {Release}, id="and still its pods can end"),
+        pytest.param(resource(**FROZEN | {"peers": {"b": Peer("b", None)}}), (USER,), {}, set(), id="whether it reaches one is not known"),
         pytest.param(resource(suspended=frozenset({"user", "quorum"}), has_quorum=False), (ENDING,), {"ending": 90.0}, set(), id="F17"),
         pytest.param(resource(failing_io=True), (replace(USER, owner=None),), {}, {AddTaint}, id="F30 nobody would make it again"),
         pytest.param(resource(failing_io=True, peers={}), (USER,), {}, {AddTaint}, id="nobody else has a copy: the pods stay"),
@@ -109,6 +114,19 @@ def test_whether_a_resource_is_whole(changes: dict[str, Any], value: bool | None
 )
 def test_what_is_done_about_trouble(found: Resource, pods: tuple[Pod, ...], how: dict[str, Any], wanted: set[type]) -> None:
     assert acts(found, pods=pods, **how) == wanted
+
+
+def test_a_pod_is_evicted_once_the_taint_keeps_its_next_one_away_and_not_again_if_that_tolerates_it() -> None:
+    memory, taint = Memory(), Taint("t", "no-quorum", "NoSchedule")
+    for ago, facts in ((90, {}), (60, FROZEN), (0, FROZEN)):
+        memory.see(snapshot := Snapshot(NOW - ago, True, {"data": resource(**facts)}), {"data"}, NOW - ago)
+    everything = Pod.of({"metadata": {"name": "x"}, "spec": {"tolerations": [{"operator": "Exists"}]}}).tolerations
+
+    def found(user: Pod, taint: Taint | None) -> list[type]:
+        return [type(act) for act in decide(Own(snapshot, [volume()], [user], taint, "boot"), memory, {}, NOW)]
+
+    assert found(USER, None) == [AddTaint, Evict] and found(USER, taint) == [Evict]
+    assert found(replace(USER, tolerations=everything), taint) == []
 
 
 @pytest.mark.parametrize(
