@@ -56,6 +56,9 @@ def show(
 
 async def _stay(stage: Stage, kubeconfig: Path) -> None:
     """Until told to stop, which then is no failure."""
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     folder = next(iter(stage.drivers.values())).socket.parent
     print(
         f"\nEverything goes on running until Ctrl-C. To play with it, in another terminal:\n"
@@ -65,9 +68,6 @@ async def _stay(stage: Stage, kubeconfig: Path) -> None:
         f"The logs, and what the drivers know, are in {folder}.",
         flush=True,
     )
-    stop = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await stop.wait()
 
 
