@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 from zlib import crc32
 
 from sidecar.failover.evidence import Fact
@@ -21,12 +21,12 @@ VICTIMS: Final = 3  # nodes at a time
 VICTIM_FOR: Final = 600.0  # seconds that a node counts as one after the last write for it
 PODS: Final = 60  # in a minute, of all nodes
 HOLD: Final = 60.0  # seconds after a claim's pod was replaced, until it may be once more
-SAME: Final = 10.0  # seconds: a pod that uses the claim beside the first one goes with it
 TWICE: Final = 2  # times a claim may be failed over
 WITHIN: Final = 1800.0  # seconds
 _MOST: Final = 250  # claims in the record
-_BESIDE: Final = 4  # pods of each
 _LONGEST: Final = 100_000  # characters of it
+
+K = TypeVar("K")
 
 
 def rank(volume: str, victim: str, me: str, holders: Iterable[str]) -> int:
@@ -40,29 +40,9 @@ def share(victim: str, me: str) -> float:
     return crc32(f"{victim}/{me}".encode()) / 2**32
 
 
-class Debounce:
-    """Since when each proof has held, by resource and peer. Whatever else than True it becomes, it begins anew."""
-
-    def __init__(self) -> None:
-        self._since: dict[tuple[str, str], float] = {}
-
-    def see(self, key: tuple[str, str], fact: Fact, now: float) -> float | None:
-        """Since when it has held; None: it does not."""
-        if not fact.holds:
-            self._since.pop(key, None)
-            return None
-        return self._since.setdefault(key, now)
-
-    def keep(self, seen: set[tuple[str, str]]) -> None:
-        """What is not seen any more is forgotten."""
-        self._since = {key: since for key, since in self._since.items() if key in seen}
-
-    def forget(self, peer: str) -> None:
-        """It is another machine, or another boot: nothing is proven of that."""
-        self._since = {key: since for key, since in self._since.items() if key[1] != peer}
-
-    def held_for(self, key: tuple[str, str], now: float) -> float:
-        return now - self._since[key] if key in self._since else 0.0
+def held_since(before: Mapping[K, float], facts: Mapping[K, Fact], now: float) -> dict[K, float]:
+    """Since when each proof has held without a break: whatever else than True it becomes, or if it is not seen any more, it begins anew."""
+    return {key: before.get(key, now) for key, fact in facts.items() if fact.holds}
 
 
 class Freeze:
@@ -128,9 +108,7 @@ class Record:
         """Without what counts no more."""
         victims = {name: min(at, now) for name, at in self.victims.items() if now - at < VICTIM_FOR}
         pods = tuple(min(at, now) for at in self.pods if now - at < 60.0)[-2 * PODS :]
-        recent = {
-            uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-_BESIDE:] for uid, times in self.claims.items()
-        }
+        recent = {uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-TWICE:] for uid, times in self.claims.items()}
         newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
@@ -150,29 +128,26 @@ class Record:
             return Fact(True, "what was begun goes on", "brakes")
         if len(left.pods) >= PODS:
             return no(f"{PODS} pods were replaced in the last minute")
-        times = sorted({at for at, _ in held})
-        if _goes_with(self.claims.get(claim, ()), now, made_at) is not None:
+        if _goes_with(held, made_at):
             return Fact(True, "it goes with another pod of its claim", "brakes")
-        if len(times) >= TWICE:
-            return no(f"it was failed over {len(times)} times in half an hour: a person decides")
-        if times and now - times[-1] < HOLD:
-            return no(f"it was failed over {now - times[-1]:.0f} s ago")
+        if len(held) >= TWICE:
+            return no(f"it was failed over {len(held)} times in half an hour: a person decides")
+        if held and now - held[-1][0] < HOLD:
+            return no(f"it was failed over {now - held[-1][0]:.0f} s ago")
         return Fact(True, "within all limits", "brakes")
 
     def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> "Record":
-        """With one more write; a pod for which more than one is done counts once."""
+        """With one more write. A claim's pods that go together count once for it."""
         left = self.as_of(now)
         left = replace(left, victims={**left.victims, victim: now})
-        times = left.claims.get(claim, ())
-        if not pod or pod in {uid for _, uid in times}:
+        held = left.claims.get(claim, ())
+        if not pod or pod in {uid for _, uid in held}:
             return left
-        first = _goes_with(self.claims.get(claim, ()), now, made_at)
-        entry = (now if first is None else first, pod)
-        return replace(left, pods=(*left.pods, now), claims={**left.claims, claim: (*times, entry)})
+        left = replace(left, pods=(*left.pods, now))
+        return left if _goes_with(held, made_at) else replace(left, claims={**left.claims, claim: (*held, (now, pod))})
 
 
-def _goes_with(times: Sequence[tuple[float, str]], now: float, made_at: float | None) -> float | None:
-    """When the pod was replaced beside which this one has used the same claim; None: beside none. It is older than that by more than clocks
-    differ, so it was not made in the other one's place."""
-    beside = bool(times) and made_at is not None and made_at <= times[-1][0] - HOLD and 0.0 <= now - times[-1][0] <= SAME
-    return times[-1][0] if beside else None
+def _goes_with(held: Sequence[tuple[float, str]], made_at: float | None) -> bool:
+    """It has used the claim beside the pod that was replaced: it is older than that by more than clocks differ, so it was not made in the
+    other one's place."""
+    return bool(held) and made_at is not None and made_at <= held[-1][0] - HOLD

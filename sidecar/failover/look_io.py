@@ -55,7 +55,7 @@ class Looks:
         found = [pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, label_selector=SATELLITE) if pod.name == peer]
         return found[0].node if len(found) == 1 else ""
 
-    async def victim(self, name: str, *, missing_for: float) -> Victim | None:
+    async def victim(self, name: str) -> Victim | None:
         """None: there is no such Node."""
         stored = await find(self._kube, NODES, name)
         if stored is None:
@@ -66,7 +66,7 @@ class Looks:
         maintained = "it is cordoned" if marks.cordoned else "somebody has announced that it is emptied" if marks.drain_expected else ""
         boot_id = str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
         out = any(taint.key == f"{names.NODE_TAINTS}out-of-service" for taint in node.taints)
-        return Victim(node, boot_id, await self._silent_for(node), out, is_remediated(node), maintained, missing_for)
+        return Victim(node, boot_id, await self._silent_for(node), out, is_remediated(node), maintained)
 
     async def _silent_for(self, node: Node) -> float:
         """By what this process has seen alone: no clock of another machine counts. 0: not known."""

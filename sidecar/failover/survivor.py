@@ -193,4 +193,4 @@ def _detach(unit: Unit, cluster: Cluster) -> Decision:
         return Decision(Step.NONE, "nothing is attached there that is ours to detach", again=60.0)
     if cluster.victim.node.ready == TRUE and cluster.victim.silent_for < SILENT:
         return Decision(Step.NONE, "its node is Ready: Kubernetes detaches what nobody uses there", again=_LATER)
-    return Decision(Step.DETACH, "no pod uses it there any more", again=_SOON, detach=found)
+    return Decision(Step.DETACH, f"no pod uses {found.volume} there any more", again=_SOON, detach=found)
