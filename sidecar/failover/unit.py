@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from sidecar.failover.evidence import Fact
+from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
 from sidecar.model.topology import Term
@@ -24,11 +25,24 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The word that counts, and where it stands. Ignore anywhere wins."""
+    """The word that counts, and why."""
 
     word: Word = Word.NONE
-    by: str = ""
-    wrong: str = ""  # an annotation that is none of the words: it counts as Ignore, and is told
+    why: str = "nobody says Ignore"
+
+
+IGNORED_BY_PIRAEUS: Final = "drbd.linbit.com/ignore-fail-over"
+
+
+def said_of(*annotations: Mapping[str, str]) -> Said:
+    """What people say on a pod, its claims, their classes, its namespace. Ignore anywhere wins; what cannot be understood counts as it."""
+    if any(IGNORED_BY_PIRAEUS in notes for notes in annotations):
+        return Said(Word.IGNORE, f"the annotation {IGNORED_BY_PIRAEUS} is there")
+    words = {notes[names.FAILOVER].strip() for notes in annotations if names.FAILOVER in notes}
+    if odd := words - {Word.IGNORE, Word.FORCE}:
+        return Said(Word.IGNORE, f"{names.FAILOVER}={min(odd)[:40]!r} is neither {Word.IGNORE} nor {Word.FORCE}")
+    word = next((word for word in (Word.IGNORE, Word.FORCE) if word in words), Word.NONE)
+    return Said(word, f"{names.FAILOVER} says {word}") if word else Said()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +80,7 @@ class PodVolume:
     handle: str
     claim: str  # `namespace/name`
     claim_uid: str
+    class_name: str
     read_only: bool  # the pod cannot write to it
     many: bool  # several nodes may write to it at once: nobody else is ever detached
     affinity: tuple[Term, ...] | None

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from sidecar.failover.brakes import DEBOUNCE
 from sidecar.failover.evidence import MOST_AGE, Fact, Peer, Resource, either, excluded, only_copy, powered_off
-from sidecar.failover.survivor import IGNORED_BY_PIRAEUS, Cluster, Decision, Step, judge, said_of
-from sidecar.failover.unit import Attached, PodVolume, Said, Unit, Victim, Word, is_remediated, writes_to
+from sidecar.failover.survivor import Cluster, Decision, Step, judge
+from sidecar.failover.unit import IGNORED_BY_PIRAEUS, Attached, PodVolume, Said, Unit, Victim, Word, is_remediated, said_of, writes_to
 from sidecar.model import names
 from sidecar.model.nodes import Node, Pod, Taint
 from sidecar.model.objects import Owner
@@ -37,7 +37,7 @@ def pod(**changes: Any) -> Pod:
 def volume(name: str = "pv", **changes: Any) -> PodVolume:
     attached = Attached(f"va-{name}", f"uid-va-{name}", DRIVER, "a", name)
     usual = {"read_only": False, "many": False, "affinity": None, "proof": PROVEN, "attached": attached}
-    return PodVolume(name, f"uid-{name}", name, f"ns/{name}", f"uid-claim-{name}", **(usual | changes))
+    return PodVolume(name, f"uid-{name}", name, f"ns/{name}", f"uid-claim-{name}", "", **(usual | changes))
 
 
 def cluster(victim: Node | None = None, *, others: tuple[Node, ...] | None = None, **of_victim: Any) -> Cluster:
@@ -85,7 +85,7 @@ def test_f02_an_evicted_pod_is_waited_for_while_its_node_is_ready() -> None:
 
 KEPT = {
     "F05 the proof has not held for long enough": ({}, {"held": 4.9}, "5 are needed"),
-    "F18 somebody says Ignore": ({"said": Said(Word.IGNORE, "claim")}, {}, "says Ignore"),
+    "F18 somebody says Ignore": ({"said": Said(Word.IGNORE, "its claim says Ignore")}, {}, "says Ignore"),
     "F30 nobody would make it again": ({"pod": pod(owner=None)}, {}, "no controller"),
     "a static pod": ({"pod": pod(static=True)}, {}, "static"),
     "of a DaemonSet": ({"pod": pod(owner=Owner("apps/v1", "DaemonSet", "d", "u", controller=True))}, {}, "DaemonSet"),
@@ -103,7 +103,7 @@ KEPT = {
     "F35 no other node": ({}, {"of": cluster(others=())}, "NoTarget"),
     "F35 all others are cordoned": ({}, {"of": cluster(others=(node("b", unschedulable=True), node("c", "False")))}, "NoTarget"),
     "F35 all others have lost their storage": ({}, {"of": cluster(others=(node("b", "True", OURS),))}, "NoTarget"),
-    "F35 none has the driver": ({}, {"of": replace(cluster(), drivers={})}, f"has {DRIVER}"),
+    "F35 none has the driver": ({}, {"of": replace(cluster(), drivers={})}, f"not have {DRIVER}"),
     "F35 its volume is on this node alone": (
         {"volumes": (volume(affinity=(Term((Requirement(names.HOSTNAME, "In", ("a",)),)),)),)},
         {},
@@ -176,7 +176,7 @@ def test_ignore_anywhere_wins_and_so_does_what_nobody_understands(annotations: l
     others = [
         text for notes in annotations for key, text in notes.items() if key == names.FAILOVER and text not in ("Ignore", "ForceOnExclusion")
     ]
-    assert all(repr(text) in said.wrong for text in others)
+    assert all(repr(text) in said.why for text in others)
 
 
 # --- evidence ------------------------------------------------------------------------------------------------------------------
@@ -344,13 +344,17 @@ def test_f52_another_programs_taint_is_named(key: str, acts: str) -> None:
 @pytest.mark.parametrize(
     ("others", "allowed", "why"),
     [
-        ((node("b", unschedulable=True), node("c")), ("a", "b"), "Ready, not cordoned"),
-        ((node("c"), node("b", "False")), ("a", "b"), "Ready, not cordoned"),
-        ((node("b", "True", Taint("x", "", "NoExecute")), node("c", unschedulable=True)), ("a", "b", "c"), "tolerations"),
+        ((node("b", unschedulable=True), node("c")), ("a", "b"), "b: it is cordoned"),
+        ((node("c"), node("b", "False")), ("a", "b"), "b: it is not ready"),
+        (
+            (node("b", "True", Taint("x", "", "NoExecute")), node("c", unschedulable=True)),
+            ("a", "b", "c"),
+            "b: its taint x:NoExecute",
+        ),
         ((node("b"), node("c")), ("a",), "on this node alone"),
     ],
 )
-def test_f35_the_reason_is_that_of_the_node_which_comes_nearest(others: tuple[Node, ...], allowed: tuple[str, ...], why: str) -> None:
+def test_f35_each_node_that_its_volumes_allow_has_a_reason(others: tuple[Node, ...], allowed: tuple[str, ...], why: str) -> None:
     only = volume(affinity=(Term((Requirement(names.HOSTNAME, "In", allowed),)),))
     found = decide(with_(volumes=(only,)), cluster(others=others))
     assert found.step is Step.NONE and "NoTarget" in found.why and why in found.why
