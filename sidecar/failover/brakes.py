@@ -23,6 +23,10 @@ PODS: Final = 60  # in a minute, of all nodes
 HOLD: Final = 60.0  # seconds after a claim's pod was replaced, until it may be once more
 TWICE: Final = 2  # times a claim may be failed over
 WITHIN: Final = 1800.0  # seconds
+STORM: Final = 3  # nodes that are not Ready at once, and so many of all
+STORM_SHARE: Final = 0.55
+AFTER_STORM: Final = 60.0  # seconds
+AFTER_OUTAGE: Final = 100.0  # twice the time after which a silent node is not Ready any more
 _MOST: Final = 250  # claims in the record
 _LONGEST: Final = 100_000  # characters of it
 
@@ -45,36 +49,10 @@ def held_since(before: Mapping[K, float], facts: Mapping[K, Fact], now: float) -
     return {key: before.get(key, now) for key, fact in facts.items() if fact.holds}
 
 
-class Freeze:
-    """Where most nodes seem lost it is more likely that the control plane, or the network, is in trouble than that they are."""
-
-    AFTER_STORM: Final = 60.0
-    AFTER_OUTAGE: Final = 100.0  # twice the time after which a silent node is not Ready any more
-    SHARE: Final = 0.55
-    LEAST: Final = 3
-
-    def __init__(self) -> None:
-        self._until, self._why = float("-inf"), ""
-
-    def see(self, nodes: Iterable[Node], now: float) -> None:
-        """All nodes of the driver."""
-        ready = [node.ready == TRUE for node in nodes]
-        lost = ready.count(False)
-        if lost >= self.LEAST and lost >= self.SHARE * len(ready):
-            self._freeze(now + self.AFTER_STORM, f"{lost} of {len(ready)} nodes of the driver are not Ready")
-
-    def api_away(self, now: float) -> None:
-        self._freeze(now + self.AFTER_OUTAGE, "the API server was away a moment ago")
-
-    def _freeze(self, until: float, why: str) -> None:
-        if until >= self._until:
-            self._until, self._why = until, why
-
-    def is_on(self, now: float) -> bool:
-        return now < self._until
-
-    def fact(self, now: float) -> Fact:
-        return Fact(False, f"nothing is done: {self._why}", "brakes") if self.is_on(now) else Fact(True, "no storm, no outage", "brakes")
+def is_storm(nodes: Iterable[Node]) -> bool:
+    """Where most nodes of the driver seem lost it is likelier that the control plane, or the network, is in trouble than that they are."""
+    ready = [node.ready == TRUE for node in nodes]
+    return ready.count(False) >= max(STORM, STORM_SHARE * len(ready))
 
 
 @dataclass(frozen=True, slots=True)

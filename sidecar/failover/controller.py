@@ -15,7 +15,7 @@ from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May, Result
 from sidecar.failover import Settings, brakes
-from sidecar.failover.brakes import DEBOUNCE, Freeze, Record
+from sidecar.failover.brakes import AFTER_OUTAGE, AFTER_STORM, DEBOUNCE, Record, is_storm
 from sidecar.failover.door_io import Drbd
 from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
@@ -79,7 +79,7 @@ class Failover:
         self._looks = Looks(kube, settings.driver, clock=tools.clock, wall=tools.wall)
         self._evictor = Evictor(kube, clock=tools.clock, rng=tools.rng)
         self._off: Store[Node] = Store()
-        self._freeze, self._memory = Freeze(), Memory()
+        self._memory, self._frozen_until = Memory(), float("-inf")
         self._ours: frozenset[str] | None = None  # resources of this node that are volumes of Kubernetes; None: not known
         self._lease: HeldLease | None = None
         self._read_at: float | None = None  # the last whole reading, as far as somebody has asked for these numbers
@@ -116,7 +116,7 @@ class Failover:
             guards=[guard for suspect in self._suspects.values() for guard in suspect.guards.values()],
             age=now - self._read_at if self._read_at is not None else None,
             disagreements=seen.disagreements,
-            is_frozen=self._freeze.is_on(now),
+            is_frozen=now < self._frozen_until,
             is_tainted=node is not None and self._own_taint(node) is not None,
         )
 
@@ -149,7 +149,7 @@ class Failover:
                 suspect.due = now + await self._case(peer, suspect)
             except ApiError as error:
                 if isinstance(error, Unavailable | TooManyRequests):
-                    self._freeze.api_away(self._clock())
+                    self._freeze(AFTER_OUTAGE)
                 is_denied = isinstance(error, Forbidden)
                 suspect.due = now + (IDLE if is_denied else SOON)
                 log.log(
@@ -157,6 +157,9 @@ class Failover:
                     "A node could not be looked at",
                     extra={"fields": {"node": peer, "err": str(error)}},
                 )
+
+    def _freeze(self, seconds: float) -> None:
+        self._frozen_until = max(self._frozen_until, self._clock() + seconds)
 
     def _look_at_evidence(self, now: float) -> None:
         resources = self.snapshot().resources.values()
@@ -235,7 +238,8 @@ class Failover:
             if seen is None:
                 return IDLE
             cluster, rival = await self._looks.cluster(seen), await self._looks.rival()
-            self._freeze.see(cluster.of_driver, self._clock())
+            if is_storm(cluster.of_driver):
+                self._freeze(AFTER_STORM)
             for candidate in candidates:
                 again = min(again, await self._carry_out(candidate, suspect, cluster, rival, guards))
             suspect.guards = guards
@@ -287,10 +291,11 @@ class Failover:
         record, proven = Record.of(self._lease.record if self._lease is not None else ""), self._proven(self._peer_of(seen.node.name))
         pod = unit.pod.uid if unit.pod is not None else ""
         allowed = record.allows(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
-        frozen = self._freeze.fact(now)
+        if now < self._frozen_until:
+            allowed = Fact(False, "most nodes of the driver were not Ready, or the API server was away, a moment ago", "brakes")
         is_off = powered_off(seen.node, seen.boot_id).holds
         proven_for = {volume.name: float("inf") if is_off else now - proven.get(resource_of(volume.handle), now) for volume in unit.volumes}
-        return judge(unit, cluster, proven_for=proven_for, brakes=allowed if frozen.holds else frozen, acts=self._settings.acts)
+        return judge(unit, cluster, proven_for=proven_for, brakes=allowed, acts=self._settings.acts)
 
     def _proof(self, handle: str, seen: Victim) -> Fact:
         resource = self.snapshot().resources.get(resource_of(handle))
@@ -435,8 +440,8 @@ class Failover:
                 if not all([await self._may_touch(pod, node) for pod in pods]):
                     return
                 if refused := await self._door.release(resource):
-                    why = f"{why}; it was not done: {refused}"
-                self._event(volume, names.VOLUME_RELEASED, f"{resource}: {why}")
+                    why = f"{why}; {refused}"
+                self._event(volume, names.VOLUME_RELEASED, f"{resource}: the reader is asked to fail its I/O: {why}")
             case Evict(pod, why):
                 if not await self._may_touch(pod, node):
                     return

@@ -19,7 +19,6 @@ SOCKET: Final = "drbd.sock"
 _MOST_TEXT: Final = 8 << 20
 _MOST_HEADER: Final = 256
 _SILENT: Final = 30.0  # seconds: it sends something every five
-_ANSWER: Final = 15.0
 _PAUSES: Final = (0.5, 15.0)
 
 
@@ -36,7 +35,8 @@ class Drbd(Protocol):
     def snapshot(self, now: float) -> Snapshot: ...
 
     async def release(self, resource: str) -> str:
-        """Fails the frozen I/O of a resource, so that its processes can end. Empty: it was asked for; else why it was not."""
+        """Asks to fail the frozen I/O of a resource, so that its processes can end. Whether that was done the next reading shows. A text:
+        why it could not be asked for."""
         ...
 
 
@@ -48,7 +48,6 @@ class Door:
         self._path, self._clock = path, clock
         self._reading = Reading()
         self._writer: asyncio.StreamWriter | None = None
-        self._asked: dict[str, asyncio.Future[str]] = {}
         self._why = ""
 
     async def run(self) -> None:
@@ -85,18 +84,11 @@ class Door:
         finally:
             self._writer = None
             writer.close()
-            for waiting in self._asked.values():
-                if not waiting.done():
-                    waiting.set_result("the reader has gone meanwhile")
 
     def _take(self, kind: str, at: float, text: str) -> None:
         if at > self._clock():
             raise ValueError("it says what is to come")
-        if kind == "released":
-            resource, _, why = text.partition(" ")
-            if (waiting := self._asked.get(resource)) is not None and not waiting.done():
-                waiting.set_result(why)
-        elif self._reading.feed(kind, at, text):
+        if self._reading.feed(kind, at, text):
             self.changed.set()
 
     def snapshot(self, now: float) -> Snapshot:
@@ -108,15 +100,5 @@ class Door:
     async def release(self, resource: str) -> str:
         if self._writer is None:
             return f"no reader at {self._path}"
-        if resource in self._asked or not resource.isprintable() or " " in resource:
-            return "it is asked for already" if resource in self._asked else "this is no name of a resource"
-        waiting: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._asked[resource] = waiting
-        try:
-            self._writer.write(f"release {resource}\n".encode())
-            async with asyncio.timeout(_ANSWER):
-                return await waiting
-        except TimeoutError:
-            return "the reader does not answer"
-        finally:
-            del self._asked[resource]
+        self._writer.write(f"release {resource}\n".encode())
+        return ""

@@ -13,7 +13,7 @@ from sidecar.failover.evidence import Fact, resource_of
 from sidecar.failover.survivor import Cluster
 from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Said, Unit, Victim, is_remediated, said_of, writes_to
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, find, records
-from sidecar.model import names, timestamps
+from sidecar.model import timestamps
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json, Volume
 
@@ -65,8 +65,7 @@ class Looks:
         marks = read(node, self._driver, now=self._wall(), policy=NodePolicy.IGNORE)
         maintained = "it is cordoned" if marks.cordoned else "somebody has announced that it is emptied" if marks.drain_expected else ""
         boot_id = str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
-        out = any(taint.key == f"{names.NODE_TAINTS}out-of-service" for taint in node.taints)
-        return Victim(node, boot_id, await self._silent_for(node), out, is_remediated(node), maintained)
+        return Victim(node, boot_id, await self._silent_for(node), is_remediated(node), maintained)
 
     async def _silent_for(self, node: Node) -> float:
         """By what this process has seen alone: no clock of another machine counts. 0: not known."""

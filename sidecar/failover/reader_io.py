@@ -134,7 +134,7 @@ class Reader:
                     return
                 async with self._releasing:
                     why = await self._let_go(name)
-                writer.write(_framed("released", time.monotonic_ns(), f"{name} {why}".encode()))
+                log.warning("release %r: %s", name[:128], why or "drbdsetup was asked to fail its I/O")
         except (OSError, ValueError, asyncio.CancelledError):
             pass  # it is gone, or too loud, or the reader ends
         finally:

@@ -99,10 +99,8 @@ def _owned(pod: Pod) -> Fact:
 
 
 def _left_to_us(victim: Victim) -> Fact:
-    if victim.out_of_service:
-        return Fact(False, "the taint out-of-service is on the node: Kubernetes acts", "Node")
     if victim.remediated_by:
-        return Fact(False, f"{victim.remediated_by}: another program acts on this node", "Node")
+        return Fact(False, f"{victim.remediated_by}: somebody else acts on this node", "Node")
     if victim.maintained and victim.missing_for < MAINTAINED_FOR:
         return Fact(False, f"{victim.maintained}: it is left alone for {MAINTAINED_FOR / 60:.0f} minutes", "Node")
     return Fact(True, "nobody else acts on the node", "Node")

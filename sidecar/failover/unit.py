@@ -110,17 +110,16 @@ class Victim:
     node: Node
     boot_id: str
     silent_for: float  # seconds that its kubelet's Lease has not changed, as this process has seen; 0: not known
-    out_of_service: bool = False  # somebody has put node.kubernetes.io/out-of-service on it: Kubernetes acts
-    remediated_by: str = ""  # another program acts on it, which is named
+    remediated_by: str = ""  # what says that another program acts on it
     maintained: str = ""  # what announces that it is meant to be away
     missing_for: float = 0.0  # seconds since its storage was seen to be away first
 
 
-REMEDIATORS: Final = ("drbd.linbit.com/", "medik8s.io/", "remediation.medik8s.io/")
+REMEDIATORS: Final = (f"{names.NODE_TAINTS}out-of-service", "drbd.linbit.com/", "medik8s.io/", "remediation.medik8s.io/")
 
 
 def is_remediated(node: Node) -> str:
-    """Another program's taint on the node, by which it says that it acts there; empty: there is none."""
+    """The taint that says that another program acts there, or, out-of-service, Kubernetes itself; empty: there is none."""
     for taint in node.taints:
         domain = taint.key.partition("/")[0]
         if taint.key.startswith(REMEDIATORS) or domain.endswith(("podmon.storage.dell.com", "podmon.dellemc.com")):

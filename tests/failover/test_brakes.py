@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.failover.brakes import DEBOUNCE, HOLD, PODS, TWICE, VICTIM_FOR, VICTIMS, WITHIN, Freeze, Record, held_since, rank, share
+from sidecar.failover.brakes import DEBOUNCE, HOLD, PODS, TWICE, VICTIM_FOR, VICTIMS, WITHIN, Record, held_since, is_storm, rank, share
 from sidecar.failover.evidence import MOST_AGE, Fact
 from sidecar.model import names
 from tests.failover.test_survivor import NOW, node
@@ -78,39 +78,18 @@ def test_f41_the_record_comes_back_as_it_was_written_and_the_future_counts_as_no
     assert len(many.as_of(NOW).claims) == 250
 
 
-def test_f37_a_storm_freezes_and_for_a_minute_after() -> None:
-    freeze = Freeze()
-    freeze.see([node("a", "Unknown"), node("b", "Unknown"), node("c")], NOW)
-    assert freeze.fact(NOW).holds, "two of three are no storm"
-    freeze.see([*(node(name, "Unknown") for name in "abc"), node("d"), node("e")], NOW)
-    assert not freeze.fact(NOW + 59).holds and freeze.fact(NOW + 61).holds
-    freeze.see([*(node(name, "False") for name in "abc"), *(node(name) for name in "defg")], NOW + 61)
-    assert freeze.fact(NOW + 61).holds, "three of seven are less than 55 %"
-    freeze.api_away(NOW + 61)
-    freeze.see([node("a", "Unknown"), node("b", "Unknown"), node("c", "Unknown")], NOW + 62)
-    assert not freeze.fact(NOW + 160).holds and freeze.fact(NOW + 162).holds
-
-
 def test_f44_those_with_a_copy_have_each_a_place_of_their_own() -> None:
     places = [rank("pv", "a", me, ["b", "c", "d", "a"]) for me in "bcd"]
     assert sorted(places) == [0, 1, 2]
     assert len({tuple(rank(f"pv-{number}", "a", me, list("bcd")) for me in "bcd") for number in range(50)}) > 3
 
 
-def test_a_storm_begins_at_three_nodes_and_fifty_five_percent() -> None:
+def test_f37_a_storm_begins_at_three_nodes_and_fifty_five_percent() -> None:
     def frozen(lost: int, of: int) -> bool:
-        freeze = Freeze()
-        freeze.see([node(f"n{number}", "Unknown" if number < lost else "True") for number in range(of)], NOW)
-        return freeze.is_on(NOW)
+        return is_storm([node(f"n{number}", "Unknown" if number < lost else "True") for number in range(of)])
 
-    assert [frozen(*shape) for shape in ((2, 2), (3, 3), (3, 5), (5, 9), (6, 11), (0, 0))] == [False, True, True, True, False, False]
-
-
-def test_a_shorter_freeze_never_ends_a_longer_one() -> None:
-    freeze = Freeze()
-    freeze.api_away(NOW)
-    freeze.see([node(name, "Unknown") for name in "abc"], NOW + 1)
-    assert "API server" in freeze.fact(NOW + 99).says
+    shapes = ((2, 2), (2, 3), (3, 3), (3, 5), (3, 7), (5, 9), (6, 11), (0, 0))
+    assert [shape for shape in shapes if frozen(*shape)] == [(3, 3), (3, 5), (5, 9)]
 
 
 def test_every_victim_gives_each_node_another_share() -> None:

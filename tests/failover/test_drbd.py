@@ -352,7 +352,7 @@ def test_nonsense_is_unknown_and_raises_nothing(text: str) -> None:
         assert not proof(snapshot.resources.get(R)).holds
         assert not snapshot.complete or snapshot.resources[R].has_quorum is None
     reading = read()
-    for kind in ("failed", "released", "weather", "change"):
+    for kind in ("failed", "weather", "change"):
         reading.feed(kind, 100.5, text)
         reading.snapshot(101.0)
 

@@ -97,8 +97,7 @@ KEPT = {
     "it writes to nothing of this driver": ({"volumes": (volume(read_only=True),)}, {}, "no volume of this driver"),
     "the brakes are on": ({}, {"brakes": Fact(False, "60 pods")}, "60 pods"),
     "what the brakes know is not known": ({}, {"brakes": Fact(None, "cannot be read")}, "cannot be read"),
-    "out-of-service": ({}, {"of": cluster(out_of_service=True)}, "Kubernetes acts"),
-    "F52 another remediator": ({}, {"of": cluster(remediated_by="taint x")}, "another program"),
+    "F52 another remediator": ({}, {"of": cluster(remediated_by="taint x")}, "somebody else acts"),
     "F50 it is meant to be away": ({}, {"of": cluster(maintained="it is cordoned", missing_for=599.0)}, "left alone"),
     "F35 no other node": ({}, {"of": cluster(others=())}, "NoTarget"),
     "F35 all others are cordoned": ({}, {"of": cluster(others=(node("b", unschedulable=True), node("c", "False")))}, "NoTarget"),
@@ -264,7 +263,6 @@ VICTIMS = st.builds(
     st.sampled_from(["True", "False", "Unknown"]),
     st.booleans(),
     st.sampled_from([0.0, 14.9, 15.0, 100.0]),
-    out_of_service=mostly(False, True),
     remediated_by=mostly("", "taint x"),
 )
 BRAKES = st.builds(Fact, mostly(True, False, None), st.just("brakes"), st.just("brakes"), mostly(0.0, 13.0))
@@ -284,7 +282,7 @@ def test_no_write_without_a_fresh_proof_of_every_volume_and_what_is_forgotten_ad
     if found.step is not Step.NONE:
         assert written and all(each.proof.value is True and each.proof.age <= MOST_AGE for each in written)
         assert all(proven_for[each.name] >= DEBOUNCE for each in written)
-        assert word is not Word.IGNORE and brakes.holds and not victim.out_of_service and not victim.remediated_by
+        assert word is not Word.IGNORE and brakes.holds and not victim.remediated_by
         assert there is None or there == pod(deleting_since=there.deleting_since)
         assert all(guard.fact.holds for guard in found.guards)
     match found.step:
@@ -329,6 +327,7 @@ def test_f32_the_claim_of_a_generic_ephemeral_volume_is_one_of_the_pods_and_noth
 @pytest.mark.parametrize(
     ("key", "acts"),
     [
+        ("node.kubernetes.io/out-of-service", "taint node.kubernetes.io/out-of-service"),
         ("drbd.linbit.com/lost-quorum", "taint drbd.linbit.com/lost-quorum"),
         ("medik8s.io/remediation", "taint medik8s.io/remediation"),
         ("remediation.medik8s.io/self-node-remediation", "taint remediation.medik8s.io/self-node-remediation"),
