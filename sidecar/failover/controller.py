@@ -16,7 +16,7 @@ from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May, Result
 from sidecar.failover import Settings, brakes
 from sidecar.failover.brakes import AFTER_OUTAGE, AFTER_STORM, DEBOUNCE, Record, is_storm
-from sidecar.failover.door_io import Drbd
+from sidecar.failover.door_io import Door
 from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers, Shown
@@ -64,6 +64,7 @@ class _Suspect:
 
     node: str = ""  # the Node's name; empty: not known yet
     boot: str = ""  # which machine and which of its boots it is
+    proven: Mapping[str, float] = field(default_factory=dict)  # by resource: since when it is proven that the node cannot write
     due: float = 0.0  # when to look at it again
     idle: float = IDLE  # the next wait, where nothing is to be done there
     guards: Mapping[str, str] = field(default_factory=dict)  # by what would fail over: the guard that keeps it
@@ -73,7 +74,7 @@ class _Suspect:
 class Failover:
     """`run` is a task; its parts are guarded one by one. `own_node`: this Node as the watch shows it."""
 
-    def __init__(self, tools: Tools, kube: KubeApi, settings: Settings, door: Drbd, *, own_node: Callable[[], Node | None]) -> None:
+    def __init__(self, tools: Tools, kube: KubeApi, settings: Settings, door: Door, *, own_node: Callable[[], Node | None]) -> None:
         self._tools, self._kube, self._settings, self._door, self._own_node = tools, kube, settings, door, own_node
         self._clock, self._wall = tools.clock, tools.wall
         self._looks = Looks(kube, settings.driver, clock=tools.clock, wall=tools.wall)
@@ -169,16 +170,13 @@ class Failover:
             facts[key] = Fact(node.ready != TRUE, "it is labelled, and not Ready")
         self._since = brakes.held_since(self._since, facts, now)
         self._suspects = {peer: self._suspects.get(peer) or _Suspect() for _, peer in self._since}
-        for (_, peer), since in self._since.items():
-            if since == now:  # however long nothing was to be done there
-                self._suspects[peer].due = min(self._suspects[peer].due, now + DEBOUNCE)
+        for peer, suspect in self._suspects.items():
+            suspect.proven = {resource: since for (resource, other), since in self._since.items() if other == peer}
+            if now in suspect.proven.values():  # however long nothing was to be done there
+                suspect.due = min(suspect.due, now + DEBOUNCE)
 
     def _peer_of(self, node: str) -> str:
         return next((peer for peer, suspect in self._suspects.items() if suspect.node == node), node)
-
-    def _proven(self, peer: str) -> dict[str, float]:
-        """By resource: since when it is proven that the peer cannot write."""
-        return {resource: since for (resource, other), since in self._since.items() if other == peer}
 
     async def _see_replacements(self) -> None:
         """How long it took until the pods run again, for the metrics."""
@@ -200,22 +198,20 @@ class Failover:
         seen = await self._looks.victim(name) if name not in ("", self._settings.node) else None
         if seen is None:
             return IDLE
-        boot, proven = f"{seen.node.uid}/{seen.boot_id}", self._proven(peer)
-        is_another = suspect.boot not in ("", boot)
-        suspect.node, suspect.boot = name, boot
-        if is_another:  # nothing is proven of that
+        before, suspect.node, suspect.boot = suspect.boot, name, f"{seen.node.uid}/{seen.boot_id}"
+        if before not in ("", suspect.boot):  # nothing is proven of that
             self._since = {key: since for key, since in self._since.items() if key[1] != peer}
             return TICK
-        if (wait := min(proven.values()) + DEBOUNCE + self._stagger(name, proven) - self._clock()) > 0.0:
+        if (wait := min(suspect.proven.values()) + DEBOUNCE + self._stagger(name, suspect.proven) - self._clock()) > 0.0:
             return min(wait, TICK)
         is_off = powered_off(seen.node, seen.boot_id).holds
-        volumes = await self._looks.volumes(lambda resource: is_off or resource in proven)
+        volumes = await self._looks.volumes(lambda resource: is_off or resource in suspect.proven)
         candidates = await self._looks.candidates(name, volumes)
         for gone in suspect.begun.keys() - {one.named for one in candidates}:
             stage, since = suspect.begun.pop(gone)
             self.numbers.seconds.observe((stage,), self._clock() - since)
         suspect.idle = IDLE if candidates else min(2.0 * suspect.idle, _LONGEST_IDLE)
-        return await self._fail_over(suspect, candidates) if candidates else suspect.idle / 2.0
+        return await self._fail_over(suspect, seen, candidates) if candidates else suspect.idle / 2.0
 
     def _stagger(self, name: str, proven: Mapping[str, float]) -> float:
         """Those who could act do not all begin at once: by their place among those with a copy, or, where all could, by their own share."""
@@ -227,16 +223,13 @@ class Failover:
         ]
         return brakes.STAGGER * min(ranks) if ranks else IDLE * brakes.share(name, me)
 
-    async def _fail_over(self, suspect: _Suspect, candidates: Sequence[Candidate]) -> float:
+    async def _fail_over(self, suspect: _Suspect, seen: Victim, candidates: Sequence[Candidate]) -> float:
         """One after the other, with the Lease: without it nothing is done, and nothing is asked."""
         lease = self._lease_of_driver() if self._settings.acts else None
         if self._settings.acts and (lease is None or not isinstance(await lease.hold(now=True), Held)):
             return OTHERS
         again, guards = IDLE, dict[str, str]()
         try:
-            seen = await self._looks.victim(suspect.node)
-            if seen is None:
-                return IDLE
             cluster, rival = await self._looks.cluster(seen), await self._looks.rival()
             if is_storm(cluster.of_driver):
                 self._freeze(AFTER_STORM)
@@ -258,12 +251,12 @@ class Failover:
             seen = await self._looks.victim(suspect.node)
             if seen is None or seen.node.uid != cluster.victim.node.uid:
                 return IDLE
-            since = min(self._proven(self._peer_of(suspect.node)).values(), default=self._clock())
-            seen = replace(seen, remediated_by=seen.remediated_by or rival, missing_for=self._clock() - since)
+            missing_for = self._clock() - min(suspect.proven.values())
+            seen = replace(seen, remediated_by=seen.remediated_by or rival, missing_for=missing_for)
             unit = await self._looks.unit(one, seen, self._proof)
             if unit is None:
                 continue
-            decision = self._judge(unit, replace(cluster, victim=seen))
+            decision = self._judge(unit, replace(cluster, victim=seen), suspect.proven)
             guards[one.named] = self._note(one, unit, decision)
             again = min(again, decision.again)
             done = decision.step not in (Step.NONE, Step.WAIT) and await self._do(decision, unit, seen, asked_at)
@@ -286,9 +279,9 @@ class Failover:
                 self._replaced |= {volume.claim: (suspect.node, now) for volume in unit.volumes}
         suspect.begun.setdefault(one.named, ("detach" if unit.pod is None else "delete", now))
 
-    def _judge(self, unit: Unit, cluster: Cluster) -> Decision:
+    def _judge(self, unit: Unit, cluster: Cluster, proven: Mapping[str, float]) -> Decision:
         now, seen = self._clock(), cluster.victim
-        record, proven = Record.of(self._lease.record if self._lease is not None else ""), self._proven(self._peer_of(seen.node.name))
+        record = Record.of(self._lease.record if self._lease is not None else "")
         pod = unit.pod.uid if unit.pod is not None else ""
         allowed = record.allows(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
         if now < self._frozen_until:

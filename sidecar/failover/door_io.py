@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from sidecar.failover.drbd import Reading
 from sidecar.failover.evidence import Snapshot
@@ -22,29 +22,11 @@ _SILENT: Final = 30.0  # seconds: it sends something every five
 _PAUSES: Final = (0.5, 15.0)
 
 
-class Drbd(Protocol):
-    """What replicated storage of this node shows: `Door`, or a simulated one."""
-
-    changed: asyncio.Event
-    """Set when it shows something else than before."""
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        ...
-
-    def snapshot(self, now: float) -> Snapshot: ...
-
-    async def release(self, resource: str) -> str:
-        """Asks to fail the frozen I/O of a resource, so that its processes can end. Whether that was done the next reading shows. A text:
-        why it could not be asked for."""
-        ...
-
-
 class Door:
-    """`run` is a task."""
+    """`run` is a task. Simulated storage has one of its own."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self.changed = asyncio.Event()
+        self.changed = asyncio.Event()  # it is set when something else is shown than before
         self._path, self._clock = path, clock
         self._reading = Reading()
         self._writer: asyncio.StreamWriter | None = None
@@ -98,6 +80,8 @@ class Door:
         return Snapshot(found.at, False, found.resources, found.disagreements, f"no reader at {self._path}: {self._why}")
 
     async def release(self, resource: str) -> str:
+        """Asks to fail the frozen I/O of a resource, so that its processes can end. Whether that was done the next reading shows. A text:
+        why it could not be asked for."""
         if self._writer is None:
             return f"no reader at {self._path}"
         self._writer.write(f"release {resource}\n".encode())
