@@ -202,7 +202,7 @@ failover/controller.py failover:62
 
 what is done is not counted in the Lease, nor is that held
 failover/controller.py tests/world/test_failover.py -k again_and
--        if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
+-        if forbidden or not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
 -            return False
 """
 # By line: what is left out; the file in sidecar/, and what notices (tests, or the `theme:seed` of a world that breaks a promise); a diff.

@@ -5,7 +5,7 @@ this process's own clock, and begins anew with it.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -28,6 +28,7 @@ STORM_SHARE: Final = 0.55
 AFTER_STORM: Final = 60.0  # seconds
 AFTER_OUTAGE: Final = 100.0  # twice the time after which a silent node is not Ready any more
 _MOST: Final = 250  # claims in the record
+_BESIDE: Final = 4  # pods of each
 _LONGEST: Final = 100_000  # characters of it
 
 K = TypeVar("K")
@@ -86,46 +87,33 @@ class Record:
         """Without what counts no more."""
         victims = {name: min(at, now) for name, at in self.victims.items() if now - at < VICTIM_FOR}
         pods = tuple(min(at, now) for at in self.pods if now - at < 60.0)[-2 * PODS :]
-        recent = {uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-TWICE:] for uid, times in self.claims.items()}
+        recent = {
+            uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-_BESIDE:] for uid, times in self.claims.items()
+        }
         newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
-    def allows(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> Fact:
-        """Whether one more write may be done for this node, and for this pod of this claim (their uids; empty: there is no pod)."""
-
-        def no(says: str) -> Fact:
-            return Fact(False, says, "brakes")
-
+    def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> tuple["Record", str]:
+        """With one more write for this node, and for this pod of this claim (their uids; empty: there is no pod); and why that may not be
+        done, or nothing."""
+        left = self.as_of(now)
+        after, held = replace(left, victims={**left.victims, victim: now}), left.claims.get(claim, ())
         if not self.readable:
-            return Fact(None, f"the record in the Lease cannot be read; delete its annotation {FAILOVER_RECORD}", "brakes")
-        left = self.as_of(now)
+            return after, f"the record in the Lease cannot be read; delete its annotation {FAILOVER_RECORD}"
         if victim not in left.victims and len(left.victims) >= VICTIMS:
-            return no(f"{VICTIMS} nodes have been failed over in the last {VICTIM_FOR / 60:.0f} minutes: {', '.join(sorted(left.victims))}")
-        held = left.claims.get(claim, ()) if pod else ()
+            nodes = ", ".join(sorted(left.victims))
+            return after, f"{VICTIMS} nodes have been failed over in the last {VICTIM_FOR / 60:.0f} minutes: {nodes}"
         if not pod or pod in {uid for _, uid in held}:
-            return Fact(True, "what was begun goes on", "brakes")
+            return after, ""  # what was begun goes on
+        after = replace(after, pods=(*left.pods, now))
         if len(left.pods) >= PODS:
-            return no(f"{PODS} pods were replaced in the last minute")
-        if _goes_with(held, made_at):
-            return Fact(True, "it goes with another pod of its claim", "brakes")
-        if len(held) >= TWICE:
-            return no(f"it was failed over {len(held)} times in half an hour: a person decides")
+            return after, f"{PODS} pods were replaced in the last minute"
+        if held and made_at is not None and made_at <= held[-1][0] - HOLD:
+            # It has used the claim beside the pod that was replaced, and goes with it: it is older than that by more than clocks differ, so
+            # it was not made in the other one's place.
+            return replace(after, claims={**left.claims, claim: (*held, (held[-1][0], pod))}), ""
+        if (times := len({at for at, _ in held})) >= TWICE:
+            return after, f"it was failed over {times} times in half an hour: a person decides"
         if held and now - held[-1][0] < HOLD:
-            return no(f"it was failed over {now - held[-1][0]:.0f} s ago")
-        return Fact(True, "within all limits", "brakes")
-
-    def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> "Record":
-        """With one more write. A claim's pods that go together count once for it."""
-        left = self.as_of(now)
-        left = replace(left, victims={**left.victims, victim: now})
-        held = left.claims.get(claim, ())
-        if not pod or pod in {uid for _, uid in held}:
-            return left
-        left = replace(left, pods=(*left.pods, now))
-        return left if _goes_with(held, made_at) else replace(left, claims={**left.claims, claim: (*held, (now, pod))})
-
-
-def _goes_with(held: Sequence[tuple[float, str]], made_at: float | None) -> bool:
-    """It has used the claim beside the pod that was replaced: it is older than that by more than clocks differ, so it was not made in the
-    other one's place."""
-    return bool(held) and made_at is not None and made_at <= held[-1][0] - HOLD
+            return after, f"it was failed over {now - held[-1][0]:.0f} s ago"
+        return replace(after, claims={**left.claims, claim: (*held, (now, pod))}), ""

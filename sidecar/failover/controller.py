@@ -283,9 +283,10 @@ class Failover:
         now, seen = self._clock(), cluster.victim
         record = Record.of(self._lease.record if self._lease is not None else "")
         pod = unit.pod.uid if unit.pod is not None else ""
-        allowed = record.allows(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
+        _, forbidden = record.after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
         if now < self._frozen_until:
-            allowed = Fact(False, "most nodes of the driver were not Ready, or the API server was away, a moment ago", "brakes")
+            forbidden = "most nodes of the driver were not Ready, or the API server was away, a moment ago"
+        allowed = Fact(not forbidden, forbidden or "within all limits", "brakes")
         is_off = powered_off(seen.node, seen.boot_id).holds
         proven_for = {volume.name: float("inf") if is_off else now - proven.get(resource_of(volume.handle), now) for volume in unit.volumes}
         return judge(unit, cluster, proven_for=proven_for, brakes=allowed, acts=self._settings.acts)
@@ -302,8 +303,8 @@ class Failover:
         if (lease := self._lease) is None or not self._settings.acts:
             return False
         pod = unit.pod.uid if unit.pod is not None and decision.step is not Step.TAINT else ""
-        after = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
-        if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
+        after, forbidden = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
+        if forbidden or not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
             return False
 
         def still() -> bool:

@@ -124,7 +124,7 @@ def test_a_change_is_seen_and_proves_what_it_proves(stage: Stage) -> None:
     async def story() -> None:
         async with opened(stage) as door:
             seen = await until(stage, door, complete)
-            assert seen.resources["vol"].peers["a"].primary and not proof(stage, seen).holds
+            assert seen.resources["vol"].peers["a"].connected and not proof(stage, seen).holds
             door.changed.clear()
             with drbdsetup.held(stage.file) as state:
                 state.storage.crash("a")
@@ -199,7 +199,7 @@ def test_a_stream_that_ends_or_never_comes_only_slows(stage: Stage) -> None:
             await until(stage, door, complete)
             with drbdsetup.held(stage.file) as state:
                 state.storage.close("a", "vol")
-            await until(stage, door, lambda snapshot: snapshot.complete and not snapshot.resources["vol"].peers["a"].primary)
+            await until(stage, door, lambda snapshot: snapshot.complete and snapshot.resources["vol"].may_promote)
 
     play(story())
 

@@ -208,7 +208,7 @@ def test_f08_f10_f11_without_any_one_of_them_it_is_none(field: str) -> None:
         (resource(at=NOW - 12.1), None),
         (resource(unknown="the reads disagree"), None),
         (resource(Peer("a", connected=None)), None),
-        (resource(Peer("a", connected=True, primary=True)), False),
+        (resource(Peer("a", connected=True)), False),
         (resource(Peer("a", connected=False, cut_by_hand=True)), None),
     ],
 )
