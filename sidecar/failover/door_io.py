@@ -19,7 +19,7 @@ SOCKET: Final = "drbd.sock"
 _MOST_TEXT: Final = 8 << 20
 _MOST_HEADER: Final = 256
 _SILENT: Final = 30.0  # seconds: it sends something every five
-_PAUSES: Final = (0.5, 15.0)
+_PAUSE: Final = 2.0
 
 
 class Door:
@@ -33,9 +33,7 @@ class Door:
         self._why = ""
 
     async def run(self) -> None:
-        pause = _PAUSES[0]
         while True:
-            began = self._clock()
             try:
                 await self._listen()
                 why = "it has closed the connection"
@@ -44,8 +42,7 @@ class Door:
             if why != self._why:
                 log.info("The reader of replicated storage is not there", extra={"fields": {"path": str(self._path), "err": why}})
             self._why = why
-            pause = _PAUSES[0] if self._clock() - began > _SILENT else min(2.0 * pause, _PAUSES[1])
-            await asyncio.sleep(pause)
+            await asyncio.sleep(_PAUSE)
 
     async def _listen(self) -> None:
         async with asyncio.timeout(_SILENT):

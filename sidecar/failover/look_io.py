@@ -75,8 +75,6 @@ class Looks:
             self._leases.pop(node.name, None)
             return 0.0
         sign = f"{node.uid}/{renewed}"
-        if len(self._leases) > 100:
-            self._leases.clear()
         if self._leases.get(node.name, ("", 0.0))[0] != sign:
             self._leases[node.name] = sign, self._clock()
         return self._clock() - self._leases[node.name][1]

@@ -403,7 +403,7 @@ async def _spoken_to(folder: Path, *said: bytes, endless: bytes = b"") -> tuple[
 def test_a_peer_that_lies_or_never_ends_is_left_and_called_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: tuple[bytes, ...], endless: bytes
 ) -> None:
-    monkeypatch.setattr(door_io, "_PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(door_io, "_PAUSE", 0.01)
     door, calls = asyncio.run(_spoken_to(tmp_path, *said, endless=endless))
     assert calls >= 2
     snapshot = door.snapshot(time.monotonic())
