@@ -181,8 +181,8 @@ failover/evidence.py tests/world/test_failover.py -k too_old
 
 the evidence is not looked at again right before a write
 failover/controller.py tests/failover/test_story.py -k f46
--        if self._clock() - asked_at > FRESH or not all(self._proof(volume.handle, seen).holds for volume in needed):
-+        if False:
+-            return self._clock() - asked_at <= FRESH and all(self._proof(volume.handle, seen).holds for volume in unit.proven)
++            return True
 
 attachments go before their pods
 failover/survivor.py failover:0
@@ -192,17 +192,17 @@ failover/survivor.py failover:0
 
 one volume of two is enough
 failover/look_io.py tests/world/test_failover.py -k one_volume_of_two
--                volumes.append(found[0])
-+                volumes = volumes or [found[0]]
+-        volumes = tuple(one for one in mounted if isinstance(one, PodVolume))
++        volumes = tuple(one for one in mounted[:1] if isinstance(one, PodVolume))
 
 most nodes seem lost, and it goes on
 failover/controller.py failover:62
--brakes=allowed if frozen.holds else frozen
-+brakes=allowed
+-        if now < self._frozen_until:
++        if False:
 
 what is done is not counted in the Lease, nor is that held
 failover/controller.py tests/world/test_failover.py -k again_and
--        if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
+-        if forbidden or not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
 -            return False
 """
 # By line: what is left out; the file in sidecar/, and what notices (tests, or the `theme:seed` of a world that breaks a promise); a diff.

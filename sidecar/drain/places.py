@@ -28,7 +28,7 @@ def node_for(
     published = tuple(record for record in capacities if record.node_topology is not None and record.capacity is not None)
     why: dict[str, str] = {}
     for node in sorted(others, key=lambda node: node.name):
-        found = out.get(node.name) or _unfit(node) or _unsuitable(node, pod) or _no_room(node, wanted, published, classes)
+        found = out.get(node.name) or why_unfit(node, pod) or _no_room(node, wanted, published, classes)
         if not found:
             return node.name, ""
         why[node.name] = found
@@ -36,7 +36,8 @@ def node_for(
     return "", first_few(told, 3) or "there is no other node"
 
 
-def _unfit(node: Node) -> str:
+def why_unfit(node: Node, pod: Pod) -> str:
+    """Why the pod could not run there, whatever its volumes are; empty: it could."""
     if node.deleting:
         return "it is being deleted"
     if node.ready != nodes.TRUE:
@@ -46,10 +47,8 @@ def _unfit(node: Node) -> str:
         return f"it is itself being drained (taint {leaving[0]})"
     if node.annotations.get(names.DRAIN_INTENT, "").strip():
         return f"it is itself being drained (annotation {names.DRAIN_INTENT})"
-    return "it is cordoned" if node.cordoned else ""
-
-
-def _unsuitable(node: Node, pod: Pod) -> str:
+    if node.cordoned:
+        return "it is cordoned"
     for taint in sorted(node.taints, key=str):
         if not pod.tolerates([taint]):
             return f"its taint {taint} is not tolerated"

@@ -5,10 +5,10 @@ this process's own clock, and begins anew with it.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 from zlib import crc32
 
 from sidecar.failover.evidence import Fact
@@ -21,12 +21,17 @@ VICTIMS: Final = 3  # nodes at a time
 VICTIM_FOR: Final = 600.0  # seconds that a node counts as one after the last write for it
 PODS: Final = 60  # in a minute, of all nodes
 HOLD: Final = 60.0  # seconds after a claim's pod was replaced, until it may be once more
-SAME: Final = 10.0  # seconds: a pod that uses the claim beside the first one goes with it
 TWICE: Final = 2  # times a claim may be failed over
 WITHIN: Final = 1800.0  # seconds
+STORM: Final = 3  # nodes that are not Ready at once, and so many of all
+STORM_SHARE: Final = 0.55
+AFTER_STORM: Final = 60.0  # seconds
+AFTER_OUTAGE: Final = 100.0  # twice the time after which a silent node is not Ready any more
 _MOST: Final = 250  # claims in the record
 _BESIDE: Final = 4  # pods of each
 _LONGEST: Final = 100_000  # characters of it
+
+K = TypeVar("K")
 
 
 def rank(volume: str, victim: str, me: str, holders: Iterable[str]) -> int:
@@ -40,61 +45,15 @@ def share(victim: str, me: str) -> float:
     return crc32(f"{victim}/{me}".encode()) / 2**32
 
 
-class Debounce:
-    """Since when each proof has held, by resource and peer. Whatever else than True it becomes, it begins anew."""
-
-    def __init__(self) -> None:
-        self._since: dict[tuple[str, str], float] = {}
-
-    def see(self, key: tuple[str, str], fact: Fact, now: float) -> float | None:
-        """Since when it has held; None: it does not."""
-        if not fact.holds:
-            self._since.pop(key, None)
-            return None
-        return self._since.setdefault(key, now)
-
-    def keep(self, seen: set[tuple[str, str]]) -> None:
-        """What is not seen any more is forgotten."""
-        self._since = {key: since for key, since in self._since.items() if key in seen}
-
-    def forget(self, peer: str) -> None:
-        """It is another machine, or another boot: nothing is proven of that."""
-        self._since = {key: since for key, since in self._since.items() if key[1] != peer}
-
-    def held_for(self, key: tuple[str, str], now: float) -> float:
-        return now - self._since[key] if key in self._since else 0.0
+def held_since(before: Mapping[K, float], facts: Mapping[K, Fact], now: float) -> dict[K, float]:
+    """Since when each proof has held without a break: whatever else than True it becomes, or if it is not seen any more, it begins anew."""
+    return {key: before.get(key, now) for key, fact in facts.items() if fact.holds}
 
 
-class Freeze:
-    """Where most nodes seem lost it is more likely that the control plane, or the network, is in trouble than that they are."""
-
-    AFTER_STORM: Final = 60.0
-    AFTER_OUTAGE: Final = 100.0  # twice the time after which a silent node is not Ready any more
-    SHARE: Final = 0.55
-    LEAST: Final = 3
-
-    def __init__(self) -> None:
-        self._until, self._why = float("-inf"), ""
-
-    def see(self, nodes: Iterable[Node], now: float) -> None:
-        """All nodes of the driver."""
-        ready = [node.ready == TRUE for node in nodes]
-        lost = ready.count(False)
-        if lost >= self.LEAST and lost >= self.SHARE * len(ready):
-            self._freeze(now + self.AFTER_STORM, f"{lost} of {len(ready)} nodes of the driver are not Ready")
-
-    def api_away(self, now: float) -> None:
-        self._freeze(now + self.AFTER_OUTAGE, "the API server was away a moment ago")
-
-    def _freeze(self, until: float, why: str) -> None:
-        if until >= self._until:
-            self._until, self._why = until, why
-
-    def is_on(self, now: float) -> bool:
-        return now < self._until
-
-    def fact(self, now: float) -> Fact:
-        return Fact(False, f"nothing is done: {self._why}", "brakes") if self.is_on(now) else Fact(True, "no storm, no outage", "brakes")
+def is_storm(nodes: Iterable[Node]) -> bool:
+    """Where most nodes of the driver seem lost it is likelier that the control plane, or the network, is in trouble than that they are."""
+    ready = [node.ready == TRUE for node in nodes]
+    return ready.count(False) >= max(STORM, STORM_SHARE * len(ready))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,45 +93,27 @@ class Record:
         newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
-    def allows(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> Fact:
-        """Whether one more write may be done for this node, and for this pod of this claim (their uids; empty: there is no pod)."""
-
-        def no(says: str) -> Fact:
-            return Fact(False, says, "brakes")
-
+    def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> tuple["Record", str]:
+        """With one more write for this node, and for this pod of this claim (their uids; empty: there is no pod); and why that may not be
+        done, or nothing."""
+        left = self.as_of(now)
+        after, held = replace(left, victims={**left.victims, victim: now}), left.claims.get(claim, ())
         if not self.readable:
-            return Fact(None, f"the record in the Lease cannot be read; delete its annotation {FAILOVER_RECORD}", "brakes")
-        left = self.as_of(now)
+            return after, f"the record in the Lease cannot be read; delete its annotation {FAILOVER_RECORD}"
         if victim not in left.victims and len(left.victims) >= VICTIMS:
-            return no(f"{VICTIMS} nodes have been failed over in the last {VICTIM_FOR / 60:.0f} minutes: {', '.join(sorted(left.victims))}")
-        held = left.claims.get(claim, ()) if pod else ()
+            nodes = ", ".join(sorted(left.victims))
+            return after, f"{VICTIMS} nodes have been failed over in the last {VICTIM_FOR / 60:.0f} minutes: {nodes}"
         if not pod or pod in {uid for _, uid in held}:
-            return Fact(True, "what was begun goes on", "brakes")
+            return after, ""  # what was begun goes on
+        after = replace(after, pods=(*left.pods, now))
         if len(left.pods) >= PODS:
-            return no(f"{PODS} pods were replaced in the last minute")
-        times = sorted({at for at, _ in held})
-        if _goes_with(self.claims.get(claim, ()), now, made_at) is not None:
-            return Fact(True, "it goes with another pod of its claim", "brakes")
-        if len(times) >= TWICE:
-            return no(f"it was failed over {len(times)} times in half an hour: a person decides")
-        if times and now - times[-1] < HOLD:
-            return no(f"it was failed over {now - times[-1]:.0f} s ago")
-        return Fact(True, "within all limits", "brakes")
-
-    def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> "Record":
-        """With one more write; a pod for which more than one is done counts once."""
-        left = self.as_of(now)
-        left = replace(left, victims={**left.victims, victim: now})
-        times = left.claims.get(claim, ())
-        if not pod or pod in {uid for _, uid in times}:
-            return left
-        first = _goes_with(self.claims.get(claim, ()), now, made_at)
-        entry = (now if first is None else first, pod)
-        return replace(left, pods=(*left.pods, now), claims={**left.claims, claim: (*times, entry)})
-
-
-def _goes_with(times: Sequence[tuple[float, str]], now: float, made_at: float | None) -> float | None:
-    """When the pod was replaced beside which this one has used the same claim; None: beside none. It is older than that by more than clocks
-    differ, so it was not made in the other one's place."""
-    beside = bool(times) and made_at is not None and made_at <= times[-1][0] - HOLD and 0.0 <= now - times[-1][0] <= SAME
-    return times[-1][0] if beside else None
+            return after, f"{PODS} pods were replaced in the last minute"
+        if held and made_at is not None and made_at <= held[-1][0] - HOLD:
+            # It has used the claim beside the pod that was replaced, and goes with it: it is older than that by more than clocks differ, so
+            # it was not made in the other one's place.
+            return replace(after, claims={**left.claims, claim: (*held, (held[-1][0], pod))}), ""
+        if (times := len({at for at, _ in held})) >= TWICE:
+            return after, f"it was failed over {times} times in half an hour: a person decides"
+        if held and now - held[-1][0] < HOLD:
+            return after, f"it was failed over {now - held[-1][0]:.0f} s ago"
+        return replace(after, claims={**left.claims, claim: (*held, (now, pod))}), ""

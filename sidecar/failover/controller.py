@@ -7,7 +7,7 @@ acts holds the one Lease of the driver; without it, or where the API server does
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from sidecar.drain.course import Held
@@ -15,13 +15,13 @@ from sidecar.drain.lease_io import HeldLease, Holder
 from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May, Result
 from sidecar.failover import Settings, brakes
-from sidecar.failover.brakes import Debounce, Freeze, Record
-from sidecar.failover.door_io import Drbd
+from sidecar.failover.brakes import AFTER_OUTAGE, AFTER_STORM, DEBOUNCE, Record, is_storm
+from sidecar.failover.door_io import Door
 from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
-from sidecar.failover.numbers import Numbers
+from sidecar.failover.numbers import Numbers, Shown
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
-from sidecar.failover.unit import PodVolume, Unit, Victim, Word
+from sidecar.failover.unit import Attached, PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi, always
 from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable, Withdrawn
@@ -30,6 +30,7 @@ from sidecar.kube.reflector import Reflector
 from sidecar.kube.store import Store
 from sidecar.model import names
 from sidecar.model.nodes import TRUE, Node, Pod, Taint
+from sidecar.model.objects import Volume
 from sidecar.tools import Tools
 
 log = logging.getLogger(__name__)
@@ -39,39 +40,57 @@ TICK: Final = 1.0
 SOON: Final = 2.0  # between two looks at a node while something is to be done there
 OWN_EVERY: Final = 5.0
 IDLE: Final = 60.0  # where nothing of the driver is left on it, and twice as long each time
+_LONGEST_IDLE: Final = 3600.0
 OTHERS: Final = 5.0  # while another sidecar has the Lease
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
 LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
-_ALL: Final = ""  # in the place of a resource: the node's power was cut, so all of it
+_OFF: Final = "powered off "  # in the place of a resource: somebody says of this boot that its power was cut, so it is about all of them
 _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
-_REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
+_LONGEST: Final = 600.0  # seconds that a replacement is waited for
 _MANY: Final = 1000
+_KINDS: Final = (
+    (Pod, "v1", names.POD),
+    (Node, "v1", names.NODE),
+    (Attached, ATTACHMENTS.api_version, names.ATTACHMENT),
+    (PodVolume | Volume, "v1", names.VOLUME),
+)
 _DONE: Final = ("done", "gone", Result.EVICTED, Result.GONE)
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """A node of which something is proven, for as long as it is."""
+
+    node: str = ""  # the Node's name; empty: not known yet
+    boot: str = ""  # which machine and which of its boots it is
+    proven: Mapping[str, float] = field(default_factory=dict)  # by resource: since when it is proven that the node cannot write
+    due: float = 0.0  # when to look at it again
+    idle: float = IDLE  # the next wait, where nothing is to be done there
+    guards: Mapping[str, str] = field(default_factory=dict)  # by what would fail over: the guard that keeps it
+    begun: dict[str, tuple[str, float]] = field(default_factory=dict)  # by what was written to: the stage, and since when
 
 
 class Failover:
     """`run` is a task; its parts are guarded one by one. `own_node`: this Node as the watch shows it."""
 
-    def __init__(self, tools: Tools, kube: KubeApi, settings: Settings, door: Drbd, *, own_node: Callable[[], Node | None]) -> None:
+    def __init__(self, tools: Tools, kube: KubeApi, settings: Settings, door: Door, *, own_node: Callable[[], Node | None]) -> None:
         self._tools, self._kube, self._settings, self._door, self._own_node = tools, kube, settings, door, own_node
         self._clock, self._wall = tools.clock, tools.wall
         self._looks = Looks(kube, settings.driver, clock=tools.clock, wall=tools.wall)
         self._evictor = Evictor(kube, clock=tools.clock, rng=tools.rng)
         self._off: Store[Node] = Store()
-        self._debounce, self._freeze, self._memory = Debounce(), Freeze(), Memory()
+        self._memory, self._frozen_until = Memory(), float("-inf")
         self._ours: frozenset[str] | None = None  # resources of this node that are volumes of Kubernetes; None: not known
         self._lease: HeldLease | None = None
         self._read_at: float | None = None  # the last whole reading, as far as somebody has asked for these numbers
-        self._due: dict[str, float] = {}  # by node: when to look at it again
-        self._quiet: dict[str, int] = {}  # by node: how many times in a row nothing was done
-        self._peers: dict[str, str] = {}  # by node: as the storage calls it
-        self._boots: dict[str, str] = {}  # by node: which machine and which of its boots is suspected
+        self._since: dict[tuple[str, str], float] = {}  # by resource and peer: since when it is proven
+        self._suspects: dict[str, _Suspect] = {}  # by peer: a node as the storage calls it
         self._asked: dict[str, float] = {}  # by uid of a pod, or name of an attachment: when it was deleted last
         self._told: set[tuple[str, str]] = set()
+        self._replaced: dict[str, tuple[str, float]] = {}  # by claim: the node where its pod was, and when the first write for that was
         self._seen_at = 0.0
-        self._refused: dict[str, float] = {}  # by uid of a pod: since when a budget refuses its eviction
-        self.numbers = Numbers(tools.clock, self._state)
+        self.numbers = Numbers(self._shown)
         tools.metrics.watch_more(self.numbers)
 
     async def run(self) -> None:
@@ -91,12 +110,16 @@ class Failover:
     def snapshot(self) -> Snapshot:
         return self._door.snapshot(self._clock())
 
-    def _state(self) -> tuple[float | None, int, bool, bool]:
-        now, node = self._clock(), self._own_node()
-        seen = self.snapshot()
+    def _shown(self) -> Shown:
+        now, node, seen = self._clock(), self._own_node(), self.snapshot()
         self._read_at = seen.at if seen.complete else self._read_at
-        age = now - self._read_at if self._read_at is not None else None
-        return age, seen.disagreements, self._freeze.is_on(now), node is not None and self._own_taint(node) is not None
+        return Shown(
+            guards=[guard for suspect in self._suspects.values() for guard in suspect.guards.values()],
+            age=now - self._read_at if self._read_at is not None else None,
+            disagreements=seen.disagreements,
+            is_frozen=now < self._frozen_until,
+            is_tainted=node is not None and self._own_taint(node) is not None,
+        )
 
     def copies(self) -> dict[str, bool | None]:
         """For drain decisions, by name of a resource: whether the only copy that is up to date is here."""
@@ -118,91 +141,77 @@ class Failover:
 
     async def turn(self) -> None:
         """One look at the evidence, and at each node that it concerns, if that is due. It raises nothing that the API server answers."""
-        now, suspects = self._clock(), self._suspects()
-        self._due = {name: at for name, at in self._due.items() if name in suspects}
-        self._peers = {node: peer for node, peer in self._peers.items() if peer in suspects}
-        self._quiet = {node: count for node, count in self._quiet.items() if node in self._peers}
-        self._boots = {node: boot for node, boot in self._boots.items() if node in self._peers}
-        self.numbers.over(self._peers)
-        for name in suspects:
-            if self._due.get(name, 0.0) > now:
+        now = self._clock()
+        self._look_at_evidence(now)
+        for peer, suspect in self._suspects.items():
+            if suspect.due > now:
                 continue
             try:
-                self._due[name] = now + await self._case(name, suspects[name])
-            except Forbidden as error:
-                self._due[name] = now + IDLE
-                log.warning("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
+                suspect.due = now + await self._case(peer, suspect)
             except ApiError as error:
                 if isinstance(error, Unavailable | TooManyRequests):
-                    self._freeze.api_away(self._clock())
-                self._due[name] = now + SOON
-                log.info("A node could not be looked at", extra={"fields": {"node": name, "err": str(error)}})
+                    self._freeze(AFTER_OUTAGE)
+                is_denied = isinstance(error, Forbidden)
+                suspect.due = now + (IDLE if is_denied else SOON)
+                log.log(
+                    logging.WARNING if is_denied else logging.INFO,
+                    "A node could not be looked at",
+                    extra={"fields": {"node": peer, "err": str(error)}},
+                )
+
+    def _freeze(self, seconds: float) -> None:
+        self._frozen_until = max(self._frozen_until, self._clock() + seconds)
+
+    def _look_at_evidence(self, now: float) -> None:
+        resources = self.snapshot().resources.values()
+        facts = {(resource.name, peer): excluded(resource, peer, now) for resource in resources for peer in resource.peers}
+        for node in self._off.values():
+            key = f"{_OFF}{node.labels.get(names.POWERED_OFF)}", self._peer_of(node.name)
+            facts[key] = Fact(node.ready != TRUE, "it is labelled, and not Ready")
+        self._since = brakes.held_since(self._since, facts, now)
+        self._suspects = {peer: self._suspects.get(peer) or _Suspect() for _, peer in self._since}
+        for peer, suspect in self._suspects.items():
+            suspect.proven = {resource: since for (resource, other), since in self._since.items() if other == peer}
+            if now in suspect.proven.values():  # however long nothing was to be done there
+                suspect.due = min(suspect.due, now + DEBOUNCE)
+
+    def _peer_of(self, node: str) -> str:
+        return next((peer for peer, suspect in self._suspects.items() if suspect.node == node), node)
 
     async def _see_replacements(self) -> None:
         """How long it took until the pods run again, for the metrics."""
-        waited_for = self.numbers.waited_for()
-        if not waited_for or self._clock() < self._seen_at + OTHERS:
+        now = self._clock()
+        self._replaced = {claim: replaced for claim, replaced in self._replaced.items() if now - replaced[1] < _LONGEST}
+        if not self._replaced or now < self._seen_at + OTHERS:
             return
-        self._seen_at = self._clock()
+        self._seen_at = now
         try:
-            for claim in await self._looks.running(waited_for):
-                self.numbers.runs(claim)
+            for claim in await self._looks.running({claim: node for claim, (node, _) in self._replaced.items()}):
+                self.numbers.seconds.observe(("running",), self._clock() - self._replaced.pop(claim)[1])
         except ApiError:
             pass  # another look follows
 
-    def _suspects(self) -> dict[str, dict[str, float]]:
-        """By the storage's name of a node: since when it is proven, by resource, that it cannot write."""
-        now, snapshot = self._clock(), self.snapshot()
-        found: dict[str, dict[str, float]] = {}
-        seen = set[tuple[str, str]]()
-        for resource in snapshot.resources.values():
-            for peer in resource.peers:
-                seen.add((resource.name, peer))
-                since = self._debounce.see((resource.name, peer), excluded(resource, peer, now), now)
-                if since is not None:
-                    found.setdefault(peer, {})[resource.name] = since
-                if since == now:
-                    self._due[peer] = min(self._due.get(peer, 0.0), now + brakes.DEBOUNCE)  # however long nothing was to be done there
-        for node in self._off.values():
-            key, peer = _off_key(node), self._peers.get(node.name, node.name)
-            since = self._debounce.see(key, Fact(node.ready != TRUE, "it is labelled, and not Ready"), now)
-            seen.add(key)
-            if since is not None:
-                found.setdefault(peer, {})[_ALL] = since
-            if since == now:
-                self._due.pop(peer, None)  # somebody has said so a moment ago
-        self._debounce.keep(seen)
-        return found
-
-    async def _case(self, peer: str, proven: Mapping[str, float]) -> float:
+    async def _case(self, peer: str, suspect: _Suspect) -> float:
         """Seconds until the node is to be looked at again."""
-        name = next((node for node, other in self._peers.items() if other == peer), "") or await self._looks.node_of(
-            peer, self._settings.namespace
-        )
-        if not name or name == self._settings.node:
-            return IDLE
-        self._peers[name] = peer
-        since = min(proven.values())
-        missing_for = self._clock() - since
+        name = suspect.node or await self._looks.node_of(peer, self._settings.namespace)
         # Asked before it is time too: since when the kubelet is silent only looking shows.
-        seen = await self._looks.victim(name, missing_for=missing_for)
+        seen = await self._looks.victim(name) if name not in ("", self._settings.node) else None
         if seen is None:
             return IDLE
-        boot = f"{seen.node.uid}/{seen.boot_id}"
-        if self._boots.setdefault(name, boot) != boot:
-            self._boots[name] = boot
-            self._debounce.forget(peer)
+        before, suspect.node, suspect.boot = suspect.boot, name, f"{seen.node.uid}/{seen.boot_id}"
+        if before not in ("", suspect.boot):  # nothing is proven of that
+            self._since = {key: since for key, since in self._since.items() if key[1] != peer}
             return TICK
-        if (wait := since + brakes.DEBOUNCE + self._stagger(name, proven) - self._clock()) > 0.0:
+        if (wait := min(suspect.proven.values()) + DEBOUNCE + self._stagger(name, suspect.proven) - self._clock()) > 0.0:
             return min(wait, TICK)
         is_off = powered_off(seen.node, seen.boot_id).holds
-        volumes = await self._looks.volumes(lambda resource: is_off or resource in proven)
+        volumes = await self._looks.volumes(lambda resource: is_off or resource in suspect.proven)
         candidates = await self._looks.candidates(name, volumes)
-        if candidates:
-            self._quiet.pop(name, None)
-            return await self._fail_over(name, candidates)
-        self._quiet[name] = min(self._quiet.get(name, -1) + 1, 5)
-        return IDLE * 2.0 ** self._quiet[name]
+        for gone in suspect.begun.keys() - {one.named for one in candidates}:
+            stage, since = suspect.begun.pop(gone)
+            self.numbers.seconds.observe((stage,), self._clock() - since)
+        suspect.idle = IDLE if candidates else min(2.0 * suspect.idle, _LONGEST_IDLE)
+        return await self._fail_over(suspect, seen, candidates) if candidates else suspect.idle / 2.0
 
     def _stagger(self, name: str, proven: Mapping[str, float]) -> float:
         """Those who could act do not all begin at once: by their place among those with a copy, or, where all could, by their own share."""
@@ -214,84 +223,77 @@ class Failover:
         ]
         return brakes.STAGGER * min(ranks) if ranks else IDLE * brakes.share(name, me)
 
-    async def _fail_over(self, name: str, candidates: Sequence[Candidate]) -> float:
+    async def _fail_over(self, suspect: _Suspect, seen: Victim, candidates: Sequence[Candidate]) -> float:
         """One after the other, with the Lease: without it nothing is done, and nothing is asked."""
         lease = self._lease_of_driver() if self._settings.acts else None
         if self._settings.acts and (lease is None or not isinstance(await lease.hold(now=True), Held)):
             return OTHERS
         again, guards = IDLE, dict[str, str]()
         try:
-            seen = await self._looks.victim(name, missing_for=0.0)
-            if seen is None:
-                return IDLE
             cluster, rival = await self._looks.cluster(seen), await self._looks.rival()
-            self._freeze.see(cluster.of_driver, self._clock())
+            if is_storm(cluster.of_driver):
+                self._freeze(AFTER_STORM)
             for candidate in candidates:
-                again = min(again, await self._carry_out(candidate, cluster, rival, guards))
-            self.numbers.stands(name, guards)
+                again = min(again, await self._carry_out(candidate, suspect, cluster, rival, guards))
+            suspect.guards = guards
         finally:
             if lease is not None:
                 await lease.leave()
         return again
 
-    async def _carry_out(self, candidate: Candidate, cluster: Cluster, rival: str, guards: dict[str, str]) -> float:
+    async def _carry_out(self, candidate: Candidate, suspect: _Suspect, cluster: Cluster, rival: str, guards: dict[str, str]) -> float:
         """One write after the other, each on what was read for it. Seconds until there is more to do."""
-        name, left, again = cluster.victim.node.name, [candidate], IDLE
-        claims: Mapping[str, str] = {}  # by volume: of the pod that is replaced
+        left, again = [candidate], IDLE
         for _ in range(_MOST_STEPS):
             if not left:
                 break
             one, asked_at = left.pop(0), self._clock()
-            seen = await self._looks.victim(name, missing_for=self._missing_for(name))
+            seen = await self._looks.victim(suspect.node)
             if seen is None or seen.node.uid != cluster.victim.node.uid:
                 return IDLE
-            seen = replace(seen, remediated_by=seen.remediated_by or rival)
+            missing_for = self._clock() - min(suspect.proven.values())
+            seen = replace(seen, remediated_by=seen.remediated_by or rival, missing_for=missing_for)
             unit = await self._looks.unit(one, seen, self._proof)
             if unit is None:
-                if one.pod:
-                    self.numbers.gone(claims.values())
-                elif one.volume in claims:
-                    self.numbers.detached(claims[one.volume])
                 continue
-            decision = self._judge(unit, replace(cluster, victim=seen))
+            decision = self._judge(unit, replace(cluster, victim=seen), suspect.proven)
             guards[one.named] = self._note(one, unit, decision)
             again = min(again, decision.again)
             done = decision.step not in (Step.NONE, Step.WAIT) and await self._do(decision, unit, seen, asked_at)
             if decision.step is Step.TAINT:
                 cluster = replace(cluster, may_taint=done)
                 left.insert(0, one)
-            elif not done:
-                continue
-            elif decision.step is Step.DELETE:
-                left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
-            if unit.pod is not None and decision.step in (Step.EVICT, Step.DELETE):
-                claims = {volume.name: volume.claim for volume in unit.volumes}
-                self.numbers.began(claims.values(), name, proven_for=seen.missing_for)
+            elif done:
+                self._time(one, unit, suspect, seen)
+                if decision.step is Step.DELETE:
+                    left += [one, *(Candidate(volume=volume.name) for volume in unit.volumes)]
         return again
 
-    def _judge(self, unit: Unit, cluster: Cluster) -> Decision:
-        now, node = self._clock(), cluster.victim.node.name
-        record, peer = Record.of(self._lease.record if self._lease is not None else ""), self._peers.get(node, node)
-        allowed = record.allows(node, _first_claim(unit), unit.pod.uid if unit.pod is not None else "", self._wall(), unit.made_at)
-        frozen = self._freeze.fact(now)
-        is_off = powered_off(cluster.victim.node, cluster.victim.boot_id).holds
-        proven_for = {
-            volume.name: float("inf") if is_off else self._debounce.held_for((resource_of(volume.handle), peer), now)
-            for volume in unit.volumes
-        }
-        return judge(unit, cluster, proven_for=proven_for, brakes=allowed if frozen.holds else frozen, acts=self._settings.acts)
+    def _time(self, one: Candidate, unit: Unit, suspect: _Suspect, seen: Victim) -> None:
+        """A write for it was done: from the first one on its stages are timed."""
+        now = self._clock()
+        if unit.pod is not None and one.named not in suspect.begun:
+            self.numbers.seconds.observe(("detect",), DEBOUNCE)
+            self.numbers.seconds.observe(("decide",), max(0.0, seen.missing_for - DEBOUNCE))
+            if len(self._replaced) < _MANY:
+                self._replaced |= {volume.claim: (suspect.node, now) for volume in unit.volumes}
+        suspect.begun.setdefault(one.named, ("detach" if unit.pod is None else "delete", now))
+
+    def _judge(self, unit: Unit, cluster: Cluster, proven: Mapping[str, float]) -> Decision:
+        now, seen = self._clock(), cluster.victim
+        record = Record.of(self._lease.record if self._lease is not None else "")
+        pod = unit.pod.uid if unit.pod is not None else ""
+        _, forbidden = record.after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
+        if now < self._frozen_until:
+            forbidden = "most nodes of the driver were not Ready, or the API server was away, a moment ago"
+        allowed = Fact(not forbidden, forbidden or "within all limits", "brakes")
+        is_off = powered_off(seen.node, seen.boot_id).holds
+        proven_for = {volume.name: float("inf") if is_off else now - proven.get(resource_of(volume.handle), now) for volume in unit.volumes}
+        return judge(unit, cluster, proven_for=proven_for, brakes=allowed, acts=self._settings.acts)
 
     def _proof(self, handle: str, seen: Victim) -> Fact:
-        peer, now = self._peers.get(seen.node.name, seen.node.name), self._clock()
         resource = self.snapshot().resources.get(resource_of(handle))
-        return either(excluded(resource, peer, now), powered_off(seen.node, seen.boot_id))
-
-    def _missing_for(self, name: str) -> float:
-        peer, now = self._peers.get(name, name), self._clock()
-        keys = [(resource, peer) for resource in self.snapshot().resources] + [
-            _off_key(node) for node in self._off.values() if node.name == name
-        ]
-        return max((self._debounce.held_for(key, now) for key in keys), default=0.0)
+        return either(excluded(resource, self._peer_of(seen.node.name), self._clock()), powered_off(seen.node, seen.boot_id))
 
     # --- one write ------------------------------------------------------------------------------------------------------------
 
@@ -301,8 +303,8 @@ class Failover:
         if (lease := self._lease) is None or not self._settings.acts:
             return False
         pod = unit.pod.uid if unit.pod is not None and decision.step is not Step.TAINT else ""
-        after = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
-        if not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
+        after, forbidden = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
+        if forbidden or not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
             return False
 
         def still() -> bool:
@@ -334,12 +336,13 @@ class Failover:
         except Conflict:
             result = "changed"  # another object has its name by now, or it has changed: it is read again
         except (BadRequest, Forbidden, Invalid) as error:  # by a role or a policy: what else is to be done does not wait for that
-            self.numbers.acted(decision.step, "refused")
+            self.numbers.acts.add((decision.step, "refused"))
             for about in (pod,) if pod is not None else unit.proven:
                 self._tell_once(about, decision.step, f"it is not failed over: {error}")
             return False
-        self.numbers.acted(decision.step, result)
-        self._tell(decision, unit, seen, result)
+        self.numbers.acts.add((decision.step, result))
+        if result in _DONE:
+            self._tell(decision, unit, seen)
         return result in _DONE
 
     def _first_time(self, key: str) -> bool:
@@ -349,15 +352,11 @@ class Failover:
         return now == self._asked.setdefault(key, now)
 
     async def _evict(self, pod: Pod, why: str) -> str:
-        """With its own grace period. A budget is kept, and told if it refuses for long."""
+        """With its own grace period. A budget is kept, and whatever refuses is told."""
         answer = await self._evictor.evict(May(pod.namespace, pod.name, pod.uid), why=why)
         self._tools.metrics.evicted(str(answer.result))
-        if answer.result is not Result.BUDGET:
-            self._refused.pop(pod.uid, None)
-            return str(answer.result)
-        self._refused = {} if len(self._refused) > _MANY else self._refused
-        if self._clock() - self._refused.setdefault(pod.uid, self._clock()) >= _REFUSED_FOR:
-            self._tell_once(pod, "budget", f"its storage is lost, and its budget refuses the eviction: {answer.why}")
+        if answer.result not in _DONE:
+            self._tell_once(pod, answer.result, f"its storage is lost, and it is not evicted: {answer.why}")
         return str(answer.result)
 
     async def _taint(self, node: Node, value: str | None, still: Callable[[], bool] = always) -> None:
@@ -415,11 +414,12 @@ class Failover:
     async def _own_storage(self, known: Node) -> None:
         volumes = await self._looks.volumes(lambda resource: resource in self.snapshot().resources)
         self._ours = frozenset(resource_of(volume.handle) for volume in volumes)
-        stored = await self._kube.get(NODES, known.name)
-        node, boot_id = Node.of(stored), str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
-        pods, grace = await self._looks.local(node.name)
+        seen = await self._looks.victim(known.name)
+        if seen is None:
+            return
+        node, (pods, grace) = seen.node, await self._looks.local(known.name)
         self._memory.see_pods(pods, self._clock())
-        own = Own(self.snapshot(), volumes, pods, self._own_taint(node), boot_id)
+        own = Own(self.snapshot(), volumes, pods, self._own_taint(node), seen.boot_id)
         for act in decide(own, self._memory, grace, self._clock()):
             self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
             if self._settings.acts:
@@ -429,14 +429,13 @@ class Failover:
                 self._tell_once(node, would, would)
 
     async def _do_here(self, act: Act, node: Node) -> None:
-        ref = ObjectRef("v1", names.NODE, "", node.name, node.uid)
         match act:
             case Release(resource, volume, pods, why):
                 if not all([await self._may_touch(pod, node) for pod in pods]):
                     return
                 if refused := await self._door.release(resource):
-                    why = f"{why}; it was not done: {refused}"
-                self._event(ObjectRef("v1", names.VOLUME, "", volume.name, volume.uid), names.VOLUME_RELEASED, f"{resource}: {why}")
+                    why = f"{why}; {refused}"
+                self._event(volume, names.VOLUME_RELEASED, f"{resource}: the reader is asked to fail its I/O: {why}")
             case Evict(pod, why):
                 if not await self._may_touch(pod, node):
                     return
@@ -444,11 +443,11 @@ class Failover:
                     self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
             case AddTaint(value, why):
                 await self._taint(node, value)
-                self._event(ref, names.STORAGE_LOST_HERE, why)
+                self._event(node, names.STORAGE_LOST_HERE, why)
             case RemoveTaint(why):
                 await self._taint(node, None)
-                self._tools.recorder.record(ref, names.NORMAL, names.STORAGE_BACK, why)
-        self.numbers.acted(type(act).__name__, "asked")
+                self._event(node, names.STORAGE_BACK, why, names.NORMAL)
+        self.numbers.acts.add((type(act).__name__, "asked"))
 
     async def _may_touch(self, pod: Pod, node: Node) -> bool:
         """Whether it is still here, and nobody says Ignore of it, its claims, their classes or its namespace."""
@@ -462,21 +461,15 @@ class Failover:
 
     # --- telling ----------------------------------------------------------------------------------------------------------------
 
-    def _tell(self, decision: Decision, unit: Unit, seen: Victim, result: str) -> None:
+    def _tell(self, decision: Decision, unit: Unit, seen: Victim) -> None:
         evidence = "; ".join(f"{one.proof.says} ({one.proof.source}, {one.proof.age:.0f} s ago)" for one in unit.proven)
-        node, here = seen.node, f"node {seen.node.name} has lost its storage; node {self._settings.node} acts: {evidence}"
-        match decision.step:
-            case Step.TAINT if result in _DONE:
-                self._event(ObjectRef("v1", names.NODE, "", node.name, node.uid), names.STORAGE_LOST_HERE, f"{decision.why}; {here}")
-            case Step.DETACH if (one := decision.detach) is not None and result in _DONE:
-                ref = ObjectRef(ATTACHMENTS.api_version, names.ATTACHMENT, "", one.name, one.uid)
-                self._event(ref, names.VOLUME_DETACHED, f"the attachment of {one.volume} is deleted; {here}")
-            case _ if unit.pod is not None and result in _DONE:
-                self._tell_once(unit.pod, f"{decision.step} done", f"{decision.why}: {result}; {here}", reason=names.POD_FAILED_OVER)
-            case _ if unit.pod is not None and result not in ("changed", Result.BUDGET):  # a budget is told if it lasts
-                self._tell_once(unit.pod, f"{decision.step} {result}", f"{decision.why}: {result}; {here}")
-            case _:
-                pass
+        message = f"{decision.why}; node {seen.node.name} has lost its storage; node {self._settings.node} acts: {evidence}"
+        if decision.step is Step.TAINT:
+            self._event(seen.node, names.STORAGE_LOST_HERE, message)
+        elif decision.detach is not None:
+            self._event(decision.detach, names.VOLUME_DETACHED, message)
+        elif unit.pod is not None:
+            self._tell_once(unit.pod, f"{decision.step} done", message, reason=names.POD_FAILED_OVER)
 
     def _note(self, one: Candidate, unit: Unit, decision: Decision) -> str:
         """Every decision is shown on the debug page; what stands in the way of one is told once, to whoever looks at the pod."""
@@ -489,18 +482,13 @@ class Failover:
     def _tell_once(self, about: Pod | PodVolume | Node, what: str, message: str, *, reason: str = names.FAILOVER_BLOCKED) -> None:
         if (about.uid, what) not in self._told:
             self._told = {(about.uid, what)} if len(self._told) > _MANY else self._told | {(about.uid, what)}
-            kind = names.POD if isinstance(about, Pod) else names.NODE if isinstance(about, Node) else names.VOLUME
-            namespace = about.namespace if isinstance(about, Pod) else ""
-            self._event(ObjectRef("v1", kind, namespace, about.name, about.uid), reason, message)
+            self._event(about, reason, message)
 
-    def _event(self, ref: ObjectRef, reason: str, message: str) -> None:
-        self._tools.recorder.record(ref, names.WARNING, reason, message[:1000])
+    def _event(self, about: Pod | PodVolume | Volume | Node | Attached, reason: str, message: str, kind: str = names.WARNING) -> None:
+        namespace = about.namespace if isinstance(about, Pod) else ""
+        version, of = next((version, of) for type_, version, of in _KINDS if isinstance(about, type_))
+        self._tools.recorder.record(ObjectRef(version, of, namespace, about.name, about.uid), kind, reason, message[:1000])
 
 
 def _first_claim(unit: Unit) -> str:
     return next((volume.claim_uid for volume in unit.proven), "")
-
-
-def _off_key(node: Node) -> tuple[str, str]:
-    """Of the debounce, for the boot that somebody says was ended."""
-    return _ALL, f"{node.name}/{node.labels.get(names.POWERED_OFF)}"

@@ -157,7 +157,6 @@ def _resource(name: str, at: float, events: Facts, status: Facts, show: Facts | 
             name=name,
             connected=_CONNECTED.get(state),
             cut_by_hand=state in _BY_HAND,
-            primary=_PRIMARY.get(facts.get(f"peer-role {name}", "")),
             up_to_date=_all(each(f"peer-disk {name}", _UP_TO_DATE)),
         )
 

@@ -36,7 +36,6 @@ class Peer:
     name: str  # as the storage names it: the Node's name, or that of a pod there
     connected: bool | None
     cut_by_hand: bool = False  # StandAlone, Disconnecting: an administrator's word, or a split brain
-    primary: bool | None = None
     up_to_date: bool | None = None  # its disk is known to have all data
 
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from sidecar.drain.marks import NodePolicy, read
 from sidecar.failover.evidence import Fact, resource_of
-from sidecar.failover.survivor import Cluster, said_of
-from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Unit, Victim, is_remediated, writes_to
+from sidecar.failover.survivor import Cluster
+from sidecar.failover.unit import MANY, READ_ONLY, Attached, PodVolume, Said, Unit, Victim, is_remediated, said_of, writes_to
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, CSI_NODES, LEASES, NAMESPACES, NODES, PODS, VOLUMES, KubeApi, find, records
-from sidecar.model import names, timestamps
+from sidecar.model import timestamps
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json, Volume
 
@@ -55,7 +55,7 @@ class Looks:
         found = [pod async for pod in records(self._kube, PODS, Pod.of, namespace=namespace, label_selector=SATELLITE) if pod.name == peer]
         return found[0].node if len(found) == 1 else ""
 
-    async def victim(self, name: str, *, missing_for: float) -> Victim | None:
+    async def victim(self, name: str) -> Victim | None:
         """None: there is no such Node."""
         stored = await find(self._kube, NODES, name)
         if stored is None:
@@ -65,8 +65,7 @@ class Looks:
         marks = read(node, self._driver, now=self._wall(), policy=NodePolicy.IGNORE)
         maintained = "it is cordoned" if marks.cordoned else "somebody has announced that it is emptied" if marks.drain_expected else ""
         boot_id = str(((stored.get("status") or {}).get("nodeInfo") or {}).get("bootID") or "")
-        out = any(taint.key == f"{names.NODE_TAINTS}out-of-service" for taint in node.taints)
-        return Victim(node, boot_id, await self._silent_for(node), out, is_remediated(node), maintained, missing_for)
+        return Victim(node, boot_id, await self._silent_for(node), is_remediated(node), maintained)
 
     async def _silent_for(self, node: Node) -> float:
         """By what this process has seen alone: no clock of another machine counts. 0: not known."""
@@ -76,8 +75,6 @@ class Looks:
             self._leases.pop(node.name, None)
             return 0.0
         sign = f"{node.uid}/{renewed}"
-        if len(self._leases) > 100:
-            self._leases.clear()
         if self._leases.get(node.name, ("", 0.0))[0] != sign:
             self._leases[node.name] = sign, self._clock()
         return self._clock() - self._leases[node.name][1]
@@ -134,24 +131,25 @@ class Looks:
         if pod.uid != candidate.uid or pod.node != victim.node.name:
             return None
         read_only, others = writes_to(stored)
-        volumes, words = list[PodVolume](), [_notes(stored)]
-        for name in dict.fromkeys(pod.claims):
-            found = await self._mounted(pod, name, victim, proof, read_only=name in read_only)
-            if found is None:
-                continue
-            if isinstance(found, str):
-                others = (*others, found)
-            else:
-                volumes.append(found[0])
-                words += found[1]
-        words.append(_notes(await self._kube.get(NAMESPACES, pod.namespace)))
+        mounted = [await self._mounted(pod, name, victim, proof, read_only=name in read_only) for name in dict.fromkeys(pod.claims)]
+        volumes = tuple(one for one in mounted if isinstance(one, PodVolume))
         made_at = timestamps.to_seconds(str(stored["metadata"].get("creationTimestamp") or ""))
-        return Unit(pod, tuple(volumes), others, said_of(*words), made_at)
+        said = await self._said(pod.namespace, volumes, _notes(stored))
+        return Unit(pod, volumes, (*others, *(one for one in mounted if isinstance(one, str))), said, made_at)
 
-    async def _mounted(
-        self, pod: Pod, name: str, victim: Victim, proof: Proof, *, read_only: bool
-    ) -> tuple[PodVolume, list[Mapping[str, str]]] | str | None:
-        """And what people say of its claim and class; a text: what it is instead, of which nothing can be proven; None: it cannot write."""
+    async def _left_behind(self, candidate: Candidate, victim: Victim, proof: Proof) -> Unit | None:
+        """An attachment whose pod is gone. What people have said of the claim holds for it too."""
+        stored = await find(self._kube, VOLUMES, candidate.volume)
+        if stored is None or Volume.of(stored).driver != self._driver:
+            return None
+        found = await self._volume(stored, victim, proof, read_only=False)
+        users = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={victim.node.name}")
+        if found.attached is None or any([found.claim in pod.claim_names and not pod.ended async for pod in users]):
+            return None
+        return Unit(None, (found,), (), await self._said(found.claim.partition("/")[0], (found,)))
+
+    async def _mounted(self, pod: Pod, name: str, victim: Victim, proof: Proof, *, read_only: bool) -> PodVolume | str | None:
+        """A text: what it is instead, of which nothing can be proven; None: it is nothing that the pod could write to."""
         claim = await find(self._kube, CLAIMS, name, namespace=pod.namespace)
         bound = str(((claim or {}).get("spec") or {}).get("volumeName") or "")
         if claim is None or not bound:
@@ -162,12 +160,10 @@ class Looks:
             return f"claim {pod.namespace}/{name}, whose volume {bound} is not its own"
         if volume.driver != self._driver:
             return None if read_only else f"volume {bound} of {volume.driver or 'no CSI driver'}"
-        found = await self._volume(stored, volume, victim, proof, read_only=read_only)
-        class_ = await find(self._kube, CLASSES, volume.class_name) if volume.class_name else None
-        return found, [_notes(claim), *([_notes(class_)] if class_ is not None else [])]
+        return await self._volume(stored, victim, proof, read_only=read_only)
 
-    async def _volume(self, stored: Json, volume: Volume, victim: Victim, proof: Proof, *, read_only: bool) -> PodVolume:
-        modes = (stored.get("spec") or {}).get("accessModes") or ()
+    async def _volume(self, stored: Json, victim: Victim, proof: Proof, *, read_only: bool) -> PodVolume:
+        volume, modes = Volume.of(stored), (stored.get("spec") or {}).get("accessModes") or ()
         attached = await find(self._kube, ATTACHMENTS, attachment_name(volume.handle, self._driver, victim.node.name))
         return PodVolume(
             name=volume.name,
@@ -175,6 +171,7 @@ class Looks:
             handle=volume.handle,
             claim=volume.claim_name,
             claim_uid=volume.claim.uid if volume.claim else "",
+            class_name=volume.class_name,
             read_only=read_only or list(modes) == [READ_ONLY],
             many=MANY in modes or READ_ONLY in modes,
             affinity=volume.affinity,
@@ -182,22 +179,13 @@ class Looks:
             attached=Attached.of(attached) if attached is not None else None,
         )
 
-    async def _left_behind(self, candidate: Candidate, victim: Victim, proof: Proof) -> Unit | None:
-        """An attachment whose pod is gone. What people have said of the claim holds for it too."""
-        stored = await find(self._kube, VOLUMES, candidate.volume)
-        if stored is None or (volume := Volume.of(stored)).driver != self._driver:
-            return None
-        found = await self._volume(stored, volume, victim, proof, read_only=False)
-        users = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={victim.node.name}")
-        if found.attached is None or any([found.claim in pod.claim_names and not pod.ended async for pod in users]):
-            return None
-        words = list[Mapping[str, str]]()
-        if volume.claim is not None:
-            words.append(_notes(await find(self._kube, CLAIMS, volume.claim.name, namespace=volume.claim.namespace) or {}))
-            words.append(_notes(await find(self._kube, NAMESPACES, volume.claim.namespace) or {}))
-        if volume.class_name:
-            words.append(_notes(await find(self._kube, CLASSES, volume.class_name) or {}))
-        return Unit(None, (found,), (), said_of(*words))
+    async def _said(self, namespace: str, volumes: Iterable[PodVolume], *words: Mapping[str, str]) -> Said:
+        """What people say of the namespace, and of claims and classes of these volumes, beside these words of the pod."""
+        asked = [(NAMESPACES, namespace, "")]
+        for volume in volumes:
+            asked += [(CLAIMS, volume.claim.partition("/")[2], namespace), (CLASSES, volume.class_name, "")]
+        found = [await find(self._kube, resource, name, namespace=space) for resource, name, space in asked if name]
+        return said_of(*words, *(_notes(obj) for obj in found if obj is not None))
 
     async def running(self, claims: Mapping[str, str]) -> set[str]:
         """Those of these claims that a pod uses which runs on another node than the one that is named."""

@@ -3,20 +3,21 @@
 What is not known holds nothing up but this. The guards are shown as they are, before a failure and during one (`explain pod`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from sidecar.drain.places import why_unfit
+from sidecar.drain.words import first_few
 from sidecar.failover.brakes import DEBOUNCE
 from sidecar.failover.evidence import Fact
-from sidecar.failover.unit import Attached, PodVolume, Said, Unit, Victim, Word
+from sidecar.failover.unit import Attached, PodVolume, Unit, Victim, Word
 from sidecar.model import names
 from sidecar.model.nodes import TRUE, Node, Pod
 
 SILENT: Final = 15.0  # seconds without a sign of the kubelet, with which ForceOnExclusion need not wait until the Node is not Ready
 MAINTAINED_FOR: Final = 600.0  # seconds that a node which is meant to be away is left alone
-IGNORED_BY_PIRAEUS: Final = "drbd.linbit.com/ignore-fail-over"
 _SOON, _LATER = 2.0, 10.0
 
 
@@ -60,25 +61,6 @@ class Cluster:
         return tuple(node for node in (*self.nodes, self.victim.node) if self.driver in self.drivers.get(node.name, ()))
 
 
-def said_of(*annotations: Mapping[str, str]) -> Said:
-    """What people say on a pod, its claims, their classes, its namespace. Ignore anywhere wins; what cannot be understood counts as it."""
-    found = Said()
-    for notes in annotations:
-        text = notes.get(names.FAILOVER)
-        if IGNORED_BY_PIRAEUS in notes:
-            return Said(Word.IGNORE, IGNORED_BY_PIRAEUS)
-        match text.strip() if text is not None else None:
-            case None:
-                pass
-            case Word.IGNORE:
-                return Said(Word.IGNORE, names.FAILOVER)
-            case Word.FORCE:
-                found = found if found.word else Said(Word.FORCE, names.FAILOVER)
-            case other:
-                found = Said(Word.IGNORE, names.FAILOVER, f"{names.FAILOVER}={other[:40]!r} is neither {Word.IGNORE} nor {Word.FORCE}")
-    return found
-
-
 def judge(unit: Unit, cluster: Cluster, *, proven_for: Mapping[str, float], brakes: Fact, acts: bool) -> Decision:
     """`proven_for`: by volume, for how many seconds its proof has held without a break."""
     guards = (*guards_of(unit, cluster), *_proofs(unit, proven_for), Guard("brakes", brakes))
@@ -96,8 +78,7 @@ def judge(unit: Unit, cluster: Cluster, *, proven_for: Mapping[str, float], brak
 def guards_of(unit: Unit, cluster: Cluster) -> Iterable[Guard]:
     """Those that say beforehand whether it would fail over."""
     said, pod, victim = unit.said, unit.pod, cluster.victim
-    word = Fact(said.word is not Word.IGNORE, said.wrong or (f"{said.by} says {said.word}" if said.word else "nobody says Ignore"), said.by)
-    yield Guard("policy", word)
+    yield Guard("policy", Fact(said.word is not Word.IGNORE, said.why, names.FAILOVER))
     if pod is not None:
         yield Guard("owner", _owned(pod))
         others = f"it may write to {', '.join(unit.others)}, of which nothing can be proven" if unit.others else "it writes to nothing else"
@@ -118,10 +99,8 @@ def _owned(pod: Pod) -> Fact:
 
 
 def _left_to_us(victim: Victim) -> Fact:
-    if victim.out_of_service:
-        return Fact(False, "the taint out-of-service is on the node: Kubernetes acts", "Node")
     if victim.remediated_by:
-        return Fact(False, f"{victim.remediated_by}: another program acts on this node", "Node")
+        return Fact(False, f"{victim.remediated_by}: somebody else acts on this node", "Node")
     if victim.maintained and victim.missing_for < MAINTAINED_FOR:
         return Fact(False, f"{victim.maintained}: it is left alone for {MAINTAINED_FOR / 60:.0f} minutes", "Node")
     return Fact(True, "nobody else acts on the node", "Node")
@@ -130,32 +109,20 @@ def _left_to_us(victim: Victim) -> Fact:
 def feasible(pod: Pod, volumes: Iterable[PodVolume], cluster: Cluster) -> Fact:
     """Whether some other node could run the pod with its volumes: what only this one has is left where it is."""
     affinities = [volume.affinity for volume in volumes if volume.affinity is not None]
-    lost = names.of_driver(cluster.driver, names.STORAGE_LOST)
-
-    def takes_pods(node: Node) -> bool:
-        return node.ready == TRUE and not (node.deleting or node.cordoned or any(taint.key == lost for taint in node.taints))
-
-    left = list(cluster.nodes)
-    tests: tuple[tuple[Callable[[Node], bool], str], ...] = (
-        (
-            lambda node: all(any(term.matches(node.name, node.labels) for term in terms) for terms in affinities),
-            "its volumes are on this node alone; see node loss and Reprovision",
-        ),
-        (lambda node: cluster.driver in cluster.drivers.get(node.name, ()), f"no other node that its volumes allow has {cluster.driver}"),
-        (takes_pods, "no other node that its volumes allow is Ready, not cordoned, and has its storage"),
-        (lambda node: pod.tolerates(node.taints) and _selects(pod, node), "its selector, affinity or tolerations allow no other node"),
-    )
-    for fits, otherwise in tests:
-        left = [node for node in left if fits(node)]
-        if not left:
-            return Fact(False, f"NoTarget: {otherwise if cluster.nodes else 'there is no other node'}", "Node")
-    return Fact(True, f"node {left[0].name} could run it", "Node")
-
-
-def _selects(pod: Pod, node: Node) -> bool:
-    if any(node.labels.get(key) != value for key, value in pod.node_selector.items()):
-        return False
-    return pod.affinity is None or any(term.matches(node.name, node.labels) for term in pod.affinity)
+    lost, why = names.of_driver(cluster.driver, names.STORAGE_LOST), list[str]()
+    for node in cluster.nodes:
+        if not all(any(term.matches(node.name, node.labels) for term in terms) for terms in affinities):
+            continue
+        if cluster.driver not in cluster.drivers.get(node.name, ()):
+            unfit = f"it does not have {cluster.driver}"
+        elif any(taint.key == lost for taint in node.taints):
+            unfit = "it has lost its storage"
+        else:
+            unfit = why_unfit(node, pod)
+        if not unfit:
+            return Fact(True, f"node {node.name} could run it", "Node")
+        why.append(f"{node.name}: {unfit}")
+    return Fact(False, f"NoTarget: {first_few(why, 3) or 'its volumes are on this node alone; see node loss and Reprovision'}", "Node")
 
 
 def _proofs(unit: Unit, proven_for: Mapping[str, float]) -> Iterable[Guard]:
@@ -193,4 +160,4 @@ def _detach(unit: Unit, cluster: Cluster) -> Decision:
         return Decision(Step.NONE, "nothing is attached there that is ours to detach", again=60.0)
     if cluster.victim.node.ready == TRUE and cluster.victim.silent_for < SILENT:
         return Decision(Step.NONE, "its node is Ready: Kubernetes detaches what nobody uses there", again=_LATER)
-    return Decision(Step.DETACH, "no pod uses it there any more", again=_SOON, detach=found)
+    return Decision(Step.DETACH, f"no pod uses {found.volume} there any more", again=_SOON, detach=found)

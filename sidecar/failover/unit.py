@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from sidecar.failover.evidence import Fact
+from sidecar.model import names
 from sidecar.model.nodes import Node, Pod
 from sidecar.model.objects import Json
 from sidecar.model.topology import Term
@@ -24,11 +25,24 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The word that counts, and where it stands. Ignore anywhere wins."""
+    """The word that counts, and why."""
 
     word: Word = Word.NONE
-    by: str = ""
-    wrong: str = ""  # an annotation that is none of the words: it counts as Ignore, and is told
+    why: str = "nobody says Ignore"
+
+
+IGNORED_BY_PIRAEUS: Final = "drbd.linbit.com/ignore-fail-over"
+
+
+def said_of(*annotations: Mapping[str, str]) -> Said:
+    """What people say on a pod, its claims, their classes, its namespace. Ignore anywhere wins; what cannot be understood counts as it."""
+    if any(IGNORED_BY_PIRAEUS in notes for notes in annotations):
+        return Said(Word.IGNORE, f"the annotation {IGNORED_BY_PIRAEUS} is there")
+    words = {notes[names.FAILOVER].strip() for notes in annotations if names.FAILOVER in notes}
+    if odd := words - {Word.IGNORE, Word.FORCE}:
+        return Said(Word.IGNORE, f"{names.FAILOVER}={min(odd)[:40]!r} is neither {Word.IGNORE} nor {Word.FORCE}")
+    word = next((word for word in (Word.IGNORE, Word.FORCE) if word in words), Word.NONE)
+    return Said(word, f"{names.FAILOVER} says {word}") if word else Said()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +80,7 @@ class PodVolume:
     handle: str
     claim: str  # `namespace/name`
     claim_uid: str
+    class_name: str
     read_only: bool  # the pod cannot write to it
     many: bool  # several nodes may write to it at once: nobody else is ever detached
     affinity: tuple[Term, ...] | None
@@ -95,17 +110,16 @@ class Victim:
     node: Node
     boot_id: str
     silent_for: float  # seconds that its kubelet's Lease has not changed, as this process has seen; 0: not known
-    out_of_service: bool = False  # somebody has put node.kubernetes.io/out-of-service on it: Kubernetes acts
-    remediated_by: str = ""  # another program acts on it, which is named
+    remediated_by: str = ""  # what says that another program acts on it
     maintained: str = ""  # what announces that it is meant to be away
     missing_for: float = 0.0  # seconds since its storage was seen to be away first
 
 
-REMEDIATORS: Final = ("drbd.linbit.com/", "medik8s.io/", "remediation.medik8s.io/")
+REMEDIATORS: Final = (f"{names.NODE_TAINTS}out-of-service", "drbd.linbit.com/", "medik8s.io/", "remediation.medik8s.io/")
 
 
 def is_remediated(node: Node) -> str:
-    """Another program's taint on the node, by which it says that it acts there; empty: there is none."""
+    """The taint that says that another program acts there, or, out-of-service, Kubernetes itself; empty: there is none."""
     for taint in node.taints:
         domain = taint.key.partition("/")[0]
         if taint.key.startswith(REMEDIATORS) or domain.endswith(("podmon.storage.dell.com", "podmon.dellemc.com")):

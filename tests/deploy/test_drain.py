@@ -11,7 +11,7 @@ from sidecar.config.parse import Parsed, parse
 from sidecar.drain.maintenance.objects import Entry
 from sidecar.drain.maintenance.plan import Peer
 from sidecar.drain.maintenance.step import Progress, decide
-from sidecar.failover.survivor import IGNORED_BY_PIRAEUS
+from sidecar.failover.unit import IGNORED_BY_PIRAEUS
 from sidecar.kube.api import PODS
 from sidecar.model import names
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE, Json, containers, granted, rendered, the, written

@@ -13,7 +13,7 @@ from hack.lib.programs import Json, OurDriver, Sidecar
 from sidecar.eviction.attempt_io import body
 from sidecar.eviction.rules import May
 from sidecar.failover.look_io import attachment_name
-from sidecar.failover.survivor import IGNORED_BY_PIRAEUS
+from sidecar.failover.unit import IGNORED_BY_PIRAEUS
 from sidecar.kube.api import MERGE_PATCH
 from sidecar.model import names, timestamps
 from tests.deploy.manifests import DEPLOY, DRIVER, NAMESPACE

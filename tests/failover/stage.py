@@ -139,12 +139,12 @@ class Stage:
 
     def healthy(self, *names_: str, victim: str = "a", **facts: Any) -> None:
         for name in names_:
-            peers = (Peer(victim, True, primary=True, up_to_date=True), Peer("c", True, primary=False, up_to_date=True))
+            peers = (Peer(victim, True, up_to_date=True), Peer("c", True, up_to_date=True))
             self.door.has(name, peers=peers, **({"may_promote": False} | facts))
 
     def lose(self, *names_: str, victim: str = "a", **facts: Any) -> None:
         for name in names_:
-            peers = (Peer(victim, False, primary=None, up_to_date=None), Peer("c", True, primary=False, up_to_date=True))
+            peers = (Peer(victim, False), Peer("c", True, up_to_date=True))
             self.door.has(name, peers=peers, **facts)
 
     async def there(self, name: str) -> Json | None:

@@ -131,9 +131,9 @@ def test_all_of_it_is_known() -> None:
         True,
     )
     assert (one.forbids_second, one.up_to_date, one.unknown) == (True, True, "")
-    assert {name: (peer.connected, peer.primary, peer.up_to_date) for name, peer in one.peers.items()} == {
-        "a": (False, None, None),
-        "c": (True, False, False),
+    assert {name: (peer.connected, peer.up_to_date) for name, peer in one.peers.items()} == {
+        "a": (False, None),
+        "c": (True, False),
     }
     assert proof(one).holds and proof(one, "c").value is False and proof(one, "d").value is None
 
@@ -155,7 +155,7 @@ SEEN: list[tuple[str, str, Callable[[Resource], object], object]] = [
     ("connection:Connecting", "connection:Disconnecting", lambda one: one.peers["a"].cut_by_hand, True),
     ("connection:Connecting", "connection:NetworkFailure", lambda one: one.peers["a"].connected, False),
     ("connection:Connecting", "connection:Tunnelled", lambda one: one.peers["a"].connected, None),
-    ("connection:Connecting role:Unknown", "connection:Connected role:Primary", lambda one: one.peers["a"].primary, True),
+    ("connection:Connecting role:Unknown", "connection:Connected role:Primary", lambda one: one.peers["a"].connected, True),
     ("peer-disk:DUnknown", "peer-disk:UpToDate", lambda one: one.peers["a"].up_to_date, True),
 ]
 
@@ -352,7 +352,7 @@ def test_nonsense_is_unknown_and_raises_nothing(text: str) -> None:
         assert not proof(snapshot.resources.get(R)).holds
         assert not snapshot.complete or snapshot.resources[R].has_quorum is None
     reading = read()
-    for kind in ("failed", "released", "weather", "change"):
+    for kind in ("failed", "weather", "change"):
         reading.feed(kind, 100.5, text)
         reading.snapshot(101.0)
 
@@ -524,7 +524,7 @@ def test_f08_partial_mesh(disks: tuple[str, ...], diskless: str) -> None:
     cluster = Cluster(*disks, diskless=diskless)
     cluster.storage.cut("a", "b")
     seen = cluster.after(11.0).seen("b").resources["vol"]
-    assert (seen.has_quorum, seen.peers["a"].connected, seen.peers["a"].primary) == (True, False, None)
+    assert (seen.has_quorum, seen.peers["a"].connected) == (True, False)
     assert not cluster.proof("b").holds and not cluster.proof("c").holds
     assert cluster.proof("c").says == "vol: a is connected"
     assert cluster.storage.write("a", "vol", "second")

@@ -68,7 +68,6 @@ async def _shown(socket: Path) -> Snapshot:
     while "show: it ended" not in door.snapshot(time.monotonic()).why:
         assert time.monotonic() < end
         await asyncio.sleep(0.1)
-    assert "cannot be read" in await door.release("vol")
     task.cancel()
     return door.snapshot(time.monotonic())
 

@@ -48,7 +48,7 @@ class Process:
 
 
 class Door:
-    """`failover.door_io.Drbd` for one process of a sidecar. What it is fed with, `Machines` says."""
+    """In the place of `failover.door_io.Door` for one process of a sidecar. What it is fed with, `Machines` says."""
 
     def __init__(self, machines: "Machines", node: str) -> None:
         self.changed = asyncio.Event()

@@ -45,7 +45,7 @@ async def _explained(doors: Opened, question: Question) -> tuple[dict[str, str |
     pod = Pod.of(await kube.get(PODS, question.name, namespace=question.namespace or kube.namespace or _NAMESPACE))
     driver = question.driver or await _driver_of(kube, pod)
     looks = Looks(kube, driver, clock=time.monotonic, wall=time.time)
-    victim = await looks.victim(pod.node, missing_for=0.0) if pod.node and driver else None
+    victim = await looks.victim(pod.node) if pod.node and driver else None
     unit = await looks.unit(Candidate(pod.namespace, pod.name, pod.uid), victim, lambda *_: unproven) if victim is not None else None
     if victim is None or unit is None:
         why = "it has no node yet" if not pod.node else f"node {pod.node} is gone" if driver else "it has no volume of a CSI driver"
