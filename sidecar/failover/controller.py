@@ -47,6 +47,7 @@ LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps
 _OFF: Final = "powered off "  # in the place of a resource: somebody says of this boot that its power was cut, so it is about all of them
 _MOST_STEPS: Final = 8
 _COMES_BACK: Final = 60.0  # between two deletions of the same
+_REFUSED_FOR: Final = 60.0  # seconds for which a budget may refuse until that is told
 _LONGEST: Final = 600.0  # seconds that a replacement is waited for
 _MANY: Final = 1000
 _KINDS: Final = (
@@ -87,6 +88,7 @@ class Failover:
         self._since: dict[tuple[str, str], float] = {}  # by resource and peer: since when it is proven
         self._suspects: dict[str, _Suspect] = {}  # by peer: a node as the storage calls it
         self._asked: dict[str, float] = {}  # by uid of a pod, or name of an attachment: when it was deleted last
+        self._refused: dict[str, float] = {}  # by uid of a pod: since when a budget refuses its eviction
         self._told: set[tuple[str, str]] = set()
         self._replaced: dict[str, tuple[str, float]] = {}  # by claim: the node where its pod was, and when the first write for that was
         self._seen_at = 0.0
@@ -352,9 +354,14 @@ class Failover:
         return now == self._asked.setdefault(key, now)
 
     async def _evict(self, pod: Pod, why: str) -> str:
-        """With its own grace period. A budget is kept, and whatever refuses is told."""
+        """With its own grace period. A budget is kept, and told if it refuses for long; whatever else refuses is told at once."""
         answer = await self._evictor.evict(May(pod.namespace, pod.name, pod.uid), why=why)
         self._tools.metrics.evicted(str(answer.result))
+        now = self._clock()
+        if answer.result is not Result.BUDGET:
+            self._refused.pop(pod.uid, None)
+        elif len(self._refused) < _MANY and now - self._refused.setdefault(pod.uid, now) < _REFUSED_FOR:
+            return str(answer.result)
         if answer.result not in _DONE:
             self._tell_once(pod, answer.result, f"its storage is lost, and it is not evicted: {answer.why}")
         return str(answer.result)

@@ -489,13 +489,15 @@ def test_f54_a_read_that_is_refused_is_no_outage() -> None:
     play(plot)
 
 
-def test_f02_a_budget_that_refuses_is_told_once() -> None:
+def test_f19_f02_a_budget_that_refuses_is_told_once_it_lasts() -> None:
     async def plot(stage: Stage) -> None:
         refusal = TooManyRequests("Cannot evict pod", retry_after=0.0)
         refusal.causes = {"DisruptionBudget": "the budget allows none"}
         stage.refuse = lambda call: refusal if call.subresource == "eviction" else None
         stage.lose("data")
-        await asyncio.sleep(340)
+        await asyncio.sleep(40)
+        assert stage.told.reasons() == []
+        await asyncio.sleep(300)
         assert stage.told.reasons() == [names.FAILOVER_BLOCKED] and "the budget allows none" in stage.told.events[0][3]
         assert await stage.there("db-0")
 
