@@ -20,7 +20,7 @@ from sidecar.failover.door_io import Door
 from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers, Shown
-from sidecar.failover.survivor import Cluster, Decision, Step, judge
+from sidecar.failover.survivor import SILENT, Cluster, Decision, Step, judge
 from sidecar.failover.unit import Attached, PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
 from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi, always
@@ -39,7 +39,7 @@ ROOM: Final = "failover"
 TICK: Final = 1.0
 SOON: Final = 2.0  # between two looks at a node while something is to be done there
 OWN_EVERY: Final = 5.0
-IDLE: Final = 60.0  # where nothing of the driver is left on it, and twice as long each time
+IDLE: Final = 60.0  # while nothing can be done there
 _LONGEST_IDLE: Final = 3600.0
 OTHERS: Final = 5.0  # while another sidecar has the Lease
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
@@ -67,7 +67,7 @@ class _Suspect:
     boot: str = ""  # which machine and which of its boots it is
     proven: Mapping[str, float] = field(default_factory=dict)  # by resource: since when it is proven that the node cannot write
     due: float = 0.0  # when to look at it again
-    idle: float = IDLE  # the next wait, where nothing is to be done there
+    idle: float = SOON  # the next wait, where nothing of the driver is left on it: twice as long each time
     guards: Mapping[str, str] = field(default_factory=dict)  # by what would fail over: the guard that keeps it
     begun: dict[str, tuple[str, float]] = field(default_factory=dict)  # by what was written to: the stage, and since when
 
@@ -212,7 +212,7 @@ class Failover:
         for gone in suspect.begun.keys() - {one.named for one in candidates}:
             stage, since = suspect.begun.pop(gone)
             self.numbers.seconds.observe((stage,), self._clock() - since)
-        suspect.idle = IDLE if candidates else min(2.0 * suspect.idle, _LONGEST_IDLE)
+        suspect.idle = SOON if candidates else min(2.0 * suspect.idle, _LONGEST_IDLE)
         return await self._fail_over(suspect, seen, candidates) if candidates else suspect.idle / 2.0
 
     def _stagger(self, name: str, proven: Mapping[str, float]) -> float:
@@ -284,8 +284,7 @@ class Failover:
     def _judge(self, unit: Unit, cluster: Cluster, proven: Mapping[str, float]) -> Decision:
         now, seen = self._clock(), cluster.victim
         record = Record.of(self._lease.record if self._lease is not None else "")
-        pod = unit.pod.uid if unit.pod is not None else ""
-        _, forbidden = record.after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
+        _, forbidden = record.after(seen.node.name, _first_claim(unit), _counted(unit, seen), self._wall(), unit.made_at)
         if now < self._frozen_until:
             forbidden = "most nodes of the driver were not Ready, or the API server was away, a moment ago"
         allowed = Fact(not forbidden, forbidden or "within all limits", "brakes")
@@ -304,7 +303,7 @@ class Failover:
         between that and the request."""
         if (lease := self._lease) is None or not self._settings.acts:
             return False
-        pod = unit.pod.uid if unit.pod is not None and decision.step is not Step.TAINT else ""
+        pod = _counted(unit, seen) if decision.step is not Step.TAINT else ""
         after, forbidden = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
         if forbidden or not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
             return False
@@ -495,6 +494,13 @@ class Failover:
         namespace = about.namespace if isinstance(about, Pod) else ""
         version, of = next((version, of) for type_, version, of in _KINDS if isinstance(about, type_))
         self._tools.recorder.record(ObjectRef(version, of, namespace, about.name, about.uid), kind, reason, message[:1000])
+
+
+def _counted(unit: Unit, seen: Victim) -> str:
+    """The uid of its pod, for the brakes; empty: there is none, or nothing of it has ever run. Until a node that is dead is not Ready a pod
+    that was made anew may be bound to it once more: that one is replaced again at once."""
+    was_bound_to_a_dead_node = not unit.seen and seen.node.ready == TRUE and seen.silent_for >= SILENT
+    return "" if unit.pod is None or was_bound_to_a_dead_node else unit.pod.uid
 
 
 def _first_claim(unit: Unit) -> str:

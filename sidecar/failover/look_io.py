@@ -135,7 +135,8 @@ class Looks:
         volumes = tuple(one for one in mounted if isinstance(one, PodVolume))
         made_at = timestamps.to_seconds(str(stored["metadata"].get("creationTimestamp") or ""))
         said = await self._said(pod.namespace, volumes, _notes(stored))
-        return Unit(pod, volumes, (*others, *(one for one in mounted if isinstance(one, str))), said, made_at)
+        is_seen = pod.phase != "Pending" or bool((stored.get("status") or {}).get("startTime"))
+        return Unit(pod, volumes, (*others, *(one for one in mounted if isinstance(one, str))), said, made_at, is_seen)
 
     async def _left_behind(self, candidate: Candidate, victim: Victim, proof: Proof) -> Unit | None:
         """An attachment whose pod is gone. What people have said of the claim holds for it too."""

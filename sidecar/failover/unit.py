@@ -97,6 +97,7 @@ class Unit:
     others: tuple[str, ...]  # what else it may write to, in words: hostPath, another driver's inline volume
     said: Said
     made_at: float | None = None  # when the pod was made, by the API server's clock
+    seen: bool = True  # by the pod's kubelet: False: nothing of it has ever run
 
     @property
     def proven(self) -> Iterable[PodVolume]:

@@ -82,6 +82,30 @@ def test_f04_with_force_on_exclusion_a_silent_kubelet_is_enough_before_the_node_
     play(plot)
 
 
+@pytest.mark.parametrize("ready", ["True", "Unknown"])
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_pod_that_is_bound_to_the_dead_node_again_is_replaced_at_once_only_if_it_never_ran_and_until_the_node_is_not_ready(
+    seen: bool, ready: str
+) -> None:
+    async def plot(stage: Stage) -> None:
+        patch = {"metadata": {"annotations": {names.FAILOVER: "ForceOnExclusion"}}}
+        await stage.you.patch(CLAIMS, "data", patch, content_type=MERGE_PATCH, namespace="default")
+        stage.lose("data")
+        await asyncio.sleep(17)
+        assert not await stage.there("db-0")
+        await stage.status("a", ready=ready)
+        for _ in range(3):
+            await stage.pod("db-0", "data")
+            status = {"phase": "Pending"} | ({"startTime": "2026-01-01T00:00:00Z"} if seen else {})
+            await stage.you.patch(PODS, "db-0", {"status": status}, content_type=MERGE_PATCH, namespace="default", subresource="status")
+            await asyncio.sleep(5)
+            assert bool(await stage.there("db-0")) is (seen or ready != "True")
+            if await stage.there("db-0"):
+                break
+
+    play(plot)
+
+
 def test_f05_below_the_debounce_nothing_is_written() -> None:
     async def plot(stage: Stage) -> None:
         await stage.status("a", ready="Unknown")

@@ -172,7 +172,9 @@ class FailedOver:
             yield OTHERS, "its node is out of service"
 
     def _too_much(self, what: str, sender: str, node: str, claim: str, found: Json, sent: Sent, is_pod: bool) -> Iterator[tuple[str, str]]:
-        uid, now = found["metadata"]["uid"] if is_pod else "", sent.at
+        # One that was bound to a dead node before that was not Ready has never run.
+        has_run = is_pod and ((found.get("status") or {}).get("phase") != "Pending" or self._silent(sent, node) < 13.0)
+        uid, now = found["metadata"]["uid"] if has_run else "", sent.at
         if self._for(sent, "cordoned", node) > _READ and not any(act[2] == node for act in self.acts[-5:]):
             reachable = [at for fact, at in sent.since.items() if fact[0] == "lost" and fact[1] == node]
             if self.world.failed_over.began.get(sender, 0.0) > now - 590.0 or (reachable and now - reachable[0] < 500.0):
@@ -183,7 +185,7 @@ class FailedOver:
         stored = self.world.cluster.store.find(NODES, sender)
         if not self.world.strays and stored is not None and holder != f"{stored['metadata']['uid']}/{DRIVER}":
             yield NO_LEASE, f"it is {holder}'s"
-        is_new = is_pod and all(act[4] != uid for act in self.acts)
+        is_new = has_run and all(act[4] != uid for act in self.acts)
         if is_new and not self.world.strays and "clock jumps" not in self.world.plan.troubles:
             victims = {act[2] for act in self.acts if now - act[0] < 595.0} | {node}
             if len(victims) > 3:
