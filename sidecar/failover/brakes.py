@@ -87,10 +87,10 @@ class Record:
         """Without what counts no more."""
         victims = {name: min(at, now) for name, at in self.victims.items() if now - at < VICTIM_FOR}
         pods = tuple(min(at, now) for at in self.pods if now - at < 60.0)[-2 * PODS :]
-        recent = {
-            uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-_BESIDE:] for uid, times in self.claims.items()
-        }
-        newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
+        recent = {uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN) for uid, times in self.claims.items()}
+        # The first one stays: pods beside the last one do not make it forgotten that there was a time before.
+        few = {uid: (*held[:1], *held[1:][1 - _BESIDE :]) for uid, held in recent.items() if held}
+        newest = sorted(few.items(), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
     def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> tuple["Record", str]:

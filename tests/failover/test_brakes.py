@@ -157,6 +157,15 @@ def test_pods_of_one_claim_go_together_and_count_once_for_it_but_not_one_that_wa
     assert len(record.pods) == 2 and not why_not(record, "b", "claim", "pod-3", NOW + HOLD, new)
 
 
+def test_f42_however_many_pods_use_the_claim_after_two_times_a_person_decides() -> None:
+    record = Record()
+    for at in (NOW, NOW + 300):
+        for number in range(6):
+            record, forbidden = record.after("a", "claim", f"{at}-{number}", at, at - 200)
+            assert not forbidden
+    assert "a person decides" in why_not(record, "a", "claim", "another", NOW + 600, NOW + 400)
+
+
 def test_a_full_record_can_still_be_read() -> None:
     record = Record(
         dict.fromkeys((f"node-{number}" for number in range(3)), NOW),
