@@ -40,7 +40,7 @@ TICK: Final = 1.0
 SOON: Final = 2.0  # between two looks at a node while something is to be done there
 OWN_EVERY: Final = 5.0
 IDLE: Final = 60.0  # where nothing of the driver is left on it, and twice as long each time
-_LONGEST_IDLE: Final = 3600.0
+_LONGEST_IDLE: Final = 1800.0
 OTHERS: Final = 5.0  # while another sidecar has the Lease
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
 LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
@@ -212,8 +212,11 @@ class Failover:
         for gone in suspect.begun.keys() - {one.named for one in candidates}:
             stage, since = suspect.begun.pop(gone)
             self.numbers.seconds.observe((stage,), self._clock() - since)
-        suspect.idle = IDLE if candidates else min(2.0 * suspect.idle, _LONGEST_IDLE)
-        return await self._fail_over(suspect, seen, candidates) if candidates else suspect.idle / 2.0
+        if candidates:
+            suspect.idle = IDLE
+            return await self._fail_over(suspect, seen, candidates)
+        wait, suspect.idle, suspect.guards = suspect.idle, min(2.0 * suspect.idle, _LONGEST_IDLE), {}
+        return wait
 
     def _stagger(self, name: str, proven: Mapping[str, float]) -> float:
         """Those who could act do not all begin at once: by their place among those with a copy, or, where all could, by their own share."""
@@ -301,8 +304,8 @@ class Failover:
 
     async def _do(self, decision: Decision, unit: Unit, seen: Victim, asked_at: float) -> bool:
         """Whether it was done. The act is counted in the Lease first, and then the evidence is looked at once more: nothing is awaited
-        between that and the request."""
-        if (lease := self._lease) is None or not self._settings.acts:
+        between that and the request. Once the Lease is lost, another sidecar's acts may be missing in its record as it was read here."""
+        if (lease := self._lease) is None or not lease.is_held or not self._settings.acts:
             return False
         pod = unit.pod.uid if unit.pod is not None and decision.step is not Step.TAINT else ""
         after, forbidden = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
@@ -415,6 +418,8 @@ class Failover:
                 await self._own_storage(node)
             except ApiError as error:
                 log.info("This node's own storage could not be looked after", extra={"fields": {"err": str(error)}})
+                if isinstance(error, BadRequest | Forbidden | Invalid):
+                    self._tell_once(node, "own storage", f"its own storage cannot be looked after: {error}")
             is_ours = (self._ours or frozenset()) & self._memory.bad_since.keys() or self._own_taint(node)
             due = now + (OWN_EVERY if is_ours else IDLE)
 
