@@ -262,3 +262,17 @@ def test_what_is_gone_is_not_counted_as_blocked_any_more() -> None:
         assert not any(one.guards for one in stage.sidecar._suspects.values())
 
     play(plot)
+
+
+def test_f35_an_announcement_that_was_left_on_all_other_nodes_keeps_no_pod_where_it_is() -> None:
+    """The scheduler does not see it, and people take it off, or forget to."""
+
+    async def plot(stage: Stage) -> None:
+        for node in ("b", "c"):
+            await stage.change(node, annotations={names.DRAIN_INTENT: "reboot"})
+        await stage.status("a", ready="Unknown")
+        stage.lose("data")
+        await asyncio.sleep(30)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+
+    play(plot)
