@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from sidecar.drain.course import Held
@@ -23,7 +24,7 @@ from sidecar.failover.numbers import Numbers, Shown
 from sidecar.failover.survivor import Cluster, Decision, Step, judge
 from sidecar.failover.unit import Attached, PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
-from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi, always
+from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
 from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
@@ -369,7 +370,7 @@ class Failover:
             self._tell_once(pod, answer.result, f"its storage is lost, and it is not evicted: {answer.why}")
         return str(answer.result)
 
-    async def _taint(self, node: Node, value: str | None, still: Callable[[], bool] = always) -> None:
+    async def _taint(self, node: Node, value: str | None, still: Callable[[], bool]) -> None:
         """None: it is taken off. On condition of the version: the list of taints is one value."""
         stored = await self._kube.get(NODES, node.name)
         key = names.of_driver(self._settings.driver, names.STORAGE_LOST)
@@ -432,32 +433,38 @@ class Failover:
         node, (pods, grace) = seen.node, await self._looks.local(known.name)
         self._memory.see_pods(pods, self._clock())
         own = Own(self.snapshot(), volumes, pods, self._own_taint(node), seen.boot_id)
+
+        def is_due(act: Act) -> bool:
+            """Also by what the storage shows at this moment."""
+            return act in decide(replace(own, snapshot=self.snapshot()), self._memory, grace, self._clock())
+
         for act in decide(own, self._memory, grace, self._clock()):
             self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
             if self._settings.acts:
-                await self._do_here(act, node)
+                await self._do_here(act, node, partial(is_due, act))
             else:
                 would = f"it is only observed: {type(act).__name__} would be next: {act.why}"
                 self._tell_once(node, would, would)
 
-    async def _do_here(self, act: Act, node: Node) -> None:
+    async def _do_here(self, act: Act, node: Node, still: Callable[[], bool]) -> None:
+        """`still`: asked once more when all is read that the act needs."""
         match act:
             case Release(resource, volume, pods, why):
-                if not all([await self._may_touch(pod, node) for pod in pods]):
+                if not all([await self._may_touch(pod, node) for pod in pods]) or not still():
                     return
                 if refused := await self._door.release(resource):
                     why = f"{why}; {refused}"
                 self._event(volume, names.VOLUME_RELEASED, f"{resource}: the reader is asked to fail its I/O: {why}")
             case Evict(pod, why):
-                if not await self._may_touch(pod, node):
+                if not await self._may_touch(pod, node) or not still():
                     return
                 if await self._evict(pod, why) == Result.EVICTED:
                     self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
             case AddTaint(value, why):
-                await self._taint(node, value)
+                await self._taint(node, value, still)
                 self._event(node, names.STORAGE_LOST_HERE, why)
             case RemoveTaint(why):
-                await self._taint(node, None)
+                await self._taint(node, None, still)
                 self._event(node, names.STORAGE_BACK, why, names.NORMAL)
         self.numbers.acts.add((type(act).__name__, "asked"))
 

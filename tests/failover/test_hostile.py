@@ -276,3 +276,40 @@ def test_f35_an_announcement_that_was_left_on_all_other_nodes_keeps_no_pod_where
         assert not await stage.there("db-0") and not await stage.is_attached("data")
 
     play(plot)
+
+
+def test_f46_no_pod_is_evicted_once_the_storage_has_healed_while_another_one_was() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.volume("more")
+        await stage.pod("db-1", "more")
+        evict, evicted = stage.api.create_subresource, list[str]()
+
+        async def slow(resource: Any, name: str, *how: Any, **more: Any) -> Any:
+            evicted.append(name)
+            await asyncio.sleep(3)
+            stage.healthy("data", "more", victim="b", primary=True, open=True)
+            return await evict(resource, name, *how, **more)
+
+        stage.api.create_subresource = slow  # type: ignore[method-assign]
+        stage.healthy("data", "more", victim="b", primary=True, open=True, failing_io=True)
+        await asyncio.sleep(60)
+        assert evicted == ["db-0"]
+
+    own(plot)
+
+
+def test_f46_the_own_node_is_not_closed_once_the_storage_has_healed_while_it_was_read_for_that() -> None:
+    async def plot(stage: Stage) -> None:
+        healed = list[float]()
+
+        def heal(call: Any) -> None:
+            if (call.verb, call.resource) == ("get", NODES) and stage.calls[-1].resource == PODS:
+                stage.healthy("data", victim="b", primary=True, open=True)
+                healed.append(stage.clock())
+
+        stage.refuse = heal
+        stage.healthy("data", victim="b", primary=True, open=True, failing_io=True)
+        await asyncio.sleep(60)
+        assert healed and stage.writes() == []
+
+    own(plot)
