@@ -28,7 +28,10 @@ def node_for(
     published = tuple(record for record in capacities if record.node_topology is not None and record.capacity is not None)
     why: dict[str, str] = {}
     for node in sorted(others, key=lambda node: node.name):
-        found = out.get(node.name) or why_unfit(node, pod) or _no_room(node, wanted, published, classes)
+        found = out.get(node.name) or why_unfit(node, pod)
+        if not found and node.annotations.get(names.DRAIN_INTENT, "").strip():
+            found = f"it is itself being drained (annotation {names.DRAIN_INTENT})"
+        found = found or _no_room(node, wanted, published, classes)
         if not found:
             return node.name, ""
         why[node.name] = found
@@ -37,7 +40,7 @@ def node_for(
 
 
 def why_unfit(node: Node, pod: Pod) -> str:
-    """Why the pod could not run there, whatever its volumes are; empty: it could."""
+    """Why the pod could not run there, whatever its volumes are and people announce; empty: it could."""
     if node.deleting:
         return "it is being deleted"
     if node.ready != nodes.TRUE:
@@ -45,8 +48,6 @@ def why_unfit(node: Node, pod: Pod) -> str:
     leaving = sorted(str(taint) for taint in node.taints if taint.key in (names.EVACUATE_TAINT, *names.RETIRING_TAINTS))
     if leaving:
         return f"it is itself being drained (taint {leaving[0]})"
-    if node.annotations.get(names.DRAIN_INTENT, "").strip():
-        return f"it is itself being drained (annotation {names.DRAIN_INTENT})"
     if node.cordoned:
         return "it is cordoned"
     for taint in sorted(node.taints, key=str):

@@ -21,6 +21,7 @@ VICTIMS: Final = 3  # nodes at a time
 VICTIM_FOR: Final = 600.0  # seconds that a node counts as one after the last write for it
 PODS: Final = 60  # in a minute, of all nodes
 HOLD: Final = 60.0  # seconds after a claim's pod was replaced, until it may be once more
+SAME: Final = 10.0  # seconds: a pod that has used the claim beside that one goes with it
 TWICE: Final = 2  # times a claim may be failed over
 WITHIN: Final = 1800.0  # seconds
 STORM: Final = 3  # nodes that are not Ready at once, and so many of all
@@ -87,10 +88,10 @@ class Record:
         """Without what counts no more."""
         victims = {name: min(at, now) for name, at in self.victims.items() if now - at < VICTIM_FOR}
         pods = tuple(min(at, now) for at in self.pods if now - at < 60.0)[-2 * PODS :]
-        recent = {
-            uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN)[-_BESIDE:] for uid, times in self.claims.items()
-        }
-        newest = sorted((item for item in recent.items() if item[1]), key=lambda item: item[1][-1])[-_MOST:]
+        recent = {uid: tuple((min(at, now), pod) for at, pod in times if now - at < WITHIN) for uid, times in self.claims.items()}
+        # The first one stays: pods beside the last one do not make it forgotten that there was a time before.
+        few = {uid: (*held[:1], *held[1:][1 - _BESIDE :]) for uid, held in recent.items() if held}
+        newest = sorted(few.items(), key=lambda item: item[1][-1])[-_MOST:]
         return replace(self, victims=victims, pods=pods, claims=dict(newest))
 
     def after(self, victim: str, claim: str, pod: str, now: float, made_at: float | None = None) -> tuple["Record", str]:
@@ -108,7 +109,7 @@ class Record:
         after = replace(after, pods=(*left.pods, now))
         if len(left.pods) >= PODS:
             return after, f"{PODS} pods were replaced in the last minute"
-        if held and made_at is not None and made_at <= held[-1][0] - HOLD:
+        if held and now - held[-1][0] <= SAME and made_at is not None and made_at <= held[-1][0] - HOLD:
             # It has used the claim beside the pod that was replaced, and goes with it: it is older than that by more than clocks differ, so
             # it was not made in the other one's place.
             return replace(after, claims={**left.claims, claim: (*held, (held[-1][0], pod))}), ""

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from sidecar.drain.course import Held
@@ -23,7 +24,7 @@ from sidecar.failover.numbers import Numbers, Shown
 from sidecar.failover.survivor import SILENT, Cluster, Decision, Step, judge
 from sidecar.failover.unit import Attached, PodVolume, Unit, Victim, Word
 from sidecar.failover.victim import OFF, Act, AddTaint, Evict, Memory, Own, Release, RemoveTaint, decide
-from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi, always
+from sidecar.kube.api import ATTACHMENTS, MERGE_PATCH, NODES, PODS, KubeApi
 from sidecar.kube.errors import ApiError, BadRequest, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable, Withdrawn
 from sidecar.kube.events.correlator import ObjectRef
 from sidecar.kube.reflector import Reflector
@@ -40,7 +41,7 @@ TICK: Final = 1.0
 SOON: Final = 2.0  # between two looks at a node while something is to be done there
 OWN_EVERY: Final = 5.0
 IDLE: Final = 60.0  # while nothing can be done there
-_LONGEST_IDLE: Final = 3600.0
+_LONGEST_IDLE: Final = 1800.0
 OTHERS: Final = 5.0  # while another sidecar has the Lease
 FRESH: Final = 5.0  # seconds: what a write is decided on was asked for no longer ago
 LEASE: Final = 30  # seconds for which the Lease of a holder that has died keeps the others out
@@ -81,7 +82,7 @@ class Failover:
         self._looks = Looks(kube, settings.driver, clock=tools.clock, wall=tools.wall)
         self._evictor = Evictor(kube, clock=tools.clock, rng=tools.rng)
         self._off: Store[Node] = Store()
-        self._memory, self._frozen_until = Memory(), float("-inf")
+        self._memory, self._frozen_until, self._frozen = Memory(), float("-inf"), ""
         self._ours: frozenset[str] | None = None  # resources of this node that are volumes of Kubernetes; None: not known
         self._lease: HeldLease | None = None
         self._read_at: float | None = None  # the last whole reading, as far as somebody has asked for these numbers
@@ -152,7 +153,7 @@ class Failover:
                 suspect.due = now + await self._case(peer, suspect)
             except ApiError as error:
                 if isinstance(error, Unavailable | TooManyRequests):
-                    self._freeze(AFTER_OUTAGE)
+                    self._freeze(AFTER_OUTAGE, f"the API server was away a moment ago: {error}")
                 is_denied = isinstance(error, Forbidden)
                 suspect.due = now + (IDLE if is_denied else SOON)
                 log.log(
@@ -161,8 +162,9 @@ class Failover:
                     extra={"fields": {"node": peer, "err": str(error)}},
                 )
 
-    def _freeze(self, seconds: float) -> None:
-        self._frozen_until = max(self._frozen_until, self._clock() + seconds)
+    def _freeze(self, seconds: float, why: str) -> None:
+        if (until := self._clock() + seconds) >= self._frozen_until:
+            self._frozen_until, self._frozen = until, why
 
     def _look_at_evidence(self, now: float) -> None:
         resources = self.snapshot().resources.values()
@@ -212,8 +214,11 @@ class Failover:
         for gone in suspect.begun.keys() - {one.named for one in candidates}:
             stage, since = suspect.begun.pop(gone)
             self.numbers.seconds.observe((stage,), self._clock() - since)
-        suspect.idle = SOON if candidates else min(2.0 * suspect.idle, _LONGEST_IDLE)
-        return await self._fail_over(suspect, seen, candidates) if candidates else suspect.idle / 2.0
+        if candidates:
+            suspect.idle = SOON
+            return await self._fail_over(suspect, seen, candidates)
+        wait, suspect.idle, suspect.guards = suspect.idle, min(2.0 * suspect.idle, _LONGEST_IDLE), {}
+        return wait
 
     def _stagger(self, name: str, proven: Mapping[str, float]) -> float:
         """Those who could act do not all begin at once: by their place among those with a copy, or, where all could, by their own share."""
@@ -234,7 +239,7 @@ class Failover:
         try:
             cluster, rival = await self._looks.cluster(seen), await self._looks.rival()
             if is_storm(cluster.of_driver):
-                self._freeze(AFTER_STORM)
+                self._freeze(AFTER_STORM, "most nodes of the driver were not Ready a moment ago")
             for candidate in candidates:
                 again = min(again, await self._carry_out(candidate, suspect, cluster, rival, guards))
             suspect.guards = guards
@@ -286,7 +291,7 @@ class Failover:
         record = Record.of(self._lease.record if self._lease is not None else "")
         _, forbidden = record.after(seen.node.name, _first_claim(unit), _counted(unit, seen), self._wall(), unit.made_at)
         if now < self._frozen_until:
-            forbidden = "most nodes of the driver were not Ready, or the API server was away, a moment ago"
+            forbidden = self._frozen
         allowed = Fact(not forbidden, forbidden or "within all limits", "brakes")
         is_off = powered_off(seen.node, seen.boot_id).holds
         proven_for = {volume.name: float("inf") if is_off else now - proven.get(resource_of(volume.handle), now) for volume in unit.volumes}
@@ -300,8 +305,8 @@ class Failover:
 
     async def _do(self, decision: Decision, unit: Unit, seen: Victim, asked_at: float) -> bool:
         """Whether it was done. The act is counted in the Lease first, and then the evidence is looked at once more: nothing is awaited
-        between that and the request."""
-        if (lease := self._lease) is None or not self._settings.acts:
+        between that and the request. Once the Lease is lost, another sidecar's acts may be missing in its record as it was read here."""
+        if (lease := self._lease) is None or not lease.is_held or not self._settings.acts:
             return False
         pod = _counted(unit, seen) if decision.step is not Step.TAINT else ""
         after, forbidden = Record.of(lease.record).after(seen.node.name, _first_claim(unit), pod, self._wall(), unit.made_at)
@@ -365,7 +370,7 @@ class Failover:
             self._tell_once(pod, answer.result, f"its storage is lost, and it is not evicted: {answer.why}")
         return str(answer.result)
 
-    async def _taint(self, node: Node, value: str | None, still: Callable[[], bool] = always) -> None:
+    async def _taint(self, node: Node, value: str | None, still: Callable[[], bool]) -> None:
         """None: it is taken off. On condition of the version: the list of taints is one value."""
         stored = await self._kube.get(NODES, node.name)
         key = names.of_driver(self._settings.driver, names.STORAGE_LOST)
@@ -414,6 +419,8 @@ class Failover:
                 await self._own_storage(node)
             except ApiError as error:
                 log.info("This node's own storage could not be looked after", extra={"fields": {"err": str(error)}})
+                if isinstance(error, BadRequest | Forbidden | Invalid):
+                    self._tell_once(node, "own storage", f"its own storage cannot be looked after: {error}")
             is_ours = (self._ours or frozenset()) & self._memory.bad_since.keys() or self._own_taint(node)
             due = now + (OWN_EVERY if is_ours else IDLE)
 
@@ -426,32 +433,38 @@ class Failover:
         node, (pods, grace) = seen.node, await self._looks.local(known.name)
         self._memory.see_pods(pods, self._clock())
         own = Own(self.snapshot(), volumes, pods, self._own_taint(node), seen.boot_id)
+
+        def is_due(act: Act) -> bool:
+            """Also by what the storage shows at this moment."""
+            return act in decide(replace(own, snapshot=self.snapshot()), self._memory, grace, self._clock())
+
         for act in decide(own, self._memory, grace, self._clock()):
             self._tools.narrator.note(ROOM, node.name, f"node {node.name}", act)
             if self._settings.acts:
-                await self._do_here(act, node)
+                await self._do_here(act, node, partial(is_due, act))
             else:
                 would = f"it is only observed: {type(act).__name__} would be next: {act.why}"
                 self._tell_once(node, would, would)
 
-    async def _do_here(self, act: Act, node: Node) -> None:
+    async def _do_here(self, act: Act, node: Node, still: Callable[[], bool]) -> None:
+        """`still`: asked once more when all is read that the act needs."""
         match act:
             case Release(resource, volume, pods, why):
-                if not all([await self._may_touch(pod, node) for pod in pods]):
+                if not all([await self._may_touch(pod, node) for pod in pods]) or not still():
                     return
                 if refused := await self._door.release(resource):
                     why = f"{why}; {refused}"
                 self._event(volume, names.VOLUME_RELEASED, f"{resource}: the reader is asked to fail its I/O: {why}")
             case Evict(pod, why):
-                if not await self._may_touch(pod, node):
+                if not await self._may_touch(pod, node) or not still():
                     return
                 if await self._evict(pod, why) == Result.EVICTED:
                     self._tell_once(pod, "evicted", why, reason=names.POD_FAILED_OVER)
             case AddTaint(value, why):
-                await self._taint(node, value)
+                await self._taint(node, value, still)
                 self._event(node, names.STORAGE_LOST_HERE, why)
             case RemoveTaint(why):
-                await self._taint(node, None)
+                await self._taint(node, None, still)
                 self._event(node, names.STORAGE_BACK, why, names.NORMAL)
         self.numbers.acts.add((type(act).__name__, "asked"))
 

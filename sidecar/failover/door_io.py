@@ -78,8 +78,9 @@ class Door:
 
     async def release(self, resource: str) -> str:
         """Asks to fail the frozen I/O of a resource, so that its processes can end. Whether that was done the next reading shows. A text:
-        why it could not be asked for."""
+        why it could not be asked for. It is asked for again while it is wanted, and the reader, which does one after the other, leaves out
+        what it comes to too late."""
         if self._writer is None:
             return f"no reader at {self._path}"
-        self._writer.write(f"release {resource}\n".encode())
+        self._writer.write(f"release {resource} {int(self._clock() * 1e9)}\n".encode())
         return ""

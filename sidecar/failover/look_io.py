@@ -134,7 +134,7 @@ class Looks:
         mounted = [await self._mounted(pod, name, victim, proof, read_only=name in read_only) for name in dict.fromkeys(pod.claims)]
         volumes = tuple(one for one in mounted if isinstance(one, PodVolume))
         made_at = timestamps.to_seconds(str(stored["metadata"].get("creationTimestamp") or ""))
-        said = await self._said(pod.namespace, volumes, _notes(stored))
+        said = await self._said(pod.namespace, pod.claims, volumes, _notes(stored))
         is_seen = pod.phase != "Pending" or bool((stored.get("status") or {}).get("startTime"))
         return Unit(pod, volumes, (*others, *(one for one in mounted if isinstance(one, str))), said, made_at, is_seen)
 
@@ -147,7 +147,8 @@ class Looks:
         users = records(self._kube, PODS, Pod.of, field_selector=f"spec.nodeName={victim.node.name}")
         if found.attached is None or any([found.claim in pod.claim_names and not pod.ended async for pod in users]):
             return None
-        return Unit(None, (found,), (), await self._said(found.claim.partition("/")[0], (found,)))
+        namespace, _, claim = found.claim.partition("/")
+        return Unit(None, (found,), (), await self._said(namespace, (claim,), (found,)))
 
     async def _mounted(self, pod: Pod, name: str, victim: Victim, proof: Proof, *, read_only: bool) -> PodVolume | str | None:
         """A text: what it is instead, of which nothing can be proven; None: it is nothing that the pod could write to."""
@@ -180,12 +181,14 @@ class Looks:
             attached=Attached.of(attached) if attached is not None else None,
         )
 
-    async def _said(self, namespace: str, volumes: Iterable[PodVolume], *words: Mapping[str, str]) -> Said:
-        """What people say of the namespace, and of claims and classes of these volumes, beside these words of the pod."""
-        asked = [(NAMESPACES, namespace, "")]
-        for volume in volumes:
-            asked += [(CLAIMS, volume.claim.partition("/")[2], namespace), (CLASSES, volume.class_name, "")]
-        found = [await find(self._kube, resource, name, namespace=space) for resource, name, space in asked if name]
+    async def _said(self, namespace: str, claims: Iterable[str], volumes: Iterable[PodVolume], *words: Mapping[str, str]) -> Said:
+        """What people say of the namespace, of all these claims, also of other drivers' and of none, and of their classes, beside these
+        words of the pod."""
+        bound = [await find(self._kube, CLAIMS, name, namespace=namespace) for name in dict.fromkeys(claims) if name]
+        classes = {volume.class_name for volume in volumes}
+        classes |= {str((claim.get("spec") or {}).get("storageClassName") or "") for claim in bound if claim is not None}
+        others = [(NAMESPACES, namespace), *((CLASSES, name) for name in sorted(classes))]
+        found = [*bound, *[await find(self._kube, resource, name) for resource, name in others if name]]
         return said_of(*words, *(_notes(obj) for obj in found if obj is not None))
 
     async def running(self, claims: Mapping[str, str]) -> set[str]:

@@ -23,6 +23,7 @@ _READS: Final = {"events": ("events2", "--now", "--full"), "status": ("status", 
 _EVERY: Final = 5.0
 _AT_MOST_EVERY: Final = 1.0
 _LIMIT: Final = 4.0  # seconds of one command, before it is killed
+_OLD: Final = 12e9  # nanoseconds: what was read, or asked for, before counts no more
 _MOST_STUCK: Final = 4  # commands that were killed and do not end: the kernel holds them
 _MOST_TEXT: Final = 8 << 20
 _MOST_LINE, _MOST_WORD = 64 << 10, 512
@@ -129,10 +130,13 @@ class Reader:
             for kind, (at, text) in self._last.items():
                 writer.write(_framed(kind, at, text))
             while line := (await stream.readline()).decode(errors="replace"):
-                word, _, name = line.strip().partition(" ")
+                word, _, asked = line.strip().partition(" ")
                 if word != "release":
                     return
-                why = await self._let_go(name)
+                name, _, since = asked.partition(" ")
+                # What waited behind commands that hang was decided on what may not be so any more.
+                is_old = since.isdecimal() and time.monotonic_ns() - int(since) > _OLD
+                why = "it was asked for too long ago" if is_old else await self._let_go(name)
                 log.warning("release %r: %s", name[:128], why or "drbdsetup was asked to fail its I/O")
         except (OSError, ValueError, asyncio.CancelledError):
             pass  # it is gone, or too loud, or the reader ends
@@ -156,7 +160,7 @@ class Reader:
             shown = [(one["role"], one["suspended"], one["suspended-user"]) for one in json.loads(text) if one["name"] == name]
         except (ValueError, KeyError, TypeError, RecursionError):
             return "the status cannot be read"
-        if not _RESOURCE.fullmatch(name) or shown != [("Primary", True, False)] or time.monotonic_ns() - at > 12e9:
+        if not _RESOURCE.fullmatch(name) or shown != [("Primary", True, False)] or time.monotonic_ns() - at > _OLD:
             return "the status does not show it as Primary with I/O that is frozen, and not by a person"
         _, why = await self._call(("secondary", "--force", name))
         self._again.set()

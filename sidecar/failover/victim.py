@@ -117,7 +117,7 @@ def decide(own: Own, memory: Memory, grace: Mapping[str, float], now: float) -> 
         if not _is_lost(resource, memory, now):
             continue
         # A copy that nobody uses here has lost its quorum with another node: that is no reason to keep pods of other volumes away.
-        if users or resource.primary or resource.failing_io or not sees_others:
+        if any(not pod.ended for pod in users) or resource.primary or resource.failing_io or not sees_others:
             bad.append(resource)
         for pod in users if resource.peers else ():  # what only this node has is left where it is
             if _may_evict(pod) and not (own.taint is not None and pod.tolerates([own.taint])):

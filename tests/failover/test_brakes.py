@@ -8,7 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sidecar.failover.brakes import DEBOUNCE, HOLD, PODS, TWICE, VICTIM_FOR, VICTIMS, WITHIN, Record, held_since, is_storm, rank, share
+from sidecar.failover.brakes import (
+    DEBOUNCE,
+    HOLD,
+    PODS,
+    SAME,
+    TWICE,
+    VICTIM_FOR,
+    VICTIMS,
+    WITHIN,
+    Record,
+    held_since,
+    is_storm,
+    rank,
+    share,
+)
 from sidecar.failover.evidence import MOST_AGE, Fact
 from sidecar.model import names
 from tests.failover.test_survivor import NOW, node
@@ -121,7 +135,8 @@ def test_whatever_is_asked_for_the_record_keeps_its_limits(asked: list[tuple[flo
         if not why_not(record, victim, f"claim-{claim}", pod, now, made):
             record = Record.of(after(record, victim, f"claim-{claim}", pod, now, made).as_text())
             before = times.setdefault(f"claim-{claim}", [])
-            if all(pod != begun for _, _, begun in done) and not (before and made <= before[-1] - HOLD):
+            goes_with = before and made <= before[-1] - HOLD and now - before[-1] <= SAME
+            if all(pod != begun for _, _, begun in done) and not goes_with:
                 before.append(now)
             done.append((now, victim, pod))
         assert len({victim for at, victim, _ in done if now - at < VICTIM_FOR}) <= VICTIMS
@@ -130,6 +145,12 @@ def test_whatever_is_asked_for_the_record_keeps_its_limits(asked: list[tuple[flo
         for each in times.values():
             assert sum(now - at < WITHIN for at in each) <= TWICE
             assert all(later - earlier >= HOLD for earlier, later in pairwise(each))
+
+
+def test_a_clock_that_is_minutes_ahead_of_the_api_servers_lets_no_later_pod_go_with_the_first() -> None:
+    record = after(Record(), "a", "claim", "first", NOW, NOW - 3600.0)
+    assert not why_not(record, "a", "claim", "beside", NOW + SAME, NOW - 300.0)
+    assert why_not(record, "a", "claim", "next", NOW + SAME + 1.0, NOW - 300.0)
 
 
 JSON = st.recursive(
@@ -155,6 +176,15 @@ def test_pods_of_one_claim_go_together_and_count_once_for_it_but_not_one_that_wa
     assert not why_not(record, "a", "claim", "pod-2", NOW + 40, old), "what was begun goes on"
     record = after(record, "a", "claim", "pod-2", NOW + 40, old)
     assert len(record.pods) == 2 and not why_not(record, "b", "claim", "pod-3", NOW + HOLD, new)
+
+
+def test_f42_however_many_pods_use_the_claim_after_two_times_a_person_decides() -> None:
+    record = Record()
+    for at in (NOW, NOW + 300):
+        for number in range(6):
+            record, forbidden = record.after("a", "claim", f"{at}-{number}", at, at - 200)
+            assert not forbidden
+    assert "a person decides" in why_not(record, "a", "claim", "another", NOW + 600, NOW + 400)
 
 
 def test_a_full_record_can_still_be_read() -> None:

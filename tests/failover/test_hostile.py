@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from sidecar.failover.brakes import Record
-from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, NODES, PODS
-from sidecar.kube.errors import Unavailable
+from sidecar.failover.look_io import attachment_name
+from sidecar.kube.api import ATTACHMENTS, CLAIMS, CLASSES, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
+from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.model import names
-from tests.failover.stage import TAINT, Stage
+from tests.failover.stage import DRIVER, TAINT, Stage
 from tests.failover.test_story import own, play
 
 
@@ -174,3 +175,141 @@ def test_f46_no_taint_is_set_once_the_evidence_has_changed_while_the_node_was_re
         assert await stage.taints() == {} and names.STORAGE_LOST_HERE not in stage.told.reasons()
 
     play(plot)
+
+
+def test_f42_who_has_lost_the_lease_meanwhile_acts_on_no_record_that_lacks_what_others_have_done() -> None:
+    async def plot(stage: Stage) -> None:
+        replace, victims = stage.api.replace, dict[str, float]()
+
+        async def meanwhile(resource: Any, body: Any, **how: Any) -> Any:
+            if not victims and (body["metadata"].get("annotations") or {}).get(names.FAILOVER_RECORD):
+                victims.update(dict.fromkeys("xyz", 1_767_225_600.0 + stage.clock()))  # another one has held it, acted, and left it
+                note = {"annotations": {names.FAILOVER_RECORD: Record(victims).as_text()}}
+                patch = {"metadata": note, "spec": {"holderIdentity": ""}}
+                await stage.you.patch(LEASES, how["name"], patch, content_type=MERGE_PATCH, namespace="kube-system")
+            return await replace(resource, body, **how)
+
+        stage.api.replace = meanwhile  # type: ignore[method-assign]
+        await stage.status("a", ready="Unknown")
+        stage.lose("data")
+        await asyncio.sleep(60)
+        assert victims and stage.writes() == []
+        await asyncio.sleep(600)
+        assert not await stage.there("db-0")
+
+    play(plot)
+
+
+@pytest.mark.parametrize("where", ["claim", "class"])
+@pytest.mark.parametrize("stand", [play, own])
+@pytest.mark.parametrize("word", ["Ignore", "ForceOnExclusion"])
+def test_f18_what_is_said_of_another_drivers_claim_counts_too(where: str, stand: Any, word: str) -> None:
+    async def plot(stage: Stage) -> None:
+        said = {"annotations": {names.FAILOVER: word}}
+        await stage.you.create(CLASSES, {"metadata": {"name": "shared"} | (said if where == "class" else {}), "provisioner": "other"})
+        size, spec = {"storage": "1Gi"}, dict[str, Any](accessModes=["ReadOnlyMany"], storageClassName="shared")
+        claim = {
+            "metadata": {"name": "logs"} | (said if where == "claim" else {}),
+            "spec": spec | {"volumeName": "pv-logs", "resources": {"requests": size}},
+        }
+        uid = (await stage.you.create(CLAIMS, claim, namespace="default"))["metadata"]["uid"]
+        spec |= {
+            "capacity": size,
+            "csi": {"driver": "other", "volumeHandle": "logs"},
+            "claimRef": {"namespace": "default", "name": "logs", "uid": uid},
+        }
+        await stage.you.create(VOLUMES, {"metadata": {"name": "pv-logs"}, "spec": spec})
+        await stage.you.delete(PODS, "db-0", namespace="default", grace_period_seconds=0)
+        mount = {"name": "logs", "persistentVolumeClaim": {"claimName": "logs", "readOnly": True}}
+        await stage.pod("db-1", "data", volumes=[mount])
+        if stand is own:
+            stage.healthy("data", victim="b", primary=True, open=True, failing_io=True)
+        else:
+            await stage.status("a", ready="Unknown")
+            stage.lose("data")
+        await asyncio.sleep(60)
+        pod = await stage.there("db-1")
+        assert (pod is not None and "deletionTimestamp" not in pod["metadata"]) is (word == "Ignore")
+
+    stand(plot)
+
+
+def test_a_policy_that_refuses_the_taint_keeps_the_pods_here_and_that_is_told_once() -> None:
+    async def plot(stage: Stage) -> None:
+        stage.refuse = lambda call: Forbidden("no taint", status=403) if call.verb == "patch" and call.resource == NODES else None
+        stage.healthy("data", victim="b", primary=True, open=True, failing_io=True)
+        await asyncio.sleep(120)
+        pod = await stage.there("db-0")
+        assert pod is not None and "deletionTimestamp" not in pod["metadata"]
+        assert [(name, reason) for name, _, reason, _ in stage.told.events] == [("a", names.FAILOVER_BLOCKED)]
+        stage.refuse = lambda call: None
+        await asyncio.sleep(10)
+        pod = await stage.there("db-0")
+        assert pod is not None and "deletionTimestamp" in pod["metadata"] and TAINT in await stage.taints()
+
+    own(plot)
+
+
+def test_what_is_gone_is_not_counted_as_blocked_any_more() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.change("a", {"unschedulable": True})
+        stage.lose("data")
+        await asyncio.sleep(21)
+        assert [guard for one in stage.sidecar._suspects.values() for guard in one.guards.values()] == ["others who act"]
+        await stage.you.delete(PODS, "db-0", namespace="default", grace_period_seconds=0)
+        await stage.you.delete(ATTACHMENTS, attachment_name("data", DRIVER, "a"))
+        await asyncio.sleep(20)
+        assert not any(one.guards for one in stage.sidecar._suspects.values())
+
+    play(plot)
+
+
+def test_f35_an_announcement_that_was_left_on_all_other_nodes_keeps_no_pod_where_it_is() -> None:
+    """The scheduler does not see it, and people take it off, or forget to."""
+
+    async def plot(stage: Stage) -> None:
+        for node in ("b", "c"):
+            await stage.change(node, annotations={names.DRAIN_INTENT: "reboot"})
+        await stage.status("a", ready="Unknown")
+        stage.lose("data")
+        await asyncio.sleep(30)
+        assert not await stage.there("db-0") and not await stage.is_attached("data")
+
+    play(plot)
+
+
+def test_f46_no_pod_is_evicted_once_the_storage_has_healed_while_another_one_was() -> None:
+    async def plot(stage: Stage) -> None:
+        await stage.volume("more")
+        await stage.pod("db-1", "more")
+        evict, evicted = stage.api.create_subresource, list[str]()
+
+        async def slow(resource: Any, name: str, *how: Any, **more: Any) -> Any:
+            evicted.append(name)
+            await asyncio.sleep(3)
+            stage.healthy("data", "more", victim="b", primary=True, open=True)
+            return await evict(resource, name, *how, **more)
+
+        stage.api.create_subresource = slow  # type: ignore[method-assign]
+        stage.healthy("data", "more", victim="b", primary=True, open=True, failing_io=True)
+        await asyncio.sleep(60)
+        assert evicted == ["db-0"]
+
+    own(plot)
+
+
+def test_f46_the_own_node_is_not_closed_once_the_storage_has_healed_while_it_was_read_for_that() -> None:
+    async def plot(stage: Stage) -> None:
+        healed = list[float]()
+
+        def heal(call: Any) -> None:
+            if (call.verb, call.resource) == ("get", NODES) and stage.calls[-1].resource == PODS:
+                stage.healthy("data", victim="b", primary=True, open=True)
+                healed.append(stage.clock())
+
+        stage.refuse = heal
+        stage.healthy("data", victim="b", primary=True, open=True, failing_io=True)
+        await asyncio.sleep(60)
+        assert healed and stage.writes() == []
+
+    own(plot)

@@ -241,6 +241,27 @@ def test_release_is_for_a_frozen_primary_and_its_effect_is_seen_in_the_status(st
     play(story())
 
 
+def test_f39_a_release_that_waited_behind_others_for_too_long_is_not_done(stage: Stage) -> None:
+    async def story() -> None:
+        async with opened(stage) as door:
+            await until(stage, door, complete)
+            with drbdsetup.held(stage.file) as state:
+                state.storage.close("a", "vol")
+                assert state.storage.open("b", "vol")
+                for peer in "ac":
+                    state.storage.cut("b", peer)
+                state.storage._due = {pair: (0.0, lost) for pair, (_, lost) in state.storage._due.items()}
+            await until(stage, door, lambda snapshot: complete(snapshot) and snapshot.resources["vol"].suspended == {"quorum"})
+            door._clock = lambda: stage.clock() - 12.5
+            await refused(stage, door, "vol", "too long ago")
+            door._clock = stage.clock
+            await until(stage, door, complete)
+            assert await door.release("vol") == ""
+            await until(stage, door, lambda snapshot: complete(snapshot) and snapshot.resources["vol"].failing_io is True)
+
+    play(story())
+
+
 def test_without_a_status_nothing_is_released(stage: Stage) -> None:
     async def story() -> None:
         async with opened(stage) as door:

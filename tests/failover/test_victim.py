@@ -93,7 +93,6 @@ def test_whether_a_resource_is_whole(changes: dict[str, Any], value: bool | None
             resource(**FROZEN), (ENDING,), {"ending": 90.0, "before": False}, {Release, AddTaint}, id="F15 for a process that began after"
         ),
         pytest.param(resource(**FROZEN | {"failing_io": True}), (ENDING,), {"ending": 90.0}, {AddTaint}, id="F15 its I/O fails already"),
-        pytest.param(resource(primary=False, has_quorum=False), (), {}, set(), id="a copy that nobody uses here, and other nodes are seen"),
         pytest.param(
             resource(primary=False, has_quorum=False, peers={"b": Peer("b", False)}), (), {}, {AddTaint}, id="it sees no other node"
         ),
@@ -114,6 +113,12 @@ def test_whether_a_resource_is_whole(changes: dict[str, Any], value: bool | None
 )
 def test_what_is_done_about_trouble(found: Resource, pods: tuple[Pod, ...], how: dict[str, Any], wanted: set[type]) -> None:
     assert acts(found, pods=pods, **how) == wanted
+
+
+@pytest.mark.parametrize(("pods", "wanted"), [((), set()), ((replace(USER, phase="Succeeded"),), set()), ((USER,), {AddTaint, Evict})])
+def test_a_copy_that_no_pod_uses_here_any_more_keeps_no_pods_of_other_volumes_away(pods: tuple[Pod, ...], wanted: set[type]) -> None:
+    lost, other = resource(primary=False, has_quorum=False, peers={"b": Peer("b", False)}), resource("other", **SEES)
+    assert acts(lost, other, pods=pods) == wanted
 
 
 def test_a_pod_is_evicted_once_the_taint_keeps_its_next_one_away_and_not_again_if_that_tolerates_it() -> None:
