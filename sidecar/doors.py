@@ -34,7 +34,7 @@ from sidecar.provisioning.creations.journal_lines import Damage
 
 if TYPE_CHECKING:
     from sidecar.drain.maintenance.guest_io import OpenGuest
-    from sidecar.failover.door_io import Door
+    from sidecar.failover.door_io import Drbd
     from sidecar.tracing.controller import Tracing
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Doors:
     open_guest: "OpenGuest" = open_guest
     failover_kube: KubeApi | None = None
     """Nobody's pod waits behind what other rooms ask."""
-    drbd: "Door | None" = None
+    drbd: "Drbd | None" = None
     """What replicated storage of this node shows; None: by the socket beside the driver's, if anybody listens there."""
 
 

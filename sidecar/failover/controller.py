@@ -17,7 +17,7 @@ from sidecar.eviction.attempt_io import Evictor
 from sidecar.eviction.rules import May, Result
 from sidecar.failover import Settings, brakes
 from sidecar.failover.brakes import AFTER_OUTAGE, AFTER_STORM, DEBOUNCE, Record, is_storm
-from sidecar.failover.door_io import Door
+from sidecar.failover.door_io import Drbd
 from sidecar.failover.evidence import Fact, Snapshot, either, excluded, only_copy, powered_off, resource_of
 from sidecar.failover.look_io import Candidate, Looks
 from sidecar.failover.numbers import Numbers, Shown
@@ -76,7 +76,7 @@ class _Suspect:
 class Failover:
     """`run` is a task; its parts are guarded one by one. `own_node`: this Node as the watch shows it."""
 
-    def __init__(self, tools: Tools, kube: KubeApi, settings: Settings, door: Door, *, own_node: Callable[[], Node | None]) -> None:
+    def __init__(self, tools: Tools, kube: KubeApi, settings: Settings, door: Drbd, *, own_node: Callable[[], Node | None]) -> None:
         self._tools, self._kube, self._settings, self._door, self._own_node = tools, kube, settings, door, own_node
         self._clock, self._wall = tools.clock, tools.wall
         self._looks = Looks(kube, settings.driver, clock=tools.clock, wall=tools.wall)

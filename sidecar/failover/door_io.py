@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from sidecar.failover.drbd import Reading
 from sidecar.failover.evidence import Snapshot
@@ -22,11 +22,24 @@ _SILENT: Final = 30.0  # seconds: it sends something every five
 _PAUSE: Final = 2.0
 
 
+class Drbd(Protocol):
+    """What replicated storage of this node shows: `Door`, or a simulated one."""
+
+    changed: asyncio.Event
+    """Set when it shows something else than before."""
+
+    async def run(self) -> None: ...
+
+    def snapshot(self, now: float) -> Snapshot: ...
+
+    async def release(self, resource: str) -> str: ...
+
+
 class Door:
-    """`run` is a task. Simulated storage has one of its own."""
+    """`run` is a task."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
-        self.changed = asyncio.Event()  # it is set when something else is shown than before
+        self.changed = asyncio.Event()
         self._path, self._clock = path, clock
         self._reading = Reading()
         self._writer: asyncio.StreamWriter | None = None
