@@ -1,1 +1,1 @@
-"""What hack/bench measures: a file or a folder for each of its commands, beside what they share (stage, pod, process_cost)."""
+"""What hack/bench measures: a file for each of its commands, beside what they share (stage, pod)."""

@@ -1,4 +1,4 @@
-"""`hack/bench drain`: what drain decisions cost, and how fast a node is emptied beside kubectl drain.
+"""What drain decisions cost, and how fast a node is emptied beside kubectl drain.
 
 First memory of an instance with and without them, and one look at any node from outside, on a cluster of 500 nodes, 2,000 volumes on them
 (100 on ours, with a pod each), 5,000 attachments and 200 disruption budgets.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -27,13 +28,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from hack.benchmarks.pod import put_into_a_pod
-from hack.benchmarks.stage import NODE, Ground, Stage, a_ground, a_stage, count, in_parallel, set_status, told
+from hack.benchmarks.stage import NODE, Ground, Stage, a_ground, a_stage, add_runs, in_parallel, set_status
 from hack.lib.command import say
 from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ControlPlane, until
-from hack.lib.programs import OURS, GoDriver, Json, OurDriver, Sidecar, claim
+from hack.lib.programs import OURS, GoDriver, Json, OurDriver, Sidecar, claim, pod, volume
 from sidecar.eviction.rules import BURST, QPS
 from sidecar.kube.api import ATTACHMENTS, BUDGETS, CLAIMS, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.client import KubeClient, open_client
@@ -48,31 +49,27 @@ EVERYTHING: Final = (
     "--drain-autoscaler-annotations",
     "--evacuation-deadline=1h",
 )
-POD_COUNT, FROM, TO = 50, "n1", "n2"
+FROM, TO = "n1", "n2"
 EVICTING: Final = "--evacuation-evict"
 MOVING: Final = (EVICTING, "--allow-reprovision", "--reprovision-pause=0", "--node-delete-policy=Cleanup")
 REPORTS: Final = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
-MOST_MIB, MOST_TIMES, LONGEST = 4.0, 1.2, 300.0
-DRAINED_COUNT, MOST_BY_MAINTENANCE = 40, 1.15
+MOST_MIB, LONGEST = 4.0, 300.0
+# Of kubectl drain's time.
+MOST_TIMES, MOST_BY_MAINTENANCE = 1.2, 1.15
+LIMITS: Final = (
+    f"drain decisions need at most {MOST_MIB:g} MiB, evictions {MOST_TIMES:g} and a maintenance {MOST_BY_MAINTENANCE:g} times as long as "
+    "kubectl drain"
+)
 MAINTENANCES: Final = "/apis/csi-node-sidecar.io/v1alpha1/plannedmaintenances"
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "drain",
-        help="memory and CPU time of drain decisions, and emptying a node beside kubectl drain",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--runs", type=count, default=3, metavar="N", help="measure N times, print the medians (default: %(default)s)")
-    parser.add_argument(
-        "--gate", action="store_true", help=f"fail above {MOST_MIB:g} MiB more, or {MOST_TIMES:g} times kubectl drain's time"
-    )
-    parser.set_defaults(run=run)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_runs(parser, default=3)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    return told([*_decisions(arguments.runs), *_emptying(arguments.runs)], arguments)
+def run(arguments: argparse.Namespace) -> Iterator[str]:
+    yield from _decisions(arguments.runs)
+    yield from _emptying(arguments.runs)
 
 
 # --- decisions --------------------------------------------------------------------------------------------------------
@@ -120,15 +117,13 @@ def _until_judged(plane: ControlPlane, node: str, driver: str) -> None:
 
 
 def _explained(stage: Stage) -> float:
-    program = "import resource, sys\nfrom sidecar.cli import main\ncode = main()\n"
-    program += "used = resource.getrusage(resource.RUSAGE_SELF)\nprint(used.ru_utime + used.ru_stime, file=sys.stderr)\nsys.exit(code)"
     words = ["explain", "node", NODE, f"--driver={stage.driver.driver}", "-o", "json", f"--kubeconfig={stage.plane.kubeconfig}"]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *words, "--kube-api-qps=-1"], cwd=REPOSITORY, capture_output=True, text=True, check=True
-    )
+    command, before = [sys.executable, "-m", "sidecar", *words, "--kube-api-qps=-1"], os.times()
+    done = subprocess.run(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
+    after = os.times()
     (judged,) = json.loads(done.stdout)
     say(f"explained: {judged['verdicts']['retire']['message']}")
-    return float(done.stderr.splitlines()[-1])
+    return after.children_user + after.children_system - before.children_user - before.children_system
 
 
 async def _fill(stage: Stage) -> None:
@@ -156,18 +151,8 @@ async def _write_volume(kube: KubeClient, number: int, node: str, *, stage: Stag
     wish = claim(name, "late", annotations={names.STORAGE_PROVISIONER: driver, names.SELECTED_NODE: node})
     wish["spec"]["volumeName"] = f"pvc-{number}"
     made = await kube.create(CLAIMS, wish, namespace="default")
-    term = {"matchExpressions": [{"key": stage.driver.key, "operator": "In", "values": [_place(node)]}]}
-    volume: Json = {"metadata": {"name": f"pvc-{number}"}}
-    volume["spec"] = {
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Gi"},
-        "claimRef": {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": made["metadata"]["uid"]},
-        "csi": {"driver": driver, "volumeHandle": f"handle-{number}"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-        "persistentVolumeReclaimPolicy": "Delete",
-        "storageClassName": "late",
-    }
-    await kube.create(VOLUMES, volume)
+    claimed, at = {"name": name, "uid": made["metadata"]["uid"]}, (stage.driver.key, _place(node))
+    await kube.create(VOLUMES, volume(f"pvc-{number}", "late", driver=driver, handle=f"handle-{number}", claimed=claimed, at=at))
     await set_status(kube, VOLUMES, f"pvc-{number}", {"phase": "Bound"})
     if node == NODE:
         await kube.create(PODS, _pod(name), namespace="default")
@@ -181,9 +166,9 @@ def _pod(name: str) -> Json:
         "uid": "5a11de5c-0000-4000-8000-000000000000",
         "controller": True,
     }
-    mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-    spec = {"nodeName": NODE, "containers": [{"name": "db", "image": "db"}], "volumes": mounted}
-    return {"metadata": {"name": name, "labels": {"app": name}, "ownerReferences": [owner]}, "spec": spec}
+    made = pod(name, name, nodeName=NODE)
+    made["metadata"] |= {"labels": {"app": name}, "ownerReferences": [owner]}
+    return made
 
 
 def _attachment(number: int, nodes: list[str]) -> Json:
@@ -205,42 +190,30 @@ class Shape:
 
     name: str
     workloads: int
-    budget: bool
-    count: int = POD_COUNT
+    pods: int
+    budget: bool = False
+    apart: bool = False
+    """One kubectl drain for each workload, instead of one for the node."""
 
     @property
     def apps(self) -> list[str]:
         return [f"app-{number}" for number in range(self.workloads)]
 
 
-SHAPES: Final = (
-    Shape("one workload of 50, a budget of one", 1, True),
-    Shape("50 workloads of one pod", POD_COUNT, False),
-)
-
-
 def _emptying(runs: int) -> Iterator[str]:
     print("| on the node | emptied by | s | requests per pod |\n|---|---|--:|--:|")
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder, _two_nodes(Path(folder)) as scene:
-        for shape in SHAPES:
-            turns = [(scene.turn(shape, scene.by_us), scene.turn(shape, scene.by_kubectl)) for _ in range(runs)]
+        for shape, name, empty, most in (
+            (Shape("one workload of 50, a budget of one", 1, 50, budget=True), EVICTING, scene.by_us, MOST_TIMES),
+            (Shape("50 workloads of one pod", 50, 50, apart=True), EVICTING, scene.by_us, MOST_TIMES),
+            (Shape("40 workloads of one pod", 40, 40), "a PlannedMaintenance", scene.by_maintenance, MOST_BY_MAINTENANCE),
+        ):
+            turns = [(scene.turn(shape, empty), scene.turn(shape, scene.by_kubectl)) for _ in range(runs)]
             seconds, requests = ([statistics.median(turn[who][what] for turn in turns) for who in (0, 1)] for what in (0, 1))
-            for who, name in enumerate((EVICTING, "kubectl drain")):
-                print(f"| {shape.name} | {name} | {seconds[who]:.1f} | {requests[who]:.1f} |")
-            if seconds[0] > MOST_TIMES * seconds[1]:
-                yield f"{shape.name}: {seconds[0] / seconds[1]:.2f} times as long as kubectl drain, the limit is {MOST_TIMES:g}"
-
-        yield from _maintained(scene, runs)
-
-
-def _maintained(scene: Scene, runs: int) -> Iterator[str]:
-    shape = Shape(f"{DRAINED_COUNT} workloads of one pod", DRAINED_COUNT, False, count=DRAINED_COUNT)
-    turns = [(scene.turn(shape, scene.by_maintenance), scene.turn(shape, scene.by_one_kubectl)) for _ in range(runs)]
-    seconds, requests = ([statistics.median(turn[who][what] for turn in turns) for who in (0, 1)] for what in (0, 1))
-    for who, name in enumerate(("a PlannedMaintenance", "one kubectl drain")):
-        print(f"| {shape.name} | {name} | {seconds[who]:.1f} | {requests[who]:.1f} |")
-    if seconds[0] > MOST_BY_MAINTENANCE * seconds[1]:
-        yield f"{shape.name}: {seconds[0] / seconds[1]:.2f} times as long as kubectl drain, the limit is {MOST_BY_MAINTENANCE:g}"
+            for who, emptied_by in enumerate((name, "kubectl drain")):
+                print(f"| {shape.name} | {emptied_by} | {seconds[who]:.1f} | {requests[who]:.1f} |")
+            if seconds[0] > most * seconds[1]:
+                yield f"{shape.name}: {name} takes {seconds[0] / seconds[1]:.2f} times as long as kubectl drain, the limit is {most:g}"
 
 
 @contextmanager
@@ -267,13 +240,13 @@ class Scene:
         plane = self.ground.plane
         plane.kubectl("cordon", TO)
         for app in shape.apps:
-            self._make(app, shape.count // shape.workloads, budget=shape.budget)
-        until(lambda: self._ready(FROM) == shape.count, f"{shape.count} pods run on {FROM}", seconds=120)
+            self._make(app, shape.pods // shape.workloads, budget=shape.budget)
+        until(lambda: self._ready(FROM) == shape.pods, f"{shape.pods} pods run on {FROM}", seconds=120)
         plane.kubectl("uncordon", TO)
         try:
             seconds, requests = empty(shape)
             say(f"{shape.name}: {seconds:.1f} s")
-            return seconds, requests / shape.count
+            return seconds, requests / shape.pods
         finally:
             plane.kubectl("delete", "deployments,poddisruptionbudgets,plannedmaintenances", "--all", "--wait=true")
             until(lambda: not self._pods(), "all pods are gone", seconds=120)
@@ -282,22 +255,24 @@ class Scene:
             plane.kubectl("delete", "nodedrainreports", "--all", "--wait=true")
 
     def by_us(self, shape: Shape) -> tuple[float, float]:
+        taint = ("taint", "node", FROM, "--overwrite", f"{names.EVACUATE_TAINT}=retire:NoSchedule")
         with self._sidecar(EVICTING) as sidecar:
-            before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
-            self.ground.plane.kubectl("taint", "node", FROM, "--overwrite", f"{names.EVACUATE_TAINT}=retire:NoSchedule")
-            until(lambda: self._ready(TO) == shape.count, f"{FROM} is empty", seconds=LONGEST)
-            return time.monotonic() - begun, sidecar.metric("csi_node_sidecar_api_requests_total") - before
+            return self._emptied(shape, sidecar, lambda: self.ground.plane.kubectl(*taint))
 
     def by_maintenance(self, shape: Shape) -> tuple[float, float]:
         plane, meta = self.ground.plane, {"apiVersion": "csi-node-sidecar.io/v1alpha1", "kind": "PlannedMaintenance"}
+        drain = {"spec": {"stage": "Drain"}}
         with self._sidecar("--maintenance") as sidecar:
             spec = {"nodes": [FROM], "stage": "Cordon", "intent": "reboot"}
             plane.request("POST", MAINTENANCES, {**meta, "metadata": {"name": "bench"}, "spec": spec})
             until(lambda: plane.request("GET", f"/api/v1/nodes/{FROM}")["spec"].get("unschedulable"), f"{FROM} is cordoned", seconds=120)
-            before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
-            plane.request("PATCH", f"{MAINTENANCES}/bench", {"spec": {"stage": "Drain"}}, content_type=MERGE_PATCH)
-            until(lambda: self._ready(TO) == shape.count, f"{FROM} is empty", seconds=LONGEST)
-            return time.monotonic() - begun, sidecar.metric("csi_node_sidecar_api_requests_total") - before
+            return self._emptied(shape, sidecar, lambda: plane.request("PATCH", f"{MAINTENANCES}/bench", drain, content_type=MERGE_PATCH))
+
+    def _emptied(self, shape: Shape, sidecar: Sidecar, begin: Callable[[], object]) -> tuple[float, float]:
+        before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
+        begin()
+        until(lambda: self._ready(TO) == shape.pods, f"{FROM} is empty", seconds=LONGEST)
+        return time.monotonic() - begun, sidecar.metric("csi_node_sidecar_api_requests_total") - before
 
     @contextmanager
     def _sidecar(self, *flags: str) -> Iterator[Sidecar]:
@@ -311,28 +286,22 @@ class Scene:
             _until_judged(plane, FROM, self.driver.driver)
             yield sidecar
 
-    def by_one_kubectl(self, shape: Shape) -> tuple[float, float]:
-        return self._drained(shape, ["app"])
-
     def by_kubectl(self, shape: Shape) -> tuple[float, float]:
-        return self._drained(shape, ["app"] if shape.budget else [f"app={app}" for app in shape.apps])
-
-    def _drained(self, shape: Shape, selectors: list[str]) -> tuple[float, float]:
         begun = time.monotonic()
         self.ground.plane.kubectl("cordon", FROM)
         drains = []
-        for number, selector in enumerate(selectors):
+        for number, selector in enumerate([f"app={app}" for app in shape.apps] if shape.apart else ["app"]):
             time.sleep(max(0.0, begun + (number - BURST + 1) / QPS - time.monotonic()))
             drains.append(self._drain(selector))
         said = "".join(drain.communicate(timeout=LONGEST)[0] for drain in drains)
-        until(lambda: self._ready(TO) == shape.count, "all pods run again", seconds=LONGEST)
+        until(lambda: self._ready(TO) == shape.pods, "all pods run again", seconds=LONGEST)
         assert all(drain.returncode == 0 for drain in drains), said[-3000:]
         return time.monotonic() - begun, sum("https://" in line for line in said.splitlines())
 
     def _drain(self, selector: str) -> subprocess.Popen[str]:
-        kubectl = [str(self.ground.bin_dir / "kubectl"), f"--kubeconfig={self.ground.plane.kubeconfig}"]
+        plane = self.ground.plane
+        words = [str(plane.program("kubectl")), f"--kubeconfig={plane.kubeconfig}", "drain", FROM, f"--pod-selector={selector}", "-v=6"]
         environ = {"HOME": str(self.work), "PATH": "/usr/bin:/bin"}
-        words = [*kubectl, "drain", FROM, f"--pod-selector={selector}", "-v=6"]
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ)
 
     def _make(self, app: str, replicas: int, *, budget: bool) -> None:

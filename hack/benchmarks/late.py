@@ -1,4 +1,4 @@
-"""`hack/bench late`: a thousand late-binding claims for one node at the same moment, and a driver that answers at once.
+"""A thousand late-binding claims for one node at the same moment, and a driver that answers at once.
 
 What is measured is how fast the program itself is, and what each volume costs in requests and CPU time. To create a thousand claims
 takes longer than to serve them, so the program is halted meanwhile and finds them all when it goes on. Nobody binds the volumes: the
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import signal
 import statistics
 import tempfile
@@ -20,9 +19,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from hack.benchmarks.stage import CLASS, FLAGS, NODE, Audit, Stage, a_stage, count, kind_of, time_of, told
+from hack.benchmarks.stage import CLASS, NODE, Audit, Stage, a_stage, add_runs, kind_of, time_of
 from hack.lib.command import say
 from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import OURS, PEER, claim
@@ -30,6 +28,7 @@ from sidecar.kube.api import CLAIMS
 from sidecar.kube.client import open_client
 from sidecar.model import names
 
+CLAIMS_AT_ONCE = 1000
 LIMITERS = ("--kube-api-qps=500", "--kube-api-burst=1000")
 STORED = "create persistentvolumes 201"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -40,6 +39,10 @@ LEAST_SPEED, LEAST_SPEED_LIVE = 0.9, 1.0
 MOST_CPU, MOST_CPU_LIVE = 2.0, 1.2
 MOST_REQUESTS = 3.1
 """Per volume, should the peer happen to need less."""
+LIMITS = (
+    f"ours stores {LEAST_SPEED:g} of the peer's volumes a second for {MOST_CPU:g} times its CPU time (with --live {LEAST_SPEED_LIVE:g} "
+    f"and {MOST_CPU_LIVE:g}), and needs no more than the larger of its requests per volume and {MOST_REQUESTS:g}"
+)
 BINDER = "persistentvolume-binder-controller"
 # With the default of a cluster. The tests' second would have it look at every claim each second.
 BINDER_FLAGS = (f"--controllers={BINDER},serviceaccount-controller", "--pvclaimbinder-sync-period=15s")
@@ -60,44 +63,26 @@ class Measurement:
     """MiB."""
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("late", help="speed and price of late binding, beside csi-provisioner", description=__doc__)
-    parser.add_argument("--claims", type=count, default=1000, metavar="N", help="all at once (default: %(default)s)")
-    parser.add_argument("--runs", type=count, default=1, metavar="N", help="measure N times, print the medians (default: %(default)s)")
-    parser.add_argument(
-        "--live", action="store_true", help="let the program work while the claims come, and the volume controller bind them"
-    )
-    limits = (
-        f"{LEAST_SPEED:g} of the peer's volumes a second, {MOST_CPU:g} times its CPU time (with --live {LEAST_SPEED_LIVE:g} and "
-        f"{MOST_CPU_LIVE:g}), and the larger of its requests per volume and {MOST_REQUESTS:g}"
-    )
-    parser.add_argument("--gate", action="store_true", help=f"fail unless ours keeps to {limits}")
-    parser.set_defaults(run=run)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    add_runs(parser)
+    text = "let the program work while the claims come, and the volume controller bind them"
+    parser.add_argument("--live", action="store_true", help=text)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Iterator[str]:
     """The two take turns, so that a machine that gets slower does so for both."""
     groups: dict[str, list[Measurement]] = {OURS: [], PEER: []}
-    versions: Mapping[str, str] = {}
     for number in range(arguments.runs):
         for program, group in groups.items():
             say(f"{program}, run {number + 1} of {arguments.runs}")
             with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
-                measured, versions = _turn(program, arguments.claims, live=arguments.live, work=Path(folder))
-            group.append(measured)
+                group.append(_turn(program, live=arguments.live, work=Path(folder)))
     print("| program | volumes/s | last volume after s | API requests per volume | CPU ms per volume | peak MiB |")
     print("|---|--:|--:|--:|--:|--:|")
     for program, group in groups.items():
         speed, seconds, requests, cpu, peak = (_median(group, name) for name in ("speed", "seconds", "requests", "cpu", "peak"))
         print(f"| {program} | {speed:.0f} | {seconds:.2f} | {requests:.2f} | {cpu:.2f} | {peak:.1f} |")
-    halted = "created while the program was halted; time runs from its going on"
-    how = f"created one after another while the program works and {BINDER} binds; time runs from the first" if arguments.live else halted
-    print(f"\n{arguments.claims} claims with their node chosen, {how} to the last PersistentVolume, by the API server's clock.")
-    print(f"Requests: all but watches, by the audit log. Medians of {arguments.runs} runs beside the mock driver of Kubernetes' own tests,")
-    print(f"both with {' '.join((*FLAGS, *LIMITERS))}. {os.cpu_count()} CPUs are")
-    print(f"shared with etcd, kube-apiserver and the driver, load average {os.getloadavg()[0]:.1f} at the end.")
-    print(f"Versions: {', '.join(f'{name} {word}' for name, word in versions.items())}.")
-    return told(_broken(groups, live=arguments.live), arguments)
+    return _broken(groups, live=arguments.live)
 
 
 def _broken(groups: Mapping[str, list[Measurement]], *, live: bool) -> Iterator[str]:
@@ -121,16 +106,16 @@ def _median(group: Iterable[Measurement], name: str) -> float:
 # --- one turn ---------------------------------------------------------------------------------------------------------
 
 
-def _turn(program: str, claims: int, *, live: bool, work: Path) -> tuple[Measurement, Mapping[str, str]]:
+def _turn(program: str, *, live: bool, work: Path) -> Measurement:
     """Each has servers of its own, so that no program meets what another one has left."""
     audit = Audit(work / "audit.log")
     components = ("controller-manager",) if live else ()
     extra_args = {"apiserver": audit.flags(), "controller-manager": list(BINDER_FLAGS)}
     with a_stage(work, components=components, extra_args=extra_args) as stage:
-        return _measure(stage, audit, program, claims, live=live), stage.versions()
+        return _measure(stage, audit, program, live=live)
 
 
-def _measure(stage: Stage, audit: Audit, program: str, claims: int, *, live: bool) -> Measurement:
+def _measure(stage: Stage, audit: Audit, program: str, *, live: bool) -> Measurement:
     process = stage.program(program, *LIMITERS)
     with process:
         process.until(process.ready, "it has listed everything")
@@ -139,28 +124,29 @@ def _measure(stage: Stage, audit: Audit, program: str, claims: int, *, live: boo
         already, before, began = audit.size(), process.cost(), time.time()
         if not live:
             process.signal(signal.SIGSTOP)
-        asyncio.run(_ask(stage.plane.kubeconfig, driver=stage.driver.driver, claims=claims))
+        asyncio.run(_ask(stage.plane.kubeconfig, driver=stage.driver.driver))
         if not live:
             time.sleep(REST)
             began = time.time()
             process.signal(signal.SIGCONT)
-        process.until(lambda: _stored(stage.plane) >= claims, f"it has stored {claims} volumes")
+        process.until(lambda: _stored(stage.plane) >= CLAIMS_AT_ONCE, "it has stored all volumes")
         if live:
-            process.until(lambda: _all_bound(stage.plane), f"{BINDER} has bound {claims} volumes")
+            process.until(lambda: _all_bound(stage.plane), f"{BINDER} has bound all volumes")
         audit.wait_for_quiet()
         after = process.cost()
     events = audit.since(already)
     seconds = max(time_of(event) for event in events if kind_of(event) == STORED) - began
     kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(map(kind_of, events)).most_common())
-    say(f"{program}: {claims / seconds:.0f} volumes/s; {kinds}")
-    return Measurement(claims / seconds, seconds, len(events) / claims, 1000 * (after.cpu - before.cpu) / claims, after.peak)
+    say(f"{program}: {CLAIMS_AT_ONCE / seconds:.0f} volumes/s; {kinds}")
+    cpu = 1000 * (after.cpu - before.cpu) / CLAIMS_AT_ONCE
+    return Measurement(CLAIMS_AT_ONCE / seconds, seconds, len(events) / CLAIMS_AT_ONCE, cpu, after.peak)
 
 
-async def _ask(kubeconfig: Path, *, driver: str, claims: int) -> None:
+async def _ask(kubeconfig: Path, *, driver: str) -> None:
     """Claims as the scheduler and the volume controller leave them."""
     marks = {names.STORAGE_PROVISIONER: driver, names.STORAGE_PROVISIONER_BETA: driver, names.SELECTED_NODE: NODE}
     async with await open_client(kubeconfig=str(kubeconfig), qps=-1.0, environ={}) as kube, asyncio.TaskGroup() as group:
-        for number in range(claims):
+        for number in range(CLAIMS_AT_ONCE):
             group.create_task(kube.create(CLAIMS, claim(f"bench-{number}", CLASS, annotations=marks), namespace="default"))
 
 

@@ -1,4 +1,4 @@
-"""`hack/bench race`: who takes a claim that binds immediately, how soon, and how much work is done in vain, when many nodes could.
+"""Who takes a claim that binds immediately, how soon, and how much work is done in vain, when many nodes could.
 
 Instances of ours, ranked and random, and of the peer, one for each node, on servers of their own for each turn. A turn has claims at a
 steady rate, then a burst of claims. Work in vain is a write of a claim that another node has taken first (a conflict).
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import os
 import re
 import statistics
 import tempfile
@@ -18,10 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from hack.benchmarks.stage import Audit, a_ground, count, kind_of, told
-from hack.lib.command import say
+from hack.benchmarks.stage import Audit, a_ground, kind_of
+from hack.lib.command import above_zero, say
 from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import IMMEDIATE, OURS, PEER, OurDriver, Peer, Sidecar, all_of, claim, provisioner, storage_class
 from sidecar.kube.api import CLAIMS
@@ -45,6 +44,10 @@ WRITES_AT_ONCE = 32
 CONFLICT, STORED = "update persistentvolumeclaims 409", "create persistentvolumes 201"
 # Of the ranked ones: seconds to an owner, conflicts for each claim.
 MOST_SECONDS, MOST_CONFLICTS, MOST_CONFLICTS_IN_A_BURST = 0.15, 0.01, 0.05
+LIMITS = (
+    f"ranked placement takes at most {MOST_SECONDS:g} s to an owner and {MOST_CONFLICTS:g} conflicts per volume "
+    f"({MOST_CONFLICTS_IN_A_BURST:g} in a burst), and ours leave no claim open"
+)
 
 
 @dataclass
@@ -78,17 +81,13 @@ class Measurement:
     """Milliseconds of each instance for each volume."""
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser("race", help="who takes a claim that binds immediately, beside csi-provisioner", description=__doc__)
-    parser.add_argument("--nodes", type=count, nargs="+", default=[3, 10], metavar="N", help="each in its turn (default: 3 10)")
-    parser.add_argument("--steady", type=count, default=60, metavar="N", help=f"claims, {RATE:g} a second (default: %(default)s)")
-    parser.add_argument("--claims", type=count, default=200, metavar="N", help="claims of the burst (default: %(default)s)")
-    limits = f"{MOST_SECONDS:g} s to an owner, {MOST_CONFLICTS:g} conflicts per volume ({MOST_CONFLICTS_IN_A_BURST:g} in a burst)"
-    parser.add_argument("--gate", action="store_true", help=f"fail above {limits} with ranked placement, or with claims left open")
-    parser.set_defaults(run=run)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--nodes", type=above_zero, nargs="+", default=[3, 10], metavar="N", help="each in its turn (default: 3 10)")
+    parser.add_argument("--steady", type=above_zero, default=60, metavar="N", help=f"claims, {RATE:g} a second (default: %(default)s)")
+    parser.add_argument("--claims", type=above_zero, default=200, metavar="N", help="claims of the burst (default: %(default)s)")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> Iterator[str]:
     measurements: list[Measurement] = []
     for nodes, program in itertools.product(arguments.nodes, PROGRAMS):
         say(f"{program} on {nodes} nodes")
@@ -103,14 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
     for item in measurements:
         print(f"| {item.nodes} | {item.program} | {item.phase} | {item.claims} | {item.speed:.1f} | {item.owner:.2f}", end="")
         print(f" | {item.conflicts:.3f} | {item.requests:.2f} | {item.cpu:.2f} | {item.open} |")
-    print(
-        f"\nAll with {' '.join(FLAGS)}; drivers take {LATENCY:g} s for CreateVolume. Requests and conflicts are the programs' own, by the"
-    )
-    print(
-        f"audit log, watches left out. {os.cpu_count()} CPUs are shared by all instances, drivers, servers and the observer; load average"
-    )
-    print(f"{os.getloadavg()[0]:.1f} at the end.")
-    return told(_broken(measurements), arguments)
+    return _broken(measurements)
 
 
 def _broken(measurements: Sequence[Measurement]) -> Iterator[str]:

@@ -5,22 +5,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from platform import python_version
 from types import MappingProxyType
 from typing import Any
 
-import sidecar
 from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
-from hack.lib.command import say
+from hack.lib.command import above_zero, say
 from hack.lib.control_plane import ControlPlane, binaries
-from hack.lib.programs import LATE, OURS, PEER, GoDriver, Json, Peer, Sidecar, provisioner, storage_class
+from hack.lib.programs import LATE, PEER, GoDriver, Json, Peer, Sidecar, provisioner, storage_class
 from sidecar.kube.api import MERGE_PATCH, Resource
 from sidecar.kube.client import KubeClient
 
@@ -50,16 +47,6 @@ class Ground:
     """A kubeconfig with the rights of upstream's sample role."""
     bin_dir: Path
 
-    def versions(self) -> dict[str, str]:
-        server: Json = self.plane.request("GET", "/version")
-        asked = subprocess.run([self.bin_dir / PEER, "--version"], capture_output=True, text=True, check=False)
-        return {
-            OURS: sidecar.__version__,
-            PEER: (asked.stdout or asked.stderr).split()[-1],
-            "kube-apiserver": str(server["gitVersion"]),
-            "Python": python_version(),
-        }
-
 
 @dataclass(frozen=True)
 class Stage(Ground):
@@ -83,12 +70,9 @@ class Stage(Ground):
         self.plane.request("DELETE", CAPACITIES)
 
 
-def count(word: str) -> int:
-    """For argparse."""
-    number = int(word)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
+def add_runs(parser: argparse.ArgumentParser, default: int = 1) -> None:
+    text = "measure N times, print the medians (default: %(default)s)"
+    parser.add_argument("--runs", type=above_zero, default=default, metavar="N", help=text)
 
 
 @contextmanager
@@ -109,14 +93,6 @@ def a_stage(work: Path, **how: Any) -> Iterator[Stage]:
     with a_ground(work, "mock-driver", **how) as ground, GoDriver(work, node=NODE, binary=ground.bin_dir / "mock-driver") as driver:
         ground.plane.request("POST", "/apis/storage.k8s.io/v1/storageclasses", storage_class(CLASS, driver.driver, LATE))
         yield Stage(ground.plane, ground.role, ground.bin_dir, driver, work)
-
-
-def told(broken: Iterable[str], arguments: argparse.Namespace) -> int:
-    """The status of the command, after all that went beyond a limit has been said."""
-    lines = list(broken)
-    for line in lines:
-        say(f"{'error' if arguments.gate else 'warning'}: {line}")
-    return 1 if arguments.gate and lines else 0
 
 
 async def set_status(kube: KubeClient, resource: Resource, name: str, status: Json, *, namespace: str = "") -> None:

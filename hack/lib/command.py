@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
 import sys
 import time
@@ -33,6 +34,13 @@ def run(main: Callable[[], int | None], *needed: str) -> NoReturn:
 def say(message: str) -> None:
     """A line that begins with the name of the command that was started, such as `image: building from the Dockerfile`."""
     print(f"{Path(sys.argv[0]).name}: {message}", file=sys.stderr, flush=True)
+
+
+def above_zero(word: str) -> int:
+    """For argparse."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return int(word)
 
 
 @contextmanager

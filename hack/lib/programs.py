@@ -211,6 +211,22 @@ def claim(name: str, class_: str, *, size: str = "1Gi", annotations: Mapping[str
     }
 
 
+def volume(name: str, class_: str, *, driver: str, handle: str, claimed: Mapping[str, str], at: tuple[str, str]) -> Json:
+    """As a provisioner makes it for that claim; `at`: the topology key and value of its node."""
+    key, value = at
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    spec = {
+        "accessModes": ["ReadWriteOnce"],
+        "capacity": {"storage": "1Gi"},
+        "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", **claimed},
+        "csi": {"driver": driver, "volumeHandle": handle},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        "persistentVolumeReclaimPolicy": "Delete",
+        "storageClassName": class_,
+    }
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+
+
 def pod(name: str, *claims: str, **spec: Any) -> Json:
     volumes = [{"name": item, "persistentVolumeClaim": {"claimName": item}} for item in claims]
     return {

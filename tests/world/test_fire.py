@@ -21,12 +21,12 @@ def _breaks(plan: Any) -> None:
 
 def test_a_world_that_breaks_is_told_with_its_seed(fire: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "play", _breaks)
-    order = fire.Order("claims", 7, 0, ())
+    order = fire.Order("claims", 7, ())
     result = fire.play_one(order)
     assert (result.seed, result.violations) == (7, ("the world itself broke: KeyError('n0')",))
     totals = fire.Totals()
     totals.add(result)
-    said = fire.summary(totals, seconds=1.0, replay="hack/fire --seed")
+    said = fire.summary(totals, replay="hack/fire --seed")
     assert "violations: the world itself broke in 1" in said and "hack/fire --seed 7    # the world itself broke" in said
     with pytest.raises(ExceptionGroup):
         fire.play_one(order, transcript=True)
@@ -51,7 +51,7 @@ def test_what_was_found_is_told_also_when_it_is_interrupted(
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     monkeypatch.setattr(fire, "play_one", result)
     monkeypatch.setattr(fire.os, "_exit", ended)
-    arguments = fire.argparse.Namespace(worlds="node-loss", seeds=10, start=0, jobs=1, claims=0, without=[])
+    arguments = fire.argparse.Namespace(worlds="node-loss", seeds=10, start=0, jobs=1, without=[])
     try:
         with pytest.raises(Ended):
             fire.fire(arguments)
