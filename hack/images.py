@@ -10,8 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hack.lib import cache
@@ -21,6 +21,8 @@ from hack.lib.control_plane import REPOSITORY, binaries
 NEEDED = ("buildah", "debootstrap")
 SIDECAR, DRIVER, BUSYBOX, PAUSE = "csi-node-sidecar:dev", "csi-node-sidecar-driver:dev", "busybox:dev", "pause:dev"
 DRBD = "csi-node-sidecar-drbd:dev"
+# Isolation enough for our own Dockerfiles, which need the machine's network for their packages.
+IN_A_CHROOT = ("--isolation", "chroot", "--network", "host")
 KEPT = 4  # archives of one name: a cluster may still be loading the one before
 
 # The base where no registry is available: Debian's Python. The official Python images, the Dockerfile's default, do as well.
@@ -48,6 +50,56 @@ CMD ["/bin/sh"]
 LENT = ("cert", "client-cert", "extra-index-url", "find-links", "index-url", "proxy", "timeout", "trusted-host")
 
 
+@dataclass(frozen=True)
+class Image:
+    """`copied`: what the Dockerfile copies, by its name there; `base`: what it builds on, of those made here."""
+
+    name: str
+    dockerfile: str
+    copied: Mapping[str, Path]
+    base: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    target: str = ""
+
+    def archive(self) -> Path:
+        below = {"base": _base, SIDECAR: sidecar}[self.base]() if self.base else None
+        key = _key([platform.machine(), self.dockerfile, str(below), json.dumps(self.arguments)], self.copied)
+        short = self.name.rpartition("/")[2].partition(":")[0]
+        archive = _kept(f"{short}-{key}", f"building {self.name}", lambda work: self._build(work, below))
+        archive.touch()  # the archive that was used last is removed last
+        for old in sorted(_folder().glob(f"{short}-????????????.tar"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return archive
+
+    def _build(self, work: Path, below: Path | None) -> Path:
+        """On a copy, because somebody may be working in the tree, and in a store of its own, which goes with the folder."""
+        context, draft = work / "context", work / "draft.tar"
+        context.mkdir()
+        (context / "Dockerfile").write_text(self.dockerfile)
+        for place, source in self.copied.items():
+            (context / place).parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, context / place, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
+            else:
+                shutil.copy(source, context / place)
+        given = dict(self.arguments)
+        if below is not None and self.base == "base":
+            (work / "base").mkdir()
+            os.link(below, work / "base/base.tar")
+            (work / "base/Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
+            _buildah(work, "build", *IN_A_CHROOT, "--tag", "base", str(work / "base"))
+            given["BASE"] = "localhost/base"
+        elif below is not None:
+            _buildah(work, "pull", f"docker-archive:{below}")
+        words = [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
+        words += ["--target", self.target] if self.target else []
+        words += [word for mount in _lent(work) for word in ("--volume", mount)]
+        _buildah(work, "build", *IN_A_CHROOT, *words, "--pull-never", "--tag", "built", str(context))
+        full_name = self.name if "/" in self.name else f"docker.io/library/{self.name}"
+        _buildah(work, "push", "built", f"docker-archive:{draft}:{full_name}")
+        return draft
+
+
 def sidecar(name: str = SIDECAR, *, target: str = "") -> Path:
     """From the Dockerfile and what it copies."""
     said = (REPOSITORY / "sidecar/__init__.py").read_text()
@@ -58,7 +110,7 @@ def sidecar(name: str = SIDECAR, *, target: str = "") -> Path:
     ]
     # Without the commit: the archive is kept for as long as what goes in is the same, whatever else is committed.
     sources = {place: REPOSITORY / place for place in copied}
-    return _built(name, dockerfile, sources, base="base", arguments={"VERSION": version}, target=target)
+    return Image(name, dockerfile, sources, base="base", arguments={"VERSION": version}, target=target).archive()
 
 
 def drbd() -> Path:
@@ -67,11 +119,11 @@ def drbd() -> Path:
 
 
 def driver() -> Path:
-    return _built(DRIVER, DRIVERS_DOCKERFILE, {"sim": REPOSITORY / "hack/sim"}, base=SIDECAR)
+    return Image(DRIVER, DRIVERS_DOCKERFILE, {"sim": REPOSITORY / "hack/sim"}, base=SIDECAR).archive()
 
 
 def busybox() -> Path:
-    return _built(BUSYBOX, BUSYBOX_DOCKERFILE, {}, base="base")
+    return Image(BUSYBOX, BUSYBOX_DOCKERFILE, {}, base="base").archive()
 
 
 def peer() -> Path:
@@ -88,7 +140,8 @@ def pause() -> Path:
 
 def single(program: Path, *, name: str) -> Path:
     """An image of one program, which is linked statically."""
-    return _built(name, f'FROM scratch\nCOPY program /{program.name}\nENTRYPOINT ["/{program.name}"]\n', {"program": program})
+    dockerfile = f'FROM scratch\nCOPY program /{program.name}\nENTRYPOINT ["/{program.name}"]\n'
+    return Image(name, dockerfile, {"program": program}).archive()
 
 
 IMAGES: Mapping[str, Callable[[], Path]] = {
@@ -104,86 +157,22 @@ IMAGES: Mapping[str, Callable[[], Path]] = {
 # --- with buildah -----------------------------------------------------------------------------------------------------
 
 
-def _built(
-    name: str,
-    dockerfile: str,
-    copied: Mapping[str, Path],
-    *,
-    base: str = "",
-    arguments: Mapping[str, str] | None = None,
-    target: str = "",
-) -> Path:
-    """The archive of the image. `copied`: what the Dockerfile copies, by its name there; `base`: what it builds on, of those made here."""
-    below = {"base": _base, SIDECAR: sidecar}[base]() if base else None
-    key = _key([platform.machine(), dockerfile, str(below), json.dumps(arguments)], copied)
-    short = name.rpartition("/")[2].partition(":")[0]
-
-    def build(work: Path, draft: Path) -> None:
-        # A copy, because somebody may be working in the tree, and a store of its own, which goes with the folder.
-        _build(work, draft, name, dockerfile, copied, base=(base, below), arguments=arguments or {}, target=target)
-
-    archive = _kept(f"{short}-{key}", f"building {name}", build)
-    archive.touch()  # the archive that was used last is removed last
-    for old in sorted(_folder().glob(f"{short}-????????????.tar"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
-        old.unlink(missing_ok=True)
-    return archive
-
-
-def _kept(name: str, what: str, make: Callable[[Path, Path], None]) -> Path:
-    """The archive of this name, made if it is not there: `make` gets a folder to work in, and where it puts the archive."""
-    archive = _folder() / f"{name}.tar"
-    with cache.only_one_at_a_time(_folder()):
-        if not archive.exists():
-            _check_machine()
-            with step(what), tempfile.TemporaryDirectory(prefix=".building-", dir=_folder()) as work:
-                make(Path(work), Path(work, "draft.tar"))
-                Path(work, "draft.tar").rename(archive)
-    return archive
-
-
-def _build(
-    work: Path,
-    draft: Path,
-    name: str,
-    dockerfile: str,
-    copied: Mapping[str, Path],
-    *,
-    base: tuple[str, Path | None],
-    arguments: Mapping[str, str],
-    target: str,
-) -> None:
-    context, store = work / "context", work / "store"
-    context.mkdir()
-    (context / "Dockerfile").write_text(dockerfile)
-    for place, source in copied.items():
-        (context / place).parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, context / place, ignore=shutil.ignore_patterns("__pycache__"), symlinks=True)
-        else:
-            shutil.copy(source, context / place)
+def _buildah(work: Path, command: str, *words: str) -> None:
     policy = work / "policy.json"
     policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')  # all that is pulled was made here a moment ago
+    places = ("--root", str(work / "store"), "--runroot", str(work / "run"), "--storage-driver", "vfs")
+    _run("buildah", *places, command, "--signature-policy", str(policy), *words)
 
-    def buildah(command: str, *words: str) -> None:
-        # chroot is isolation enough for our own Dockerfiles, and needs the machine's network for its packages.
-        isolated = ("--isolation", "chroot", "--network", "host") if command == "build" else ()
-        places = ("--root", str(store), "--runroot", str(work / "run"), "--storage-driver", "vfs")
-        _run("buildah", *places, command, *isolated, "--signature-policy", str(policy), *words)
 
-    label, below = base
-    if below is not None and label == "base":
-        (work / "base").mkdir()
-        os.link(below, work / "base/base.tar")
-        (work / "base/Dockerfile").write_text("FROM scratch\nADD base.tar /\n")
-        buildah("build", "--tag", "base", str(work / "base"))
-    elif below is not None:
-        buildah("pull", f"docker-archive:{below}")
-    given = {**arguments, **({"BASE": "localhost/base"} if label == "base" else {})}
-    words = [word for key, value in given.items() for word in ("--build-arg", f"{key}={value}")]
-    words += ["--target", target] if target else []
-    words += [word for mount in _lent(work) for word in ("--volume", mount)]
-    buildah("build", *words, "--pull-never", "--tag", "built", str(context))
-    buildah("push", "built", f"docker-archive:{draft}:{name if '/' in name else f'docker.io/library/{name}'}")
+def _kept(name: str, what: str, make: Callable[[Path], Path]) -> Path:
+    """The archive of this name, made if it is not there."""
+
+    def built(work: Path) -> Path:
+        _check_machine()
+        with step(what):
+            return make(work)
+
+    return cache.kept(_folder() / f"{name}.tar", built)
 
 
 def _lent(work: Path) -> list[str]:
@@ -202,9 +191,11 @@ def _base() -> Path:
     release = Path("/etc/os-release").read_text()
     (suite,) = re.findall(r"^VERSION_CODENAME=(\S+)$", release, re.MULTILINE)
 
-    def make(work: Path, draft: Path) -> None:
-        _run("debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", suite, str(work / "root"))
-        _run("tar", "-C", str(work / "root"), "-cf", str(draft), *(f"--exclude=./{name}/*" for name in NOT_IN_THE_BASE), ".")
+    def make(work: Path) -> Path:
+        root, draft = str(work / "root"), work / "draft.tar"
+        _run("debootstrap", "--variant=minbase", f"--include={','.join(BASE_PACKAGES)}", suite, root)
+        _run("tar", "-C", root, "-cf", str(draft), *(f"--exclude=./{name}/*" for name in NOT_IN_THE_BASE), ".")
+        return draft
 
     key = _key([platform.machine(), release, *BASE_PACKAGES, *NOT_IN_THE_BASE], {})
     return _kept(f"base-{key}", "making the base image of Debian packages", make)
@@ -229,9 +220,7 @@ def _run(*command: str) -> None:
 
 
 def _folder() -> Path:
-    images = cache.root() / "images"
-    images.mkdir(parents=True, exist_ok=True)
-    return images
+    return cache.root() / "images"
 
 
 def _key(words: Iterable[str], copied: Mapping[str, Path]) -> str:

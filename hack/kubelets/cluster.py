@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from hack.kubelets import namespaces, needs, remains, servers, settings
-from hack.kubelets.errors import ClusterError, until
 from hack.kubelets.node import Node
 from hack.kubelets.place import API_ADDRESS, GATEWAY, Place
-from hack.lib.command import say
+from hack.lib.command import Failure, say
+from hack.lib.patience import until
 from hack.lib.servers import API_SERVER, CONTROLLERS, ETCD, SCHEDULER
 
 Json = dict[str, Any]
@@ -46,7 +46,7 @@ class Cluster:
         place = Place(name)
         needs.check()
         if namespaces.find_holder(place.ident):
-            raise ClusterError(
+            raise Failure(
                 f"the cluster {name} is running already: `hack/cluster --name OTHER up` makes another one beside it, and "
                 f"`hack/cluster --name {name} down` ends it"
             )
@@ -62,7 +62,7 @@ class Cluster:
     def find(cls, *, name: str = DEFAULT_NAME) -> Self:
         place = Place(name)
         if namespaces.find_holder(place.ident) is None or not place.kubeconfig.exists():
-            raise ClusterError(f"no cluster {name} is running here: hack/cluster up makes one")
+            raise Failure(f"no cluster {name} is running here: hack/cluster up makes one")
         return cls(place)
 
     @classmethod
@@ -104,7 +104,7 @@ class Cluster:
     def _answers(self, path: str) -> bool:
         try:
             return bool(self.kubectl("get", "--raw", path))
-        except ClusterError:
+        except Failure:
             return False
 
     # --- questions --------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class Cluster:
 
     def node(self, name: str) -> Node:
         if name not in self._nodes:
-            raise ClusterError(f"there is no node {name}: there are {', '.join(self._nodes)}")
+            raise Failure(f"there is no node {name}: there are {', '.join(self._nodes)}")
         return self._nodes[name]
 
     # --- actions ------------------------------------------------------------------------------------

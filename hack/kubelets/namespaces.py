@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.kubelets.errors import ClusterError, tail, until
 from hack.kubelets.settings import PROGRAMS
-from hack.lib.patience import LIMIT
+from hack.lib.command import Failure, tail
+from hack.lib.patience import LIMIT, until
 from hack.lib.processes import die_with_parent
 
 PROC = Path("/proc")
@@ -56,9 +56,9 @@ def run(command: Sequence[str], *, input: str | None = None) -> str:
     try:
         done = subprocess.run(command, input=input, capture_output=True, text=True, check=False, timeout=LONGEST, env=ENVIRONMENT)
     except subprocess.TimeoutExpired:
-        raise ClusterError(f"{' '.join(command)} was not done after {LONGEST:.0f} s") from None
+        raise Failure(f"{' '.join(command)} was not done after {LONGEST:.0f} s") from None
     if done.returncode:
-        raise ClusterError(f"{' '.join(command)} failed (exit {done.returncode}): {(done.stderr or done.stdout).strip()}")
+        raise Failure(f"{' '.join(command)} failed (exit {done.returncode}): {(done.stderr or done.stdout).strip()}")
     return done.stdout
 
 
@@ -75,7 +75,7 @@ def start_holder(command: Sequence[str], ident: str, *, log: Path, within: Holde
     _leashed.append(started) if leashed else started.wait()
     until(lambda: find_holder(ident) or not carriers([ident]), f"the namespaces of {ident}", log=log)
     if not find_holder(ident):
-        raise ClusterError(f"the namespaces of {ident} could not be made{tail(log)}")
+        raise Failure(f"the namespaces of {ident} could not be made; {tail(log)}")
 
 
 def find_holder(ident: str) -> Holder | None:
@@ -89,7 +89,7 @@ def find_holder(ident: str) -> Holder | None:
 def holder_of(ident: str) -> Holder:
     if holder := find_holder(ident):
         return holder
-    raise ClusterError(f"{ident} is not running")
+    raise Failure(f"{ident} is not running")
 
 
 def carriers(idents: Sequence[str]) -> list[int]:

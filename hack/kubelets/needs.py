@@ -17,13 +17,11 @@ from pathlib import Path
 
 from hack import images
 from hack.kubelets import remains
-from hack.kubelets.errors import ClusterError, MachineLacks
 from hack.kubelets.namespaces import ALL, ENVIRONMENT
 from hack.kubelets.servers import PROGRAMS as SERVERS
 from hack.kubelets.settings import PAUSE_IMAGE
 from hack.lib import cache, debian
-from hack.lib.cache import only_one_at_a_time
-from hack.lib.command import say
+from hack.lib.command import Failure, say
 from hack.lib.control_plane import binaries
 
 TOOLS = ("unshare", "nsenter", "setsid", "losetup", "pivot_root", "mount", "umount", "ip", "openssl")
@@ -44,6 +42,13 @@ mount -t overlay overlay -o "lowerdir=$0/lower,upperdir=$0/upper,workdir=$0/work
 RUNTIME = ("containerd", "containerd-shim-runc-v2", "ctr", "runc")
 NETWORK = ("bridge", "host-local", "loopback")
 PACKAGES = ("containerd", "runc", "containernetworking-plugins")
+
+
+class MachineLacks(Failure):
+    """This machine cannot hold such a cluster."""
+
+    def __init__(self, lacks: list[str]) -> None:
+        super().__init__("\n".join(["this machine cannot run a cluster of kubelets:", *(f"  - {lack}" for lack in lacks)]))
 
 
 def check() -> None:
@@ -104,16 +109,10 @@ def pause_archive(programs: Path) -> Path:
 
 
 def unpacked() -> list[Path]:
-    home = _unpacked_home()
-    if not home.exists():
-        with only_one_at_a_time(home.parent):
-            if not home.exists():
-                _unpack(home)
-    found = {
-        path.name: path for path in home.rglob("*") if path.name in (*RUNTIME, *NETWORK) and os.access(path, os.X_OK) and path.is_file()
-    }
-    if missing := [name for name in (*RUNTIME, *NETWORK) if name not in found]:
-        raise ClusterError(f"the packages {', '.join(PACKAGES)} of this distribution lack {', '.join(missing)}")
+    wanted, home = (*RUNTIME, *NETWORK), cache.kept(_unpacked_home(), _unpack)
+    found = {path.name: path for path in home.rglob("*") if path.name in wanted and os.access(path, os.X_OK) and path.is_file()}
+    if missing := [name for name in wanted if name not in found]:
+        raise Failure(f"the packages {', '.join(PACKAGES)} of this distribution lack {', '.join(missing)}")
     return list(found.values())
 
 
@@ -122,10 +121,9 @@ def _unpacked_home() -> Path:
     return cache.root() / f"containers-{release.get('ID')}-{release.get('VERSION_ID')}-{platform.machine()}"
 
 
-def _unpack(home: Path) -> None:
+def _unpack(folder: Path) -> Path:
     say(f"fetching {', '.join(PACKAGES)}")
-    with tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{home.name}-") as scratch:
-        debian.unpacked(PACKAGES, Path(scratch, "root")).rename(home)
+    return debian.unpacked(PACKAGES, folder / "root")
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

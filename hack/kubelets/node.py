@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 from hack.kubelets import namespaces, remains
-from hack.kubelets.errors import ClusterError, tail, until
 from hack.kubelets.namespaces import Holder, Program, holder_of
 from hack.kubelets.place import GATEWAY, NodePlace, Place
 from hack.kubelets.settings import PROGRAMS, SOCKET
+from hack.lib.command import Failure, tail
+from hack.lib.patience import until
 
 CONTAINERD = Program([f"{PROGRAMS}/containerd", "--config=/etc/containerd.toml"], Path("/var/log/containerd.log"))
 IMPORT = [f"{PROGRAMS}/ctr", f"--address={SOCKET}", "--namespace=k8s.io", "images", "import"]
@@ -75,7 +76,7 @@ class Node:
 
         def serves() -> bool:
             if not namespaces.number_of(holder, CONTAINERD):
-                raise ClusterError(f"containerd on {self.name} has ended{tail(log)}")
+                raise Failure(f"containerd on {self.name} has ended; {tail(log)}")
             return holder.path(SOCKET).exists()
 
         until(serves, f"containerd on {self.name}", log=log)

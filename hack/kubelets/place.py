@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from hack.kubelets.errors import ClusterError
 from hack.lib import cache
+from hack.lib.command import Failure
 
 # The same in every cluster, as each has a network of its own. The API server's is the first of the service range, which is what pods are
 # told; it is a real address here, so that nothing has to translate it.
@@ -24,7 +24,7 @@ class Place:
     def __post_init__(self) -> None:
         # It becomes part of a cgroup's and of a Kubernetes name.
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,30}[a-z0-9])?", self.name):
-            raise ClusterError(f"a cluster cannot be called {self.name!r}: up to 32 lower-case letters, digits and dashes")
+            raise Failure(f"a cluster cannot be called {self.name!r}: up to 32 lower-case letters, digits and dashes")
 
     @property
     def ident(self) -> str:

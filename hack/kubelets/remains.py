@@ -10,9 +10,9 @@ import shutil
 import signal
 from pathlib import Path
 
-from hack.kubelets.errors import until
 from hack.kubelets.namespaces import all_processes, carriers
 from hack.kubelets.place import Place
+from hack.lib.patience import until
 
 CGROUPS = Path("/sys/fs/cgroup")
 # A kubelet needs these; in version 2 each has to be enabled at every level.

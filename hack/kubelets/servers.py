@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hack.kubelets import namespaces
-from hack.kubelets.errors import until
 from hack.kubelets.namespaces import Holder, Program
 from hack.kubelets.place import API_ADDRESS, NodePlace, Place
 from hack.lib import servers
+from hack.lib.patience import until
 from hack.lib.servers import API_SERVER, CONTROLLERS, ETCD, SCHEDULER
 
 PROGRAMS = (ETCD, API_SERVER, CONTROLLERS, SCHEDULER, "kubectl")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,3 +31,13 @@ def only_one_at_a_time(folder: Path) -> Iterator[None]:
             say(f"waiting for another run that is building in {folder}")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def kept(target: Path, make: Callable[[Path], Path]) -> Path:
+    """What is made once. `make` gets a folder to work in, and says what of it is kept, which appears in its place only when it is whole."""
+    if not target.exists():
+        with only_one_at_a_time(target.parent):
+            if not target.exists():
+                with tempfile.TemporaryDirectory(dir=target.parent, prefix=".building-") as work:
+                    make(Path(work)).rename(target)
+    return target

@@ -43,6 +43,11 @@ def above_zero(word: str) -> int:
     return int(word)
 
 
+def tail(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+    return "\n  ".join([f"the last lines of {log}:", *lines[-20:]])
+
+
 @contextmanager
 def step(what: str) -> Iterator[None]:
     say(what)

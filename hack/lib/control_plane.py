@@ -19,7 +19,6 @@ import shutil
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,9 +27,9 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from hack.lib import servers
-from hack.lib.command import Failure
+from hack.lib.command import Failure, tail
 from hack.lib.kwok import KWOK_LABEL, KWOK_STAGES
-from hack.lib.patience import LIMIT, deadline
+from hack.lib.patience import LIMIT
 from hack.lib.patience import ApiError as ApiError
 from hack.lib.patience import until as until
 from hack.lib.processes import REPOSITORY as REPOSITORY
@@ -221,23 +220,24 @@ class ControlPlane:
 
     def _await(self, component: str, *paths: str) -> None:
         """Until all of these are answered, which shows that the component is at work."""
-        end = deadline()
-        while True:
+
+        def answered() -> bool:
             self._complain_about_the_dead()
             try:
                 for path in paths:
                     self._send("GET", path)
-                return
-            except (OSError, http.client.HTTPException, ApiError) as error:
-                if time.monotonic() > end:
-                    raise Failure(f"{component} was not ready after {LIMIT:.0f} s ({error}); {self._running[component].tail()}") from error
-            time.sleep(0.05)
+            except (OSError, http.client.HTTPException, ApiError):
+                return False
+            return True
+
+        until(answered, f"{component} is ready", log=self._running[component].log)
 
     def _complain_about_the_dead(self) -> None:
         for component, process in self._running.items():
             if (code := process.child.poll()) is not None:
-                kind = PortTaken if "address already in use" in process.tail() else Failure
-                raise kind(f"{component} ended with exit code {code}; {process.tail()}")
+                last = tail(process.log)
+                kind = PortTaken if "address already in use" in last else Failure
+                raise kind(f"{component} ended with exit code {code}; {last}")
 
     # --- talking to it --------------------------------------------------------------------------------------------
 

@@ -38,6 +38,5 @@ def unpacked(wanted: Sequence[str], folder: Path) -> Path:
                 raise Failure(f"cannot fetch {', '.join(wanted)}:\n{done.stdout[-2000:]}")
     for package in archives.glob("*.deb"):
         subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
-    (folder / "packages").write_text("".join(f"{package.name}\n" for package in sorted(archives.glob("*.deb"))))
     shutil.rmtree(archives)
     return folder

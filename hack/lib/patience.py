@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
-from hack.lib.command import Failure
+from hack.lib.command import Failure, tail
 
 T = TypeVar("T")
 
@@ -37,11 +38,13 @@ class ApiError(Failure):
         self.status = status
 
 
-def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 0.0, pause: float = 0.05) -> T:
+def until(
+    condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = 0.0, pause: float = 0.05, log: Path | None = None
+) -> T:
     """Polls until the condition answers something true; an object that is missing counts as not yet.
 
-    It gives up where `patience` says, and tells what it waited for and what it saw last. `seconds`: how long it takes on a quiet machine,
-    where that is long.
+    It gives up where `patience` says, and tells what it waited for, what it saw last, and the end of the log. `seconds`: how long it
+    takes on a quiet machine, where that is long.
     """
     end = deadline(seconds)
     while True:
@@ -55,6 +58,6 @@ def until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds:
                 raise
             last = error
         if time.monotonic() > end:
-            awaited = what if isinstance(what, str) else what()
-            raise TimeoutError(f"waited {patient(seconds):.0f} s in vain: {awaited} (last answer: {last})")
+            awaited, logged = what if isinstance(what, str) else what(), f"; {tail(log)}" if log else ""
+            raise Failure(f"waited {patient(seconds):.0f} s in vain: {awaited} (last answer: {last}){logged}")
         time.sleep(pause)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from hack.lib.command import Failure
+from hack.lib.command import Failure, tail
 from hack.lib.patience import LIMIT, deadline, until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -88,9 +88,6 @@ class Process:
     def output(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
-    def tail(self) -> str:
-        return "\n  ".join([f"the last lines of {self.log}:", *self.output().splitlines()[-20:]])
-
     def cost(self) -> Cost:
         """So far."""
         status = dict(line.split(":", 1) for line in Path(f"/proc/{self.child.pid}/status").read_text().splitlines())
@@ -103,7 +100,7 @@ class Process:
 
         def lives_and_comes_true() -> bool:
             if self.child.poll() is not None:
-                raise Failure(f"{self.name} ended with {self.child.returncode}; {self.tail()}")
+                raise Failure(f"{self.name} ended with {self.child.returncode}; {tail(self.log)}")
             return bool(condition())
 
         until(lives_and_comes_true, what, seconds=seconds, pause=0.02)

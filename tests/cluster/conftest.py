@@ -10,7 +10,6 @@ import pytest
 
 from hack.kubelets import needs
 from hack.kubelets.cluster import Cluster
-from hack.kubelets.errors import MachineLacks
 from tests.cluster.scenes import DEPLOY, IMAGES, Change, Installation, image_archives, kustomized, nothing
 from tests.harness.not_tested import not_tested
 
@@ -42,7 +41,7 @@ class Shared:
 def shared() -> Iterator[Shared]:
     try:
         needs.check()
-    except MachineLacks as lack:
+    except needs.MachineLacks as lack:
         not_tested("a cluster on real kubelets", str(lack))
     found = Shared()
     yield found

@@ -18,7 +18,7 @@ from typing import Any
 import yaml
 
 from hack.kubelets.cluster import Cluster
-from hack.kubelets.errors import ClusterError
+from hack.lib.command import Failure
 from hack.lib.control_plane import REPOSITORY, until
 from hack.lib.patience import LIMIT
 
@@ -267,7 +267,7 @@ def under_load(scene: Installation, *, pause: float = 1.0) -> Iterator[None]:
 
     Some are made before the block and some after it, so that what happens in it happens between claims.
     """
-    made, stop, failed = threading.Semaphore(0), threading.Event(), list[ClusterError]()
+    made, stop, failed = threading.Semaphore(0), threading.Event(), list[Failure]()
     count = 0
 
     def make() -> None:
@@ -275,7 +275,7 @@ def under_load(scene: Installation, *, pause: float = 1.0) -> Iterator[None]:
         while not stop.wait(pause):
             try:
                 scene.make_claims(f"load-{count}-", 1)
-            except ClusterError as error:
+            except Failure as error:
                 failed.append(error)
             count += 1
             made.release()

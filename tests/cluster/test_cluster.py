@@ -105,8 +105,8 @@ PIPED = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 def test_what_the_machine_lacks_is_named_before_anything_is_begun() -> None:
     # By one who becomes nobody late: a developer's Python may be where nobody may look, and so are the folders of tests.
     script = (
-        "import os, sys; sys.path.insert(0, '.'); from hack.kubelets import cluster, errors\n"
-        "os.setuid(65534)\ntry: cluster.Cluster.up()\nexcept errors.MachineLacks as lack: print(lack)"
+        "import os, sys; sys.path.insert(0, '.'); from hack.kubelets import cluster, needs\n"
+        "os.setuid(65534)\ntry: cluster.Cluster.up()\nexcept needs.MachineLacks as lack: print(lack)"
     )
     with tempfile.TemporaryDirectory() as cache:
         Path(cache).chmod(0o777)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from hack.kubelets.errors import ClusterError
+from hack.lib.command import Failure
 from hack.lib.control_plane import until
 from tests.cluster.scenes import DAEMON_SET, NAMESPACE, SIDECAR, Installation, under_load
 
@@ -33,7 +33,7 @@ def test_out_of_memory_under_load(base: Base) -> None:
         node.run("sh", "-c", f"echo 1000 > /proc/{scene.process_of(node.name)}/oom_score_adj")
         hog = "import time; held = bytearray(120 << 20); held[::4096] = b'x' * len(held[::4096]); time.sleep(5)"
         where = (f"--namespace={NAMESPACE}", scene.pods()[node.name]["metadata"]["name"], f"--container={SIDECAR}")
-        with contextlib.suppress(ClusterError):  # the command ends with what it is run in
+        with contextlib.suppress(Failure):  # the command ends with what it is run in
             scene.kubectl("exec", *where, "--", "/opt/csi-node-sidecar/bin/python", "-c", hog)
         until(lambda: scene.restarts(node.name) == before + 1, "the sidecar is restarted")
         assert scene.status_of(node.name)["lastState"]["terminated"]["reason"] == "OOMKilled"
