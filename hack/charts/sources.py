@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,18 +29,16 @@ class Source:
     """`of`: the component's name below deploy/components, or a file of the base."""
 
     of: str
-    conditions: Sequence[tuple[str, Callable[[Json], bool]]]
-    """The objects for which the second is true are there if the first is. An object goes by the first that fits."""
+    when: str
+    """Its objects are there if this is true."""
+    but: Mapping[str, str] = field(default_factory=dict)
+    """By kind, what is to be true instead."""
     change: Callable[[Json], Json] = field(default=lambda item: item)
     beside: Sequence[str] = ()
     """Components that are rendered with it, for what they change in its objects. What they bring is in templates of their own."""
     is_its_own: Callable[[Json], bool] = field(default=lambda item: True)
     optional: Sequence[tuple[str, str]] = ()
     """Lines, by a pattern of one or more whole ones, that are there if the first is."""
-
-
-def everything(item: Json) -> bool:
-    return True
 
 
 def _of_the_release(item: Json) -> Json:
@@ -94,26 +92,20 @@ def _labelled(item: Json) -> Json:
 
 
 SOURCES: Final[dict[str, Source]] = {
-    "rights": Source(
-        "rbac.yaml",
-        [(".Values.account.create", lambda item: item["kind"] == "ServiceAccount"), (".Values.rights.create", everything)],
-        _of_the_release,
-    ),
-    "drain": Source("drain", [(".Values.drain.enabled", everything)]),
-    "gate": Source("gate", [(".Values.gate.enabled", everything)]),
-    "emptying": Source("emptying", [(".Values.emptying.enabled", everything)]),
-    "maintenance": Source("maintenance", [(".Values.maintenance.enabled", everything)]),
-    "failover": Source("failover", [(".Values.failover.enabled", everything)]),
-    "node-loss": Source("node-loss", [(".Values.nodeLoss.enabled", everything)]),
-    "reprovision": Source("reprovision", [(".Values.reprovision.enabled", everything)]),
-    "own-node": Source("own-node", [(".Values.ownNode.enabled", everything)]),
-    "scoped-watches": Source(
-        "scoped-watches", [("and .Values.scopedWatches.enabled .Values.scopedWatches.policy", everything)], _of_any_version
-    ),
+    "rights": Source("rbac.yaml", ".Values.rights.create", {"ServiceAccount": ".Values.account.create"}, _of_the_release),
+    "drain": Source("drain", ".Values.drain.enabled"),
+    "gate": Source("gate", ".Values.gate.enabled"),
+    "emptying": Source("emptying", ".Values.emptying.enabled"),
+    "maintenance": Source("maintenance", ".Values.maintenance.enabled"),
+    "failover": Source("failover", ".Values.failover.enabled"),
+    "node-loss": Source("node-loss", ".Values.nodeLoss.enabled"),
+    "reprovision": Source("reprovision", ".Values.reprovision.enabled"),
+    "own-node": Source("own-node", ".Values.ownNode.enabled"),
+    "scoped-watches": Source("scoped-watches", "and .Values.scopedWatches.enabled .Values.scopedWatches.policy", change=_of_any_version),
     "report-only": Source(
         "report-only",
-        [(".Values.reportOnly.enabled", everything)],
-        _as_the_values_say,
+        ".Values.reportOnly.enabled",
+        change=_as_the_values_say,
         beside=("drain", "gate", "monitoring"),
         is_its_own=_is_of_report_only,
         optional=[
@@ -121,7 +113,7 @@ SOURCES: Final[dict[str, Source]] = {
             (".Values.monitoring.enabled", r" *csi-node-sidecar.io/scrape: .*\n"),
         ],
     ),
-    "monitoring": Source("monitoring", [(".Values.monitoring.enabled", everything)], _monitoring_of_the_release),
+    "monitoring": Source("monitoring", ".Values.monitoring.enabled", change=_monitoring_of_the_release),
 }
 
 
@@ -129,9 +121,10 @@ def template(source: Source, objects: Sequence[Json]) -> str:
     """The whole file."""
     at = "deploy/base/" if source.of.endswith(".yaml") else "deploy/components/"
     parts = [f"{{{{- /* Made by hack/chart from {at}{source.of}. */}}}}\n"]
-    for condition, _ in source.conditions:
-        own = (item for item in objects if source.is_its_own(item))
-        chosen = [_labelled(source.change(item)) for item in own if _condition_of(source, item) == condition]
+    by_condition: dict[str, list[Json]] = {}
+    for item in filter(source.is_its_own, objects):
+        by_condition.setdefault(source.but.get(item["kind"], source.when), []).append(_labelled(source.change(item)))
+    for condition, chosen in by_condition.items():
         text = templated("".join("---\n" + _dumped(item) for item in chosen))
         for given, lines in source.optional:
             text = re.sub(f"^{lines}", lambda found, given=given: only_if(given, found.group()), text, flags=re.MULTILINE)  # type: ignore[misc]
@@ -142,10 +135,6 @@ def template(source: Source, objects: Sequence[Json]) -> str:
 def types(objects: Sequence[Json]) -> str:
     """Helm installs what is in crds once, for all releases, and never changes it."""
     return "---\n".join(_dumped(item) for item in objects)
-
-
-def _condition_of(source: Source, item: Json) -> str:
-    return next(condition for condition, fits in source.conditions if fits(item))
 
 
 class _Dumper(yaml.SafeDumper):
