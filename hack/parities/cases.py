@@ -252,9 +252,9 @@ def _topologies() -> Iterator[Case]:
     yield Case("immediate-no-space", class_=now, parameters={"answer-free": "1048576"}, silent=True)
     yield Case("immediate-just-fits", class_=now, parameters={"answer-free": str(2**30)})
     yield Case("immediate-unknown-parameter", class_=now, parameters={f"{RESERVED}colour": "red"})
-    yield Case("immediate-fails", class_=now, parameters={"answer-create-code": "INTERNAL"})
-    yield Case("immediate-fails-once", class_=now, parameters={"answer-create-code": "UNAVAILABLE", "answer-create-times": "1"})
-    yield Case("immediate-exhausted-once", class_=now, parameters={"answer-create-code": "RESOURCE_EXHAUSTED", "answer-create-times": "1"})
+    yield Case("immediate-fails", class_=now, parameters=fails("INTERNAL"))
+    yield Case("immediate-fails-once", class_=now, parameters=fails("UNAVAILABLE", times=1))
+    yield Case("immediate-exhausted-once", class_=now, parameters=fails("RESOURCE_EXHAUSTED", times=1))
     yield Case("immediate-secret", class_=now, parameters=secret("provisioner"))
     yield Case("immediate-block", class_=now, spec={"volumeMode": "Block"})
 
@@ -330,6 +330,11 @@ def _secrets() -> Iterator[Case]:
     yield Case("secret-modify-and-provisioner", parameters=secret("controller-modify") | secret("provisioner", name="secret-b"))
 
 
+def fails(code: str, *, times: int | None = None, what: str = "create") -> dict[str, str]:
+    """So often, or always."""
+    return {f"answer-{what}-code": code, **({f"answer-{what}-times": str(times)} if times else {})}
+
+
 def _answers() -> Iterator[Case]:
     for word in ("zero", "less", "more"):
         yield from Case(f"bytes-{word}", parameters={"answer-bytes": word}).in_settings(PLAIN, FLAT)
@@ -339,23 +344,20 @@ def _answers() -> Iterator[Case]:
         yield Case(f"topology-{word}", parameters={"answer-topology": word})
     for code in FINAL_CODES + OPEN_CODES:
         word = code.lower().replace("_", "-")
-        yield Case(f"create-fails-{word}", parameters={"answer-create-code": code})
-        yield Case(f"create-fails-once-{word}", parameters={"answer-create-code": code, "answer-create-times": "1"})
-    yield Case("create-fails-resource-exhausted", FLAT, parameters={"answer-create-code": "RESOURCE_EXHAUSTED"})
+        yield Case(f"create-fails-{word}", parameters=fails(code))
+        yield Case(f"create-fails-once-{word}", parameters=fails(code, times=1))
+    yield Case("create-fails-resource-exhausted", FLAT, parameters=fails("RESOURCE_EXHAUSTED"))
     for code in ("INTERNAL", "NOT_FOUND", "FAILED_PRECONDITION"):
-        yield Case(f"delete-fails-{code.lower().replace('_', '-')}", parameters={"answer-delete-code": code})
+        yield Case(f"delete-fails-{code.lower().replace('_', '-')}", parameters=fails(code, what="delete"))
     for code in ("INTERNAL", "UNAVAILABLE", "ABORTED"):
-        once = {"answer-delete-code": code, "answer-delete-times": "1"}
-        yield Case(f"delete-fails-once-{code.lower()}", parameters=once)
+        yield Case(f"delete-fails-once-{code.lower()}", parameters=fails(code, times=1, what="delete"))
     yield Case("handle-empty", parameters={"answer-handle": "empty"})
-    too_small = {"answer-bytes": "less", "answer-delete-code": "INTERNAL"}
-    yield Case("bytes-less-delete-fails", parameters=too_small)
+    yield Case("bytes-less-delete-fails", parameters={"answer-bytes": "less", **fails("INTERNAL", what="delete")})
     yield Case("bytes-less-secret", parameters={"answer-bytes": "less", **secret("provisioner")})
-    yield Case("delete-fails-retain", parameters={"answer-delete-code": "INTERNAL"}, class_={"reclaimPolicy": "Retain"})
+    yield Case("delete-fails-retain", parameters=fails("INTERNAL", what="delete"), class_={"reclaimPolicy": "Retain"})
     for code in ("UNAVAILABLE", "INTERNAL"):
-        twice = {"answer-create-code": code, "answer-create-times": "2"}
-        yield Case(f"leaves-early-{code.lower()}", parameters=twice, leaves_early=True)
-    yield Case("leaves-early-exhausted", parameters={"answer-create-code": "RESOURCE_EXHAUSTED"}, leaves_early=True)
+        yield Case(f"leaves-early-{code.lower()}", parameters=fails(code, times=2), leaves_early=True)
+    yield Case("leaves-early-exhausted", parameters=fails("RESOURCE_EXHAUSTED"), leaves_early=True)
 
 
 def _claims() -> Iterator[Case]:
@@ -384,27 +386,23 @@ def _from(kind: str, *, name: str = "{}-source", group: str = "", field_: str = 
 
 
 def _clones() -> Iterator[Case]:
-    own, here = _from("PersistentVolumeClaim"), Source()
+    own, by_ref = _from("PersistentVolumeClaim"), _from("PersistentVolumeClaim", field_="dataSourceRef")
+    here, unsaid = Source(), {"answer-source": "none"}
     yield from Case("clone", spec=own, source=here).in_settings(PLAIN, FLAT, STRICT)
-    yield Case("clone-by-ref", spec=_from("PersistentVolumeClaim", field_="dataSourceRef"), source=here)
+    yield Case("clone-by-ref", spec=by_ref, source=here)
     yield Case("clone-larger", spec={**own, **_size("2Gi")}, source=here)
     yield Case("clone-smaller", spec={**own, **_size("1Mi")}, source=here)
     yield Case("clone-missing", spec=own)
-    yield Case("clone-missing-by-ref", spec=_from("PersistentVolumeClaim", field_="dataSourceRef"))
+    yield Case("clone-missing-by-ref", spec=by_ref)
     yield Case("clone-of-pending", spec=own, source=Source(bound=False))
     yield Case("clone-of-another-class", spec=own, source=Source(own_class=True))
     yield Case("clone-mode-differs", spec={**own, "volumeMode": "Block"}, source=here)
     yield Case("clone-block", spec={**own, "volumeMode": "Block"}, source=Source({"volumeMode": "Block"}))
     yield Case("clone-beta-class", spec={**own, "storageClassName": None}, annotations={CLASS_BETA: ""}, source=Source(own_class=True))
-    yield Case("clone-unsaid", spec=own, source=here, parameters={"answer-source": "none"})
-    yield Case(
-        "clone-unsaid-by-ref",
-        spec=_from("PersistentVolumeClaim", field_="dataSourceRef"),
-        source=here,
-        parameters={"answer-source": "none"},
-    )
+    yield Case("clone-unsaid", spec=own, source=here, parameters=unsaid)
+    yield Case("clone-unsaid-by-ref", spec=by_ref, source=here, parameters=unsaid)
     yield Case("clone-secret", spec=own, source=here, parameters=secret(""))
-    yield Case("clone-fails", spec=own, source=here, parameters={"answer-create-code": "INTERNAL", "answer-for": "clone"})
+    yield Case("clone-fails", spec=own, source=here, parameters={**fails("INTERNAL"), "answer-for": "clone"})
     yield Case("clone-source-goes-first", spec=own, source=Source(goes_first=True))
     yield Case("clone-immediate", spec=own, source=here, class_={"volumeBindingMode": "Immediate"})
     yield Case("clone-of-itself", spec=_from("PersistentVolumeClaim", name="{}"))
@@ -434,7 +432,7 @@ def _snapshots() -> Iterator[Case]:
     for word, snapshot in kinds.items():
         yield Case(f"restore-{word}", spec=own, snapshot=snapshot)
     yield Case("restore-unsaid", spec=own, snapshot=Snapshot(), parameters={"answer-source": "none"})
-    yield Case("restore-fails", spec=own, snapshot=Snapshot(), parameters={"answer-create-code": "INTERNAL"})
+    yield Case("restore-fails", spec=own, snapshot=Snapshot(), parameters=fails("INTERNAL"))
     yield Case("restore-immediate", spec=own, snapshot=Snapshot(), class_={"volumeBindingMode": "Immediate"})
 
 

@@ -36,10 +36,6 @@ class Intended:
         return re.fullmatch(self.path, gap.path) is not None and self.when(pair, gap)
 
 
-def intended_for(pair: Pair, gap: Gap) -> Intended | None:
-    return next((item for item in TABLE if item.matches(pair, gap)), None)
-
-
 # --- looks at both sides ----------------------------------------------------------------------------------------------
 
 
@@ -230,7 +226,7 @@ TABLE: Sequence[Intended] = (
 
 # --- the comparison as a table ---------------------------------------------------------------------------------------
 
-_LONGEST, _MOST_NAMED, _MOST_SHOWN = 700, 40, 3
+_LONGEST, _MOST_SHOWN = 700, 3
 
 
 @dataclass(slots=True)
@@ -247,7 +243,7 @@ def judge(pairs: Iterable[Pair]) -> Verdict:
     for pair in pairs:
         verdict.cases.add(pair.case.id)
         for gap in pair.gaps():
-            found = intended_for(pair, gap)
+            found = next((item for item in TABLE if item.matches(pair, gap)), None)
             if found is None:
                 verdict.unexplained.append(gap)
             else:
@@ -271,15 +267,14 @@ def table(verdict: Verdict) -> str:
 
 
 def _complaints(verdict: Verdict) -> Iterator[str]:
-    """One paragraph for each field, with the first cases in which it differs and the names of the others."""
+    """One paragraph for each field, with the names of the cases in which it differs, and the first of them in full."""
     by_field: dict[tuple[str, str], list[Gap]] = {}
     for gap in verdict.unexplained:
         by_field.setdefault((gap.moment, gap.path), []).append(gap)
     for (moment, path), gaps in sorted(by_field.items(), key=lambda item: -len(item[1])):
-        yield f"\nUnexplained: {path}, {moment}, in {len(gaps)} cases: {' '.join(gap.case for gap in gaps[:_MOST_NAMED])}"
+        yield f"\nUnexplained: {path}, {moment}, in {len(gaps)} cases: {' '.join(gap.case for gap in gaps)}"
         yield from (f"    {gap.case}\n      peer: {_short(gap.peer)}\n      ours: {_short(gap.ours)}" for gap in gaps[:_MOST_SHOWN])
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return json.dumps(value, ensure_ascii=False)[:_LONGEST]

@@ -37,17 +37,51 @@ class Refusal(Exception):
         self.code, self.message = code, message
 
 
-class Driver:
+class Driver(grpc.GenericRpcHandler):
     """One node's. What was made is remembered only to say how its deletion is answered."""
 
     def __init__(self, *, name: str, segments: Mapping[str, str], capabilities: Sequence[str], calls: str) -> None:
-        self.name, self.segments, self.capabilities = name, dict(segments), sorted(capabilities)
-        self._calls = Path(calls)
+        self._own, self._calls = dict(segments), Path(calls)
+        kinds = ["CONTROLLER_SERVICE", *(["VOLUME_ACCESSIBILITY_CONSTRAINTS"] if segments else [])]
+        plugin = pb.GetPluginCapabilitiesResponse(capabilities=[{"service": {"type": kind}} for kind in kinds])
+        controller = pb.ControllerGetCapabilitiesResponse(capabilities=[{"rpc": {"type": kind}} for kind in sorted(capabilities)])
+        node = pb.NodeGetInfoResponse(node_id=OWN_NODE, accessible_topology={"segments": segments} if segments else None)
+        self._answers: Mapping[str, Callable[[Any], Message]] = {
+            "GetPluginInfo": lambda _: pb.GetPluginInfoResponse(name=name, vendor_version="1"),
+            "GetPluginCapabilities": lambda _: plugin,
+            "Probe": lambda _: pb.ProbeResponse(),
+            "ControllerGetCapabilities": lambda _: controller,
+            "CreateVolume": self._create_volume,
+            "DeleteVolume": self._delete_volume,
+            "GetCapacity": self._get_capacity,
+            "NodeGetInfo": lambda _: node,
+        }
         self._attempts: Counter[tuple[str, str]] = Counter()
         self._parameters: dict[str, Mapping[str, str]] = {}
         self._lock = threading.Lock()
 
-    def note(self, method: str, message: Message, code: str) -> None:
+    def service(self, details: Any) -> Any:
+        method = details.method.rpartition("/")[2]
+        if method not in self._answers:
+            return None
+
+        def serve(message: Message, context: Any) -> Message:
+            try:
+                answer = self._answers[method](message)
+            except Refusal as refusal:
+                self._note(method, message, refusal.code)
+                context.abort(grpc.StatusCode[refusal.code], refusal.message)
+                raise
+            self._note(method, message, "OK")
+            return answer
+
+        return grpc.unary_unary_rpc_method_handler(
+            serve,
+            request_deserializer=getattr(pb, f"{method}Request").FromString,
+            response_serializer=lambda answer: answer.SerializeToString(),
+        )
+
+    def _note(self, method: str, message: Message, code: str) -> None:
         """What was asked, a line each, in the order it came in."""
         request = MessageToDict(message, preserving_proto_field_name=True)
         if "secrets" in request:
@@ -55,7 +89,7 @@ class Driver:
         with self._lock, self._calls.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"method": method, "request": request, "code": code}) + "\n")
 
-    def create_volume(self, request: Any) -> Message:
+    def _create_volume(self, request: Any) -> Message:
         wish = dict(request.parameters)
         if wish.get("answer-for") != "clone" or request.HasField("volume_content_source"):
             self._fail_if_told(wish, "create", request.name)
@@ -70,33 +104,18 @@ class Driver:
             volume.content_source.CopyFrom(request.volume_content_source)
         return pb.CreateVolumeResponse(volume=volume)
 
-    def delete_volume(self, request: Any) -> Message:
+    def _delete_volume(self, request: Any) -> Message:
         with self._lock:
             wish = self._parameters.get(request.volume_id, {})
         self._fail_if_told(wish, "delete", request.volume_id)
         return pb.DeleteVolumeResponse()
 
-    def get_capacity(self, request: Any) -> Message:
+    def _get_capacity(self, request: Any) -> Message:
         free = int(request.parameters.get("answer-free", str(FREE)))
         return pb.GetCapacityResponse(available_capacity=free)
 
-    def plugin_capabilities(self, _: Any) -> Message:
-        kinds = [pb.PluginCapability.Service.CONTROLLER_SERVICE]
-        if self.segments:
-            kinds.append(pb.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS)
-        capabilities = [pb.PluginCapability(service=pb.PluginCapability.Service(type=kind)) for kind in kinds]
-        return pb.GetPluginCapabilitiesResponse(capabilities=capabilities)
-
-    def controller_capabilities(self, _: Any) -> Message:
-        capabilities = [pb.ControllerServiceCapability(rpc=pb.ControllerServiceCapability.RPC(type=kind)) for kind in self.capabilities]
-        return pb.ControllerGetCapabilitiesResponse(capabilities=capabilities)
-
-    def node_info(self, _: Any) -> Message:
-        topology = pb.Topology(segments=self.segments) if self.segments else None
-        return pb.NodeGetInfoResponse(node_id=OWN_NODE, accessible_topology=topology)
-
     def _topologies(self, wish: Mapping[str, str]) -> list[Any]:
-        own = self.segments
+        own = self._own
         answers: dict[str, list[dict[str, str]]] = {
             "none": [],
             "empty": [{}],
@@ -118,47 +137,10 @@ class Driver:
             raise Refusal(code, f"told to answer {what} with {code}")
 
 
-METHODS: Mapping[str, Callable[[Driver, Any], Message]] = {
-    "GetPluginInfo": lambda driver, _: pb.GetPluginInfoResponse(name=driver.name, vendor_version="1"),
-    "GetPluginCapabilities": Driver.plugin_capabilities,
-    "Probe": lambda *_: pb.ProbeResponse(),
-    "ControllerGetCapabilities": Driver.controller_capabilities,
-    "CreateVolume": Driver.create_volume,
-    "DeleteVolume": Driver.delete_volume,
-    "GetCapacity": Driver.get_capacity,
-    "NodeGetInfo": Driver.node_info,
-}
-
-
-class Served(grpc.GenericRpcHandler):
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-    def service(self, details: Any) -> Any:
-        name = details.method.rpartition("/")[2]
-        if name not in METHODS:
-            return None
-        return grpc.unary_unary_rpc_method_handler(
-            lambda message, context: self._answer(name, message, context),
-            request_deserializer=getattr(pb, f"{name}Request").FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
-        )
-
-    def _answer(self, name: str, message: Message, context: Any) -> Message:
-        try:
-            answer = METHODS[name](self._driver, message)
-        except Refusal as refusal:
-            self._driver.note(name, message, refusal.code)
-            context.abort(grpc.StatusCode[refusal.code], refusal.message)
-            raise
-        self._driver.note(name, message, "OK")
-        return answer
-
-
 def main(told: str) -> None:
     arguments = json.loads(told)
     endpoint = arguments.pop("endpoint")
-    server = grpc.server(ThreadPoolExecutor(THREADS), [Served(Driver(**arguments))])
+    server = grpc.server(ThreadPoolExecutor(THREADS), [Driver(**arguments)])
     server.add_insecure_port(f"unix:{endpoint}")
     server.start()
     stop = threading.Event()
