@@ -130,28 +130,21 @@ def peer() -> Path:
     """The program that ours replaces."""
     module = (REPOSITORY / "hack/go/csi-provisioner/go.mod").read_text()
     (version,) = re.findall(r"kubernetes-csi/external-provisioner/v\d+ (v\S+)", module)
-    return single(binaries("csi-provisioner") / "csi-provisioner", name=f"csi-provisioner:{version}")
+    return _single(binaries("csi-provisioner") / "csi-provisioner", name=f"csi-provisioner:{version}")
 
 
 def pause() -> Path:
     """The sandbox of every pod."""
-    return single(binaries("pause") / "pause", name=PAUSE)
+    return _single(binaries("pause") / "pause", name=PAUSE)
 
 
-def single(program: Path, *, name: str) -> Path:
+def _single(program: Path, *, name: str) -> Path:
     """An image of one program, which is linked statically."""
     dockerfile = f'FROM scratch\nCOPY program /{program.name}\nENTRYPOINT ["/{program.name}"]\n'
     return Image(name, dockerfile, {"program": program}).archive()
 
 
-IMAGES: Mapping[str, Callable[[], Path]] = {
-    "sidecar": sidecar,
-    "drbd": drbd,
-    "driver": driver,
-    "peer": peer,
-    "busybox": busybox,
-    "pause": pause,
-}
+IMAGES: Mapping[str, Callable[[], Path]] = {make.__name__: make for make in (sidecar, drbd, driver, peer, busybox, pause)}
 
 
 # --- with buildah -----------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from hack.benchmarks.stage import Audit, a_ground, kind_of
+from hack.benchmarks.stage import Audit, a_ground, in_parallel, kind_of
 from hack.lib.command import above_zero, say
 from hack.lib.control_plane import ControlPlane
 from hack.lib.programs import IMMEDIATE, OURS, PEER, OurDriver, Peer, Sidecar, all_of, claim, provisioner, storage_class
@@ -40,7 +40,6 @@ RATE = 5.0
 """Claims a second, while they come steadily."""
 PATIENCE = 60.0
 """A phase ends when no claim was bound for so long."""
-WRITES_AT_ONCE = 32
 CONFLICT, STORED = "update persistentvolumeclaims 409", "create persistentvolumes 201"
 # Of the ranked ones: seconds to an owner, conflicts for each claim.
 MOST_SECONDS, MOST_CONFLICTS, MOST_CONFLICTS_IN_A_BURST = 0.15, 0.01, 0.05
@@ -219,19 +218,16 @@ async def _play(kubeconfig: Path, phase: str, claims: int, *, rate: float | None
 
 
 async def _create(kube: KubeClient, seen: dict[str, Seen], phase: str, claims: int, rate: float | None) -> None:
-    started, turns = time.monotonic(), asyncio.Semaphore(WRITES_AT_ONCE)
+    started = time.monotonic()
 
     async def write(number: int) -> None:
-        body = claim(f"{phase}-{number}", CLASS)
-        async with turns:
-            seen[body["metadata"]["name"]] = Seen(time.time())
-            await kube.create(CLAIMS, body, namespace=NAMESPACE)
+        if rate is not None:
+            await asyncio.sleep(max(0.0, started + number / rate - time.monotonic()))
+        name = f"{phase}-{number}"
+        seen[name] = Seen(time.time())
+        await kube.create(CLAIMS, claim(name, CLASS), namespace=NAMESPACE)
 
-    async with asyncio.TaskGroup() as group:
-        for number in range(claims):
-            if rate is not None:
-                await asyncio.sleep(max(0.0, started + number / rate - time.monotonic()))
-            group.create_task(write(number))
+    await in_parallel(range(claims), write)
 
 
 async def _observe(kube: KubeClient, seen: dict[str, Seen], *, since: str) -> NoReturn:

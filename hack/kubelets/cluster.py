@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+from hack import images
 from hack.kubelets import namespaces, needs, remains, servers, settings
 from hack.kubelets.node import Node
 from hack.kubelets.place import API_ADDRESS, GATEWAY, Place
@@ -52,7 +53,14 @@ class Cluster:
             )
         remains.clear(place)  # of a run that was killed
         try:
-            return cls._made(place, nodes=nodes, leashed=leashed)
+            place.folder.mkdir(parents=True)
+            needs.gather(place.programs)
+            place.logs.mkdir()
+            _furnish(place, nodes)
+            cluster = cls(place)
+            say(f"starting {nodes} node{'s' if nodes > 1 else ''}")
+            cluster._start(leashed=leashed)
+            return cluster
         except BaseException:
             # Also on Ctrl-C: half a cluster must not stay. The error has shown the end of the log already.
             remains.clear(place)
@@ -73,23 +81,12 @@ class Cluster:
     def down(self) -> None:
         remains.clear(self.place)
 
-    @classmethod
-    def _made(cls, place: Place, *, nodes: int, leashed: bool) -> Self:
-        place.folder.mkdir(parents=True)
-        needs.gather(place.programs)
-        place.logs.mkdir()
-        _furnish(place, nodes)
-        cluster = cls(place)
-        say(f"starting {nodes} node{'s' if nodes > 1 else ''}")
-        cluster._start(leashed=leashed)
-        return cluster
-
     def _start(self, *, leashed: bool) -> None:
         command = ["sh", "-euc", NETWORK, str(self.place.programs / "pause"), self.place.ident, API_ADDRESS, GATEWAY]
         namespaces.start_holder(command, self.place.ident, log=self.place.logs / "namespaces.log", leashed=leashed)
         holder = namespaces.holder_of(self.place.ident)
         servers.start(self.place, holder, ETCD, API_SERVER)
-        archive = needs.pause_archive(self.place.programs)
+        archive = images.pause()
         self._on_all(Node.power_on)  # while the API server starts
         self._on_all(lambda node: node.load(archive))
         servers.open_door(self.place, holder)

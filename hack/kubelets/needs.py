@@ -10,16 +10,13 @@ import os
 import platform
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hack import images
 from hack.kubelets import remains
 from hack.kubelets.namespaces import ALL, ENVIRONMENT
 from hack.kubelets.servers import PROGRAMS as SERVERS
-from hack.kubelets.settings import PAUSE_IMAGE
 from hack.lib import cache, debian
 from hack.lib.command import Failure, say
 from hack.lib.control_plane import binaries
@@ -57,9 +54,6 @@ def check() -> None:
 
 
 def _lacks() -> Iterator[str]:
-    if sys.platform != "linux":
-        yield f"this is {sys.platform}, and namespaces are Linux': use kind (hack/kind), or a Linux machine"
-        return
     if os.geteuid() != 0:
         yield "it is not run as root: run it with sudo, or as root in a virtual machine"
         return  # without root nothing else can be tried
@@ -94,21 +88,16 @@ def _tried(script: str, *arguments: str) -> str:
 
 
 def gather(folder: Path) -> None:
-    """Links or copies all programs into a folder of the cluster's own, so that a running cluster does not notice a new build."""
+    """Links all programs into a folder of the cluster's own, so that a running cluster does not notice a new build."""
     built = binaries("core", "kubelet", "pause")
     wanted = [built / name for name in (*SERVERS, "kubelet", "pause")]
-    wanted += unpacked()
+    wanted += _unpacked()
     folder.mkdir()
     for program in wanted:
-        _link_or_copy(program.resolve(), folder / program.name)
+        os.link(program.resolve(), folder / program.name)
 
 
-def pause_archive(programs: Path) -> Path:
-    """The image of every pod's sandbox container."""
-    return images.single(programs / "pause", name=PAUSE_IMAGE)
-
-
-def unpacked() -> list[Path]:
+def _unpacked() -> list[Path]:
     wanted, home = (*RUNTIME, *NETWORK), cache.kept(_unpacked_home(), _unpack)
     found = {path.name: path for path in home.rglob("*") if path.name in wanted and os.access(path, os.X_OK) and path.is_file()}
     if missing := [name for name in wanted if name not in found]:
@@ -124,10 +113,3 @@ def _unpacked_home() -> Path:
 def _unpack(folder: Path) -> Path:
     say(f"fetching {', '.join(PACKAGES)}")
     return debian.unpacked(PACKAGES, folder / "root")
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system, or one without links
-        shutil.copy2(source, target)

@@ -24,9 +24,7 @@ def test_a_world_that_breaks_is_told_with_its_seed(fire: ModuleType, monkeypatch
     order = fire.Order("claims", 7, ())
     result = fire.play_one(order)
     assert (result.seed, result.violations) == (7, ("the world itself broke: KeyError('n0')",))
-    totals = fire.Totals()
-    totals.add(result)
-    said = fire.summary(totals, replay="hack/fire --seed")
+    said = fire.summary([result], replay="hack/fire --seed")
     assert "violations: the world itself broke in 1" in said and "hack/fire --seed 7    # the world itself broke" in said
     with pytest.raises(ExceptionGroup):
         fire.play_one(order, transcript=True)
