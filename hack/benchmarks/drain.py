@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from hack.benchmarks.pod import put_into_a_pod
-from hack.benchmarks.stage import NODE, Ground, Stage, a_ground, a_stage, add_runs, in_parallel, set_status
+from hack.benchmarks.stage import NODE, Stage, a_ground, a_stage, add_runs, in_parallel, set_status
 from hack.lib.command import say
 from hack.lib.control_plane import ALL_COMPONENTS, REPOSITORY, ControlPlane, until
 from hack.lib.programs import OURS, GoDriver, Json, OurDriver, Sidecar, claim, pod, volume
@@ -50,6 +50,7 @@ EVERYTHING: Final = (
     "--evacuation-deadline=1h",
 )
 FROM, TO = "n1", "n2"
+FROM_NODE: Final = f"/api/v1/nodes/{FROM}"
 EVICTING: Final = "--evacuation-evict"
 MOVING: Final = (EVICTING, "--allow-reprovision", "--reprovision-pause=0", "--node-delete-policy=Cleanup")
 REPORTS: Final = "/apis/csi-node-sidecar.io/v1alpha1/nodedrainreports"
@@ -99,16 +100,12 @@ def _install_reports(plane: ControlPlane) -> None:
 
 
 def _resident(stage: Stage, flags: tuple[str, ...]) -> float:
-    stage.forget_capacity()
-    # Upstream's role grants nothing of this, so all run with all rights.
-    process = stage.program(OURS, *flags, "--kube-api-qps=-1", rights=stage.plane.kubeconfig)
-    with process:
-        process.until(process.ready, "it has listed everything")
-        process.until(stage.has_capacity, "it has published its capacity")
+    def judged() -> None:
         if flags:
             _until_judged(stage.plane, NODE, stage.driver.driver)
-        time.sleep(5.0)
-        return process.cost().resident
+
+    # Upstream's role grants nothing of this, so all run with all rights.
+    return stage.at_rest(OURS, *flags, "--kube-api-qps=-1", rights=stage.plane.kubeconfig, awaited=judged)[1].resident
 
 
 def _until_judged(plane: ControlPlane, node: str, driver: str) -> None:
@@ -226,47 +223,47 @@ def _two_nodes(work: Path) -> Iterator[Scene]:
             plane.add_csinode(node, driver.driver, node, [driver.key])
         spec = {"volumeLifecycleModes": ["Persistent", "Ephemeral"], "attachRequired": False}
         plane.request("POST", "/apis/storage.k8s.io/v1/csidrivers", {"metadata": {"name": driver.driver}, "spec": spec})
-        yield Scene(ground, driver, work)
+        yield Scene(plane, driver, work)
 
 
 @dataclass(frozen=True)
 class Scene:
-    ground: Ground
+    plane: ControlPlane
     driver: OurDriver
     work: Path
 
     def turn(self, shape: Shape, empty: Callable[[Shape], tuple[float, float]]) -> tuple[float, float]:
         """Seconds, and requests for each pod meanwhile."""
-        plane = self.ground.plane
-        plane.kubectl("cordon", TO)
+        self.plane.kubectl("cordon", TO)
         for app in shape.apps:
             self._make(app, shape.pods // shape.workloads, budget=shape.budget)
         until(lambda: self._ready(FROM) == shape.pods, f"{shape.pods} pods run on {FROM}", seconds=120)
-        plane.kubectl("uncordon", TO)
+        self.plane.kubectl("uncordon", TO)
         try:
             seconds, requests = empty(shape)
             say(f"{shape.name}: {seconds:.1f} s")
             return seconds, requests / shape.pods
         finally:
-            plane.kubectl("delete", "deployments,poddisruptionbudgets,plannedmaintenances", "--all", "--wait=true")
+            self.plane.kubectl("delete", "deployments,poddisruptionbudgets,plannedmaintenances", "--all", "--wait=true")
             until(lambda: not self._pods(), "all pods are gone", seconds=120)
-            plane.request("PATCH", f"/api/v1/nodes/{FROM}", {"spec": {"taints": None, "unschedulable": None}}, content_type=MERGE_PATCH)
+            self.plane.request("PATCH", FROM_NODE, {"spec": {"taints": None, "unschedulable": None}}, content_type=MERGE_PATCH)
             # So that the next sidecar is waited for until it has looked itself.
-            plane.kubectl("delete", "nodedrainreports", "--all", "--wait=true")
+            self.plane.kubectl("delete", "nodedrainreports", "--all", "--wait=true")
 
     def by_us(self, shape: Shape) -> tuple[float, float]:
-        taint = ("taint", "node", FROM, "--overwrite", f"{names.EVACUATE_TAINT}=retire:NoSchedule")
+        begin = partial(self.plane.kubectl, "taint", "node", FROM, "--overwrite", f"{names.EVACUATE_TAINT}=retire:NoSchedule")
         with self._sidecar(EVICTING) as sidecar:
-            return self._emptied(shape, sidecar, lambda: self.ground.plane.kubectl(*taint))
+            return self._emptied(shape, sidecar, begin)
 
     def by_maintenance(self, shape: Shape) -> tuple[float, float]:
-        plane, meta = self.ground.plane, {"apiVersion": "csi-node-sidecar.io/v1alpha1", "kind": "PlannedMaintenance"}
+        meta = {"apiVersion": "csi-node-sidecar.io/v1alpha1", "kind": "PlannedMaintenance"}
         drain = {"spec": {"stage": "Drain"}}
+        begin = partial(self.plane.request, "PATCH", f"{MAINTENANCES}/bench", drain, content_type=MERGE_PATCH)
         with self._sidecar("--maintenance") as sidecar:
             spec = {"nodes": [FROM], "stage": "Cordon", "intent": "reboot"}
-            plane.request("POST", MAINTENANCES, {**meta, "metadata": {"name": "bench"}, "spec": spec})
-            until(lambda: plane.request("GET", f"/api/v1/nodes/{FROM}")["spec"].get("unschedulable"), f"{FROM} is cordoned", seconds=120)
-            return self._emptied(shape, sidecar, lambda: plane.request("PATCH", f"{MAINTENANCES}/bench", drain, content_type=MERGE_PATCH))
+            self.plane.request("POST", MAINTENANCES, {**meta, "metadata": {"name": "bench"}, "spec": spec})
+            until(lambda: self.plane.request("GET", FROM_NODE)["spec"].get("unschedulable"), f"{FROM} is cordoned", seconds=120)
+            return self._emptied(shape, sidecar, begin)
 
     def _emptied(self, shape: Shape, sidecar: Sidecar, begin: Callable[[], object]) -> tuple[float, float]:
         before, begun = sidecar.metric("csi_node_sidecar_api_requests_total"), time.monotonic()
@@ -276,19 +273,18 @@ class Scene:
 
     @contextmanager
     def _sidecar(self, *flags: str) -> Iterator[Sidecar]:
-        plane = self.ground.plane
         args = ("--drain-report", "--node-drain-policy=NoSchedule", "--kube-api-qps=-1", *flags)
         environ = {"NODE_NAME": FROM, "NAMESPACE": "default", "POD_NAME": "sidecar"}
-        sidecar = Sidecar(self.work, node=FROM, address=self.driver.socket, kubeconfig=plane.kubeconfig, args=args, environ=environ)
-        put_into_a_pod(sidecar, plane.kubeconfig)
+        sidecar = Sidecar(self.work, node=FROM, address=self.driver.socket, kubeconfig=self.plane.kubeconfig, args=args, environ=environ)
+        put_into_a_pod(sidecar, self.plane.kubeconfig)
         with sidecar:
             sidecar.until_ready()
-            _until_judged(plane, FROM, self.driver.driver)
+            _until_judged(self.plane, FROM, self.driver.driver)
             yield sidecar
 
     def by_kubectl(self, shape: Shape) -> tuple[float, float]:
         begun = time.monotonic()
-        self.ground.plane.kubectl("cordon", FROM)
+        self.plane.kubectl("cordon", FROM)
         drains = []
         for number, selector in enumerate([f"app={app}" for app in shape.apps] if shape.apart else ["app"]):
             time.sleep(max(0.0, begun + (number - BURST + 1) / QPS - time.monotonic()))
@@ -299,8 +295,8 @@ class Scene:
         return time.monotonic() - begun, sum("https://" in line for line in said.splitlines())
 
     def _drain(self, selector: str) -> subprocess.Popen[str]:
-        plane = self.ground.plane
-        words = [str(plane.program("kubectl")), f"--kubeconfig={plane.kubeconfig}", "drain", FROM, f"--pod-selector={selector}", "-v=6"]
+        kubectl = [str(self.plane.program("kubectl")), f"--kubeconfig={self.plane.kubeconfig}"]
+        words = [*kubectl, "drain", FROM, f"--pod-selector={selector}", "-v=6"]
         environ = {"HOME": str(self.work), "PATH": "/usr/bin:/bin"}
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environ)
 
@@ -312,14 +308,13 @@ class Scene:
             "terminationGracePeriodSeconds": 1,
         }
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-        plane = self.ground.plane
         if budget:
-            plane.request("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", _budget(app))
-        plane.request("POST", "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": app}, "spec": spec})
+            self.plane.request("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", _budget(app))
+        self.plane.request("POST", "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": app}, "spec": spec})
 
     def _pods(self) -> list[Json]:
         time.sleep(0.1)
-        items: list[Json] = self.ground.plane.request("GET", "/api/v1/namespaces/default/pods")["items"]
+        items: list[Json] = self.plane.request("GET", "/api/v1/namespaces/default/pods")["items"]
         return items
 
     def _ready(self, node: str) -> int:

@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import statistics
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,10 +26,7 @@ EMPTY, FULL = "empty", "full"
 # MiB resident, and seconds until everything is listed. Imports alone are 55 MiB.
 MOST = {EMPTY: (66.0, 1.5), FULL: (80.0, 4.0)}
 LIMITS = " and ".join(f"ours needs at most {most:g} MiB and {seconds:g} s on the {name} cluster" for name, (most, seconds) in MOST.items())
-SETTLE = 5.0
-"""Seconds from the first capacity object until memory and CPU time are taken."""
 Measurements = list[tuple[float, Cost]]
-"""Seconds from the start of the process until it has listed everything once (ours is ready then), and what it cost."""
 
 OBJECTS = 10_000
 """Claims of the full cluster, and as many volumes."""
@@ -55,7 +51,7 @@ def run(arguments: argparse.Namespace) -> Iterator[str]:
                 say(f"writing {OBJECTS} claims and {OBJECTS} volumes")
                 asyncio.run(_fill(stage))
             say(f"{program} on the {cluster} cluster, run {number + 1} of {arguments.runs}")
-            groups.setdefault((program, cluster), []).append(_measure(stage, program))
+            groups.setdefault((program, cluster), []).append(stage.at_rest(program))
     print("| program | cluster | resident MiB | peak MiB | synced after s | CPU s |\n|---|---|--:|--:|--:|--:|")
     for (program, cluster), group in groups.items():
         resident, peak, cpu = (statistics.median(getattr(cost, name) for _, cost in group) for name in ("resident", "peak", "cpu"))
@@ -73,18 +69,6 @@ def _broken(groups: dict[tuple[str, str], Measurements]) -> Iterator[str]:
             yield f"{resident:.1f} MiB resident on the {cluster} cluster, the limit is {mebibytes:g}"
         if synced > seconds:
             yield f"synced after {synced:.2f} s on the {cluster} cluster, the limit is {seconds:g}"
-
-
-def _measure(stage: Stage, program: str) -> tuple[float, Cost]:
-    stage.forget_capacity()
-    process = stage.program(program)
-    started = time.monotonic()
-    with process:
-        process.until(process.ready, "it has listed everything")
-        synced = time.monotonic() - started
-        process.until(stage.has_capacity, "it has published its capacity")
-        time.sleep(SETTLE)
-        return synced, process.cost()
 
 
 # --- a full cluster ---------------------------------------------------------------------------------------------------

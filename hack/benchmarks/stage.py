@@ -17,6 +17,7 @@ from typing import Any
 from hack.benchmarks.pod import compile_bytecode, put_into_a_pod
 from hack.lib.command import above_zero, say
 from hack.lib.control_plane import ControlPlane, binaries
+from hack.lib.processes import Cost
 from hack.lib.programs import LATE, PEER, GoDriver, Json, Peer, Sidecar, provisioner, storage_class
 from sidecar.kube.api import MERGE_PATCH, Resource
 from sidecar.kube.client import KubeClient
@@ -26,6 +27,7 @@ CLASS = "late"
 CAPACITIES = "/apis/storage.k8s.io/v1/namespaces/default/csistoragecapacities"
 # As drivers deploy them on nodes. -v=2 is also the least at which the peer says that a cache is complete.
 FLAGS = ("--node-deployment", "--enable-capacity", "--capacity-ownerref-level=-1", "--feature-gates=Topology=true", "-v=2")
+SETTLE = 5.0
 ENVIRONMENT = {"NODE_NAME": NODE, "NAMESPACE": "default"}
 
 WRITES_AT_ONCE = 48
@@ -60,6 +62,18 @@ class Stage(Ground):
         put_into_a_pod(process, rights or self.role)
         process.log.unlink(missing_ok=True)
         return process
+
+    def at_rest(self, name: str, *flags: str, rights: Path | None = None, awaited: Callable[[], None] = lambda: None) -> tuple[float, Cost]:
+        """Seconds from its start until it has listed everything once (ours is ready then), and what it costs when it has settled."""
+        self.forget_capacity()
+        process, started = self.program(name, *flags, rights=rights), time.monotonic()
+        with process:
+            process.until(process.ready, "it has listed everything")
+            synced = time.monotonic() - started
+            process.until(self.has_capacity, "it has published its capacity")
+            awaited()
+            time.sleep(SETTLE)
+            return synced, process.cost()
 
     def has_capacity(self) -> bool:
         """The proof that a program works, not only runs."""

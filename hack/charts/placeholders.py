@@ -9,20 +9,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-SETTINGS: Final[Mapping[str, str]] = {
-    "driver": "DRIVER.placeholder.example",
-    "driver-in-names": "driver-in-lower-case.placeholder.example",
-    "namespace": "namespace-placeholder",
-    "account": "account-placeholder",
-    "user": "system:serviceaccount:namespace-placeholder:account-placeholder",
-    "guard-image": "guard-image-placeholder",
-    "placement": "placement-placeholder",
-    "secret-namespaces": "secret-namespaces-placeholder",
-    "runbook": "runbook-placeholder",
-    "socket-folder": "/socket-folder-placeholder",
-    "socket": "socket-placeholder",
-}
-"""Of the ConfigMap that the components read."""
 RELEASE: Final = "release-placeholder"
 RELEASE_IN_CLUSTER: Final = "cluster-wide-placeholder"
 """For what is in no namespace: another one may have a release of the same name."""
@@ -30,17 +16,24 @@ POLICY_VERSION: Final = "v0placeholder0"
 BLOCK: Final = "block-placeholder"
 """With a name behind it, a key in whose place stands what deploy/chart/templates/_helpers.tpl defines by that name."""
 
+_SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "driver": ("DRIVER.placeholder.example", ".Values.driver"),
+    "driver-in-names": ("driver-in-lower-case.placeholder.example", ".Values.driver | lower"),
+    "namespace": ("namespace-placeholder", ".Release.Namespace"),
+    "account": ("account-placeholder", ".Values.account.name"),
+    "guard-image": ("guard-image-placeholder", ".Values.gate.guardImage"),
+    "placement": ("placement-placeholder", ".Values.ownNode.placement"),
+    "secret-namespaces": ("secret-namespaces-placeholder", '.Values.ownNode.secretNamespaces | join " "'),
+    "runbook": ("runbook-placeholder", ".Values.monitoring.runbook"),
+    "socket-folder": ("/socket-folder-placeholder", ".Values.reportOnly.socketFolder"),
+    "socket": ("socket-placeholder", ".Values.reportOnly.socket"),
+}
+SETTINGS: Final[Mapping[str, str]] = {name: placeholder for name, (placeholder, _) in _SETTINGS.items()} | {
+    "user": "system:serviceaccount:namespace-placeholder:account-placeholder"
+}
+"""Of the ConfigMap that the components read."""
 _EXPRESSIONS: Final[Mapping[str, str]] = {
-    SETTINGS["driver"]: ".Values.driver",
-    SETTINGS["driver-in-names"]: ".Values.driver | lower",
-    SETTINGS["namespace"]: ".Release.Namespace",
-    SETTINGS["account"]: ".Values.account.name",
-    SETTINGS["guard-image"]: ".Values.gate.guardImage",
-    SETTINGS["placement"]: ".Values.ownNode.placement",
-    SETTINGS["secret-namespaces"]: '.Values.ownNode.secretNamespaces | join " "',
-    SETTINGS["runbook"]: ".Values.monitoring.runbook",
-    SETTINGS["socket-folder"]: ".Values.reportOnly.socketFolder",
-    SETTINGS["socket"]: ".Values.reportOnly.socket",
+    **dict(_SETTINGS.values()),
     RELEASE: 'include "csi-node-sidecar.fullname" .',
     RELEASE_IN_CLUSTER: 'printf "%s--%s" (include "csi-node-sidecar.fullname" .) .Release.Namespace',
     POLICY_VERSION: ".Values.scopedWatches.policyVersion",

@@ -56,9 +56,7 @@ def _of_the_release(item: Json) -> Json:
 
 
 def _monitoring_of_the_release(item: Json) -> Json:
-    made = yaml.safe_load(yaml.safe_dump(item))
-    made["metadata"]["namespace"] = SETTINGS["namespace"]
-    return dict(made)
+    return item | {"metadata": item["metadata"] | {"namespace": SETTINGS["namespace"]}}
 
 
 def _of_any_version(item: Json) -> Json:
@@ -132,11 +130,6 @@ def template(source: Source, objects: Sequence[Json]) -> str:
     return "".join(parts)
 
 
-def types(objects: Sequence[Json]) -> str:
-    """Helm installs what is in crds once, for all releases, and never changes it."""
-    return "---\n".join(_dumped(item) for item in objects)
-
-
 class _Dumper(yaml.SafeDumper):
     """Texts of several lines stand as blocks, so that a change of one is read in a diff."""
 
@@ -160,15 +153,13 @@ def files() -> dict[Path, str]:
     found = {name: _objects(source) for name, source in SOURCES.items()}
     made = {CHART / "templates" / f"{name}.yaml": template(source, found[name]) for name, source in SOURCES.items()}
     crds = {"nodedrainreports": "drain", "maintenances": "maintenance"}
-    return made | {
-        CHART / "crds" / f"{name}.yaml": types(_written(DEPLOY / "components" / component / "crd.yaml")) for name, component in crds.items()
-    }
+    return made | {CHART / "crds" / f"{name}.yaml": _types(component) for name, component in crds.items()}
 
 
-def _written(file: Path) -> Sequence[Json]:
-    """Without aliases, and with keys in kustomize's order."""
-    found: Sequence[Json] = json.loads(json.dumps(list(yaml.safe_load_all(file.read_text())), sort_keys=True))
-    return found
+def _types(component: str) -> str:
+    """Without aliases, and with keys in kustomize's order. Helm installs them once, for all releases, and never changes them."""
+    text = (DEPLOY / "components" / component / "crd.yaml").read_text()
+    return "---\n".join(_dumped(item) for item in json.loads(json.dumps(list(yaml.safe_load_all(text)), sort_keys=True)))
 
 
 def _objects(source: Source) -> Sequence[Json]:

@@ -24,8 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = (".ci/", ".github/", "csi_proto/", "deploy/", "hack/", "sidecar/", "tests/")
 ENDINGS = (".json", ".md", ".py", ".sh", ".svg", ".toml", ".yaml")
 
-_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_FENCE = re.compile(r"^```.*?^```[^\n]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)(.+?)\1")
 _LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
@@ -47,22 +46,13 @@ def anchor(heading: str) -> str:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    """Of all headings of a file. Equal ones are numbered."""
-    seen: dict[str, int] = {}
-    names = []
-    for heading in _HEADING.findall(_FENCE.sub("", page.read_text())):
-        name = anchor(heading)
-        count = seen.get(name, 0)
-        seen[name] = count + 1
-        names.append(f"{name}-{count}" if count else name)
-    return frozenset(names)
+    """Of all headings of a file. GitHub numbers those that are equal to an earlier one: nothing is to point at them."""
+    return frozenset(anchor(heading) for heading in _HEADING.findall(_FENCE.sub("", page.read_text())))
 
 
 def _faults(page: Path) -> Iterator[tuple[int, str]]:
     # Blanks in place of what is left out keep the numbers of lines.
-    text = page.read_text()
-    for unread in (_FENCE, _COMMENT):
-        text = unread.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
+    text = _FENCE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), page.read_text())
     for number, line in enumerate(text.splitlines(), 1):
         for target in _LINK.findall(_CODE.sub("``", line)):
             if fault := _link_fault(target, page):
