@@ -67,7 +67,7 @@ class Image:
         short = self.name.rpartition("/")[2].partition(":")[0]
         archive = _kept(f"{short}-{key}", f"building {self.name}", lambda work: self._build(work, below))
         archive.touch()  # the archive that was used last is removed last
-        for old in sorted(_folder().glob(f"{short}-????????????.tar"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
+        for old in sorted(archive.parent.glob(f"{short}-????????????.tar"), key=lambda file: file.stat().st_mtime)[:-KEPT]:
             old.unlink(missing_ok=True)
         return archive
 
@@ -165,7 +165,7 @@ def _kept(name: str, what: str, make: Callable[[Path], Path]) -> Path:
         with step(what):
             return make(work)
 
-    return cache.kept(_folder() / f"{name}.tar", built)
+    return cache.kept(cache.root() / "images" / f"{name}.tar", built)
 
 
 def _lent(work: Path) -> list[str]:
@@ -210,10 +210,6 @@ def _run(*command: str) -> None:
     if done.returncode:
         lines = (done.stdout + done.stderr).splitlines()[-20:]
         raise Failure("\n".join([f"{' '.join(command[:1])} failed:", *(f"  {line}" for line in lines)]))
-
-
-def _folder() -> Path:
-    return cache.root() / "images"
 
 
 def _key(words: Iterable[str], copied: Mapping[str, Path]) -> str:

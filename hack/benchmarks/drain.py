@@ -3,13 +3,10 @@
 First memory of an instance with and without them, and one look at any node from outside, on a cluster of 500 nodes, 2,000 volumes on them
 (100 on ours, with a pod each), 5,000 attachments and 200 disruption budgets.
 
-Then a node with 50 pods is emptied, by its sidecar with --evacuation-evict and by kubectl drain, in turn. Each pod has an ephemeral volume
-of the driver, and is made again on another node. Two ways in which both may take pods equally fast: one workload of 50 replicas whose
-budget lets one be away at a time; and 50 workloads of one pod, without a budget, where one kubectl drain for each pod is begun at the rate
-at which the sidecar evicts.
-
-Last, a node with 40 pods of 40 workloads is drained by a PlannedMaintenance, from the moment its stage becomes Drain, and by one kubectl
-drain, in turn.
+Then a node is emptied, by its sidecar and by kubectl drain, in turn. Each pod has an ephemeral volume of the driver, and is made again on
+another node. Both may take pods equally fast: one workload of 50 replicas whose budget lets one be away at a time, and 50 workloads of one
+pod, where one kubectl drain for each is begun at the rate at which the sidecar evicts. Last, 40 workloads of one pod are drained by a
+PlannedMaintenance, from the moment its stage becomes Drain, and by one kubectl drain.
 """
 
 from __future__ import annotations

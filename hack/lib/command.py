@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
 import signal
 import sys
 import time
@@ -11,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
-from hack.lib.environment import start_again_unless_installed
+REPOSITORY = Path(__file__).resolve().parents[2]
+ENTERED = "CSI_NODE_SIDECAR_ENTERED"
 
 
 class Failure(Exception):
@@ -20,7 +23,7 @@ class Failure(Exception):
 
 def run(main: Callable[[], int | None], *needed: str) -> NoReturn:
     """Ends the process with what `main` returns, after the packages it needs have been seen to. kill(1) clears up like Ctrl-C does."""
-    start_again_unless_installed(*needed)
+    _start_again_unless_installed(*needed)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         sys.exit(main())
@@ -29,6 +32,26 @@ def run(main: Callable[[], int | None], *needed: str) -> NoReturn:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _start_again_unless_installed(*needed: str) -> None:
+    """Start this command again with the Python that runs the tests if this one lacks a package; give up if it is that one already."""
+    missing = [name for name in needed if not _is_installed(name)]
+    if not missing:
+        return
+    command = Path(sys.argv[0]).name
+    if ENTERED in os.environ:
+        sys.exit(f"hack/{command}: {sys.executable} lacks {', '.join(missing)}: run hack/test once, or pip install -e '.[dev]'")
+    script = 'cd "$0" && source hack/environment && enter_environment && exec python hack/"$1" "${@:2}"'
+    words = ["bash", "-euc", script, str(REPOSITORY), command, *sys.argv[1:]]
+    os.execvpe(words[0], words, {**os.environ, ENTERED: "1"})
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # not even the package it is in
+        return False
 
 
 def say(message: str) -> None:

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from hack.lib.command import REPOSITORY as REPOSITORY
 from hack.lib.command import Failure, tail
 from hack.lib.patience import LIMIT, deadline, until
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 _HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 # Looked up here because loading a library between fork and exec is not safe.
 _prctl = ctypes.CDLL(None, use_errno=True).prctl

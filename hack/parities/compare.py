@@ -117,7 +117,8 @@ def _objects(seen: Seen, case: Case, *, with_claim: bool) -> Json:
 
 def _events(seen: Seen, play: Play, case: Case) -> Json:
     """By object, type and reason: all that was said, and by whom."""
-    own = {name: role for role, name in _names(case).items()} | dict.fromkeys(_volume_names(play, case), "volume")
+    own = {name: role for role, name in _names(case).items()}
+    own |= {f"{_prefix(case)}-{token}": "volume" for token in _tokens(play, case)}
     told: dict[str, dict[str, set[str]]] = {}
     for event in seen.events:
         about = event["involvedObject"]
@@ -186,10 +187,6 @@ def _tokens(play: Play, case: Case) -> dict[str, str]:
             found[item["metadata"]["uid"]] = "(uid of volume)"
     snapshot = play.uids.get(f"snapshot {source_of(case)}")
     return found | ({snapshot: "(uid of snapshot)"} if snapshot else {})
-
-
-def _volume_names(play: Play, case: Case) -> set[str]:
-    return {f"{_prefix(case)}-{token}" for token in _tokens(play, case)}
 
 
 def _prefix(case: Case) -> str:

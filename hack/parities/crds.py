@@ -8,20 +8,19 @@ import subprocess
 from pathlib import Path
 
 from hack.lib import cache
+from hack.lib.command import Failure
 from hack.lib.control_plane import REPOSITORY
 from hack.lib.scripts import script
 
 SNAPSHOTTER = "github.com/kubernetes-csi/external-snapshotter/client/v8"
 GATEWAY = "sigs.k8s.io/gateway-api"
-KINDS = ("volumesnapshotclasses", "volumesnapshotcontents", "volumesnapshots")
 PINNED_BY = REPOSITORY / "hack" / "go" / "csi-provisioner"
 SECONDS_TO_FETCH = 240
 
 
 def manifests() -> list[Path]:
     """Of snapshots, one file for each kind."""
-    folder = _module_folder(SNAPSHOTTER) / "config" / "crd"
-    return [folder / f"snapshot.storage.k8s.io_{kind}.yaml" for kind in KINDS]
+    return sorted((_module_folder(SNAPSHOTTER) / "config" / "crd").glob("snapshot.storage.k8s.io_*.yaml"))
 
 
 def reference_grants() -> Path:
@@ -35,5 +34,5 @@ def _module_folder(module: str) -> Path:
     environment = {**os.environ, **tool.GO_ENVIRONMENT}
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PINNED_BY, env=environment, timeout=SECONDS_TO_FETCH)
     if done.returncode:
-        raise SystemExit(f"hack/parity: the module {module} cannot be fetched: {done.stderr or done.stdout}")
+        raise Failure(f"the module {module} cannot be fetched: {done.stderr or done.stdout}")
     return Path(json.loads(done.stdout)["Dir"])

@@ -10,15 +10,14 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hack.lib.command import say
+from hack.lib.command import Failure, say
 from hack.lib.control_plane import ApiError, ControlPlane, binaries, until
-from hack.lib.programs import PEER, Driver, Peer, Sidecar, provisioner
+from hack.lib.programs import PEER, Driver, Peer, Sidecar, all_of, provisioner
 from hack.parities import crds
 from hack.parities.cases import CLASS_BETA, NAMESPACE, OTHER_NAMESPACE, SELECTED_NODE, SETTINGS, Case, Json, Setting, Snapshot
 from hack.parities.driver import OWN_NODE
@@ -35,6 +34,16 @@ SNAPSHOTS, CONTENTS = (
     f"/apis/snapshot.storage.k8s.io/v1/{kind}" for kind in (f"namespaces/{NAMESPACE}/volumesnapshots", "volumesnapshotcontents")
 )
 DELETION_NOTES = tuple(f"volume.kubernetes.io/provisioner-deletion-secret-{part}" for part in ("name", "namespace"))
+# Of volumes, by the words of `Case.between`.
+CHANGES: Mapping[str, Json] = {
+    "delete": {"spec": {"persistentVolumeReclaimPolicy": "Delete"}},
+    "retain": {"spec": {"persistentVolumeReclaimPolicy": "Retain"}},
+    "finalizer goes": {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}},
+    "provisioned-by goes": {"metadata": {"annotations": {"pv.kubernetes.io/provisioned-by": None}}},
+    "notes go": {"metadata": {"annotations": dict.fromkeys(DELETION_NOTES)}},
+    "one note goes": {"metadata": {"annotations": {DELETION_NOTES[0]: None}}},
+    "one note emptied": {"metadata": {"annotations": {DELETION_NOTES[0]: ""}}},
+}
 HOLD = "parity.csi-node-sidecar.io/hold"
 FLAGS = (
     *("--kube-api-qps=500", "--kube-api-burst=1000", "--retry-interval-start=1s", "--retry-interval-max=4s"),
@@ -106,28 +115,27 @@ class Play:
 def play(program: str, cases: Sequence[Case], work: Path) -> Play:
     work.mkdir()
     bin_dir = binaries("core", PEER)
-    with ControlPlane(bin_dir, work / "plane", components=("controller-manager",)) as plane, ExitStack() as stack:
+    with ControlPlane(bin_dir, work / "plane", components=("controller-manager",)) as plane:
         for manifest in (MORE_RIGHTS, *(file.read_text() for file in crds.manifests())):
             plane.apply(manifest)
         role = plane.upstream_role()
         for path in (SNAPSHOTS, CONTENTS):
             until(partial(plane.serves, path), f"the API server serves {path}")
-        # In this order they start, and the other way round they stop.
-        started: list[Sidecar | Peer] = []
+        drivers, processes = list[ParityDriver](), list[Sidecar | Peer]()
         for setting in (setting for setting in SETTINGS if any(case.setting == setting.name for case in cases)):
             folder = work / setting.name
             folder.mkdir()
-            where: Json = {"node": OWN_NODE, "address": folder / "csi.sock", "kubeconfig": role}
-            stack.enter_context(ParityDriver(setting, folder))
-            process = provisioner(program, folder, bin_dir=bin_dir, args=(*FLAGS, *setting.flags), **where)
-            stack.enter_context(process)
-            started.append(process)
-        for process in started:
-            process.until(process.ready, f"{process.log} tells that it works")
-        say(f"{program}: {len(cases)} cases in {len(started)} settings")
-        played = Stage(plane, work, cases).run()
-        for process in started:
-            process.until(process.ready, f"{process.log} tells that it still works")
+            driver = ParityDriver(setting, folder)
+            where: Json = {"node": OWN_NODE, "address": driver.socket, "kubeconfig": role}
+            drivers.append(driver)
+            processes.append(provisioner(program, folder, bin_dir=bin_dir, args=(*FLAGS, *setting.flags), **where))
+        with all_of(drivers), all_of(processes):
+            for process in processes:
+                process.until(process.ready, f"{process.log} tells that it works")
+            say(f"{program}: {len(cases)} cases in {len(processes)} settings")
+            played = Stage(plane, work, cases).run()
+            for process in processes:
+                process.until(process.ready, f"{process.log} tells that it still works")
         return played
 
 
@@ -267,25 +275,15 @@ class Stage:
 
     def _intervene(self, case: Case, word: str) -> None:
         volume = self.plane.request("GET", f"{CLAIMS}/{case.id}")["spec"]["volumeName"]
-        notes: dict[str, Json] = {
-            "provisioned-by goes": {"pv.kubernetes.io/provisioned-by": None},
-            "notes go": dict.fromkeys(DELETION_NOTES),
-            "one note goes": {DELETION_NOTES[0]: None},
-            "one note emptied": {DELETION_NOTES[0]: ""},
-        }
         secrets = SECRETS.format(NAMESPACE)
         goes = {"volume goes": (VOLUMES, volume), "class goes": (CLASSES, case.id), "secret goes": (secrets, case.id)}
-        if word in ("delete", "retain"):
-            self._patch(VOLUMES, volume, {"spec": {"persistentVolumeReclaimPolicy": word.capitalize()}})
-        elif word == "finalizer goes":
-            self._patch(VOLUMES, volume, {"metadata": {"finalizers": ["kubernetes.io/pv-protection"]}})
-        elif word == "attached":
+        if word == "attached":
             spec = {"attacher": case.driver, "nodeName": OWN_NODE, "source": {"persistentVolumeName": volume}}
             self._post(ATTACHMENTS, {"metadata": {"name": case.id}, "spec": spec})
         elif word in goes:
             self._delete_one(*goes[word])
         else:
-            self._patch(VOLUMES, volume, {"metadata": {"annotations": notes[word]}})
+            self._patch(VOLUMES, volume, CHANGES[word])
 
     def _delete(self) -> None:
         """Sources that go first, then the claims, then the other sources."""
@@ -314,7 +312,7 @@ class Stage:
             made = self.plane.request("POST", path, body)
         except ApiError as error:
             # A case that the API server does not take compares nothing.
-            raise SystemExit(f"hack/parity: {path} {body['metadata']['name']}: {error}") from error
+            raise Failure(f"{path} {body['metadata']['name']}: {error}") from error
         if path in (CLAIMS, SNAPSHOTS):
             self._uids[f"{'claim' if path == CLAIMS else 'snapshot'} {body['metadata']['name']}"] = made["metadata"]["uid"]
         return made

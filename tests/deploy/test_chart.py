@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hack.charts.sources import files
+from hack.charts import files
 from hack.lib.control_plane import ControlPlane
 from sidecar import __version__
 from tests.deploy.charts import CHART, GATE, ON, RELEASE, SIDECAR, Values, helm, templated

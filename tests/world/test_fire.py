@@ -21,13 +21,12 @@ def _breaks(plan: Any) -> None:
 
 def test_a_world_that_breaks_is_told_with_its_seed(fire: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world, "play", _breaks)
-    order = fire.Order("claims", 7, ())
-    result = fire.play_one(order)
+    result = fire.play_one(7, theme="claims", without=())
     assert (result.seed, result.violations) == (7, ("the world itself broke: KeyError('n0')",))
     said = fire.summary([result], replay="hack/fire --seed")
     assert "violations: the world itself broke in 1" in said and "hack/fire --seed 7    # the world itself broke" in said
     with pytest.raises(ExceptionGroup):
-        fire.play_one(order, transcript=True)
+        fire.play_one(7, theme="claims", without=(), transcript=True)
 
 
 def test_what_was_found_is_told_also_when_it_is_interrupted(
@@ -41,10 +40,10 @@ def test_what_was_found_is_told_also_when_it_is_interrupted(
     def ended(status: int) -> None:
         raise Ended
 
-    def result(order: Any) -> Any:
-        if order.seed == 2:
+    def result(seed: int, **_: Any) -> Any:
+        if seed == 2:
             signal.raise_signal(signal.SIGINT)
-        return fire.Result(order.seed, ("losses",), 5, frozenset({"lost"}), ("on purpose",) * order.seed)
+        return fire.Result(seed, ("losses",), 5, frozenset({"lost"}), ("on purpose",) * seed)
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     monkeypatch.setattr(fire, "play_one", result)

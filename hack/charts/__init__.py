@@ -1,1 +1,0 @@
-"""The Helm chart, made from the kustomizations: nothing about an object is written twice."""
