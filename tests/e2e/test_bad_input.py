@@ -16,7 +16,7 @@ import pytest
 
 from hack.lib.control_plane import until
 from hack.lib.programs import OurDriver, Sidecar, claim
-from tests.harness.accounts import account, grant, upstream_rules
+from tests.harness.accounts import UPSTREAM, account, grant
 from tests.harness.cluster import CLAIMS, SOON, Cluster, now
 
 # ---- how to reach the API server ----
@@ -133,13 +133,13 @@ def test_a_rejected_token_is_told_and_a_new_one_is_taken_up(cluster: Cluster, tm
 
 def test_a_missing_right_is_named_and_taken_up_when_granted(cluster: Cluster) -> None:
     """403: not ready; the reason names verb and resource; no restart is needed once the right is there."""
-    without = [rule for rule in upstream_rules() if "storageclasses" not in rule["resources"]]
+    without = UPSTREAM.without_kinds("storageclasses")
     driver = cluster.driver()
     with account(cluster, "too-little", without) as kubeconfig, driver, cluster.sidecar(driver, kubeconfig=kubeconfig) as sidecar:
         says_why(sidecar, "caches/storageclasses: Degraded: list storageclasses", "403 Forbidden")
         until(lambda: "persistentvolumes" not in sidecar.page("/readyz")[1], "the other lists to arrive")
         stays_calm(sidecar)
-        grant(cluster, "too-little", upstream_rules())
+        grant(cluster, "too-little", UPSTREAM)
         sidecar.until_ready()
         assert sidecar.records("EF") == []
 
@@ -164,7 +164,7 @@ sys.exit(serve.main())
 
 def test_without_an_optional_right_its_feature_is_off_and_the_rest_works(cluster: Cluster, tmp_path: Path) -> None:
     """A driver that attaches makes it look at VolumeAttachments, which sample roles often do not allow."""
-    without = [rule for rule in upstream_rules() if "volumeattachments" not in rule["resources"]]
+    without = UPSTREAM.without_kinds("volumeattachments")
     driver = AttachingDriver(tmp_path, name=cluster.driver_name)
     cluster.classes(driver)
     with contextlib.ExitStack() as running:

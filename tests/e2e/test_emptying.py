@@ -14,9 +14,9 @@ from sidecar.kube.api import PODS as POD
 from sidecar.kube.api import STATEFUL_SETS as SETS
 from sidecar.model import names
 from sidecar.rights.rights import Right
+from tests.harness.accounts import naming, without
 from tests.harness.cluster import DEPLOYMENTS, EVENTS, STATEFUL_SETS, after_looks, late
 from tests.harness.drains import Ground, component, ephemeral
-from tests.harness.lacking import naming, without
 
 WITHOUT = {
     Right("create", POD, "eviction"): ("Deployment", DEPLOYMENTS),

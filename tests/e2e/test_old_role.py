@@ -13,13 +13,13 @@ import pytest
 from hack.lib.control_plane import until
 from hack.lib.programs import Json, OurDriver, Sidecar, claim, pod
 from sidecar.model.names import VOLUME_FINALIZER as FINALIZER
-from tests.harness.accounts import Rules, account, grant, upstream_rules
+from tests.harness.accounts import UPSTREAM, Role, account, grant
 from tests.harness.cluster import CAPACITIES, CLAIMS, OWN_PODS, PODS, SOON, VOLUMES, Cluster, late, now
 
 EVENTS_OF_VOLUMES = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name"
 
 
-def rules(*more: str) -> Rules:
+def old(*more: str) -> Role:
     """`more` are verbs on PersistentVolumes."""
     granted = {
         "persistentvolumes": ["get", "list", "watch", "create", "delete", *more],
@@ -27,12 +27,12 @@ def rules(*more: str) -> Rules:
         "events": ["list", "watch", "create", "update", "patch"],
     }
     core = [{"apiGroups": [""], "resources": [kind], "verbs": verbs} for kind, verbs in granted.items()]
-    return [*core, {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list", "watch"]}]
+    return Role([*core, {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses"], "verbs": ["get", "list", "watch"]}], own=[])
 
 
 @pytest.fixture
 def old_role(cluster: Cluster) -> Iterator[Path]:
-    with account(cluster, "old", rules()) as kubeconfig:
+    with account(cluster, "old", old()) as kubeconfig:
         yield kubeconfig
 
 
@@ -81,7 +81,7 @@ def test_without_patch_a_volume_has_no_finalizer_and_goes_as_it_did_before(clust
 
 
 def test_update_does_instead_of_patch(cluster: Cluster, driver: OurDriver, old_role: Path) -> None:
-    grant(cluster, "old", rules("update"))
+    grant(cluster, "old", old("update"))
     with cluster.sidecar(driver, *SOON, kubeconfig=old_role) as sidecar:
         sidecar.until_ready()
         until(lambda: any("finalizer" in line for line in sidecar.records("I")), "the log says how the finalizer is written")
@@ -113,15 +113,14 @@ def test_a_volume_from_before_a_swap_of_roles_is_told_of_and_goes_when_the_right
         until(lambda: "deletionTimestamp" in cluster.get(VOLUMES, name)["metadata"] and told(), "the volume is held, and people are told")
         assert told()[0]["reason"] == "VolumeFailedDelete"
         assert forbidden(sidecar) == 0 and len(about_rights(sidecar)) == 2, "one line of the role, one of the volume"
-        grant(cluster, "old", rules("patch"))
+        grant(cluster, "old", old("patch"))
         gone(cluster, driver, volume)
         assert reviews(sidecar) <= 8 and "rights: OK" in sidecar.page("/readyz?verbose")[1]
 
 
 def test_B1_without_rights_to_nodes_csinodes_and_leases_everything_works(cluster: Cluster, driver: OurDriver) -> None:
     """Late binding, Immediate, capacity and deletion, none of which look at other nodes or at leases."""
-    removed = {"nodes", "csinodes", "leases"}
-    kept = [rule for rule in upstream_rules() if not removed & set(rule["resources"])]
+    kept = UPSTREAM.without_kinds("nodes", "csinodes", "leases")
     cluster.node("n1", driver)
     cluster.create(OWN_PODS, pod("owner", nodeName="n1"))
     args, environ = ("--enable-capacity", "--capacity-ownerref-level=0", *SOON), {"POD_NAME": "owner"}

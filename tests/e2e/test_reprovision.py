@@ -13,9 +13,9 @@ from sidecar.kube.api import CLAIMS as CLAIM
 from sidecar.kube.api import NAMESPACES
 from sidecar.model import names
 from sidecar.rights.rights import Right
+from tests.harness.accounts import naming, without
 from tests.harness.cluster import BUDGETS, after_looks
 from tests.harness.drains import Ground, component
-from tests.harness.lacking import naming, without
 from tests.harness.replicas import Replicas
 
 

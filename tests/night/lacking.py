@@ -17,9 +17,8 @@ from typing import Generic, TypeVar
 from hack.lib.patience import deadline
 from hack.lib.programs import OurDriver, Sidecar
 from sidecar.rights.rights import Right
-from tests.harness.accounts import Rules, account
+from tests.harness.accounts import Role, account, naming
 from tests.harness.cluster import Cluster
-from tests.harness.lacking import naming, without
 
 A_SECOND = 4
 """Requests and lines of the log that are calm, by the clock of the program."""
@@ -89,15 +88,13 @@ class Played(Generic[S]):
 
 @contextmanager
 def played(
-    cluster: Cluster, rows: Sequence[Row], rules: Rules, make: Callable[[Row, str, Path], Played[S]], *, prefix: str
+    cluster: Cluster, rows: Sequence[Row], role: Role, make: Callable[[Row, str, Path], Played[S]], *, prefix: str
 ) -> Iterator[list[Played[S]]]:
     """Each under an account without its right; what they start, ends."""
     with ExitStack() as stack:
         these = []
         for number, each in enumerate(rows):
-            name, granted = f"{prefix}{number}", rules
-            for right in (each.right, *each.also):
-                granted = without(right, granted)
+            name, granted = f"{prefix}{number}", role.without(each.right, *each.also)
             one = make(each, name, stack.enter_context(account(cluster, name, granted)))
             stack.enter_context(one.driver)
             stack.enter_context(one.sidecar)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hack.lib.control_plane import ControlPlane, until
 from hack.lib.programs import LATE, Json, pod, storage_class
@@ -20,7 +19,7 @@ from sidecar.kube.api import DRAIN_REPORTS, MERGE_PATCH
 from sidecar.kube.api import LEASES as LEASE
 from sidecar.model import names
 from tests.e2e.test_maintenance_types import PLANNED, declared
-from tests.harness.accounts import Rules, upstream_rules
+from tests.harness.accounts import Role, role_of
 from tests.harness.cluster import (
     BUDGETS,
     CLAIMS,
@@ -31,6 +30,7 @@ from tests.harness.cluster import (
     OWN_DEPLOYMENTS,
     PODS,
     REPORTS,
+    ROLE,
     STATEFUL_SETS,
     VOLUMES,
 )
@@ -51,9 +51,9 @@ class Story:
     args: tuple[str, ...]
     central: bool
 
-    def rules(self) -> Rules:
-        items = [item for role in self.roles for item in yaml.safe_load_all((COMPONENTS / role / "rbac.yaml").read_text())]
-        return [*(() if self.central else upstream_rules()), *(rule for item in items for rule in item.get("rules", ()))]
+    def role(self) -> Role:
+        components = (COMPONENTS / name / "rbac.yaml" for name in self.roles)
+        return role_of(*(() if self.central else (ROLE,)), *components)
 
 
 BESIDE = Story(table.DRAINS, ("drain", "gate", "emptying"), ARGS, central=False)
@@ -142,7 +142,7 @@ def test_without_each_right(ground: Ground, story: Story, half: int) -> None:
 
         return Played(row, name, driver, ground.sidecar(driver, *story.args, kubeconfig=kubeconfig), shown)
 
-    with played(ground, rows, story.rules(), make, prefix="d") as these:
+    with played(ground, rows, story.role(), make, prefix="d") as these:
         watch(these, lambda: Stored(ground), table.STAGES[0])
         for taints, stage in (([EVACUATE], table.STAGES[1]), (None, table.STAGES[2])):
             for one in these:
@@ -193,7 +193,7 @@ def test_after_a_node_that_is_gone_without_each_right(ground: Ground) -> None:
 
         return Played(row, name, driver, ground.judge(driver, *LOSS.args, kubeconfig=kubeconfig), shown)
 
-    with played(ground, LOSS.rows, LOSS.rules(), make, prefix="g") as these:
+    with played(ground, LOSS.rows, LOSS.role(), make, prefix="g") as these:
         watch(these, lambda: Stored(ground), table.LOST)
         stay_calm(these, speed=SWIFT)
         check(these, ground, table.LOST)
@@ -235,7 +235,7 @@ def test_a_maintenance_without_each_right(ground: Ground) -> None:
         return {path: ground.items(path) for path in (NODES, PODS, PLANNED)}
 
     try:
-        with played(ground, MAINTENANCE.rows, MAINTENANCE.rules(), make, prefix="m") as these:
+        with played(ground, MAINTENANCE.rows, MAINTENANCE.role(), make, prefix="m") as these:
             watch(these, stored, table.MAINTAINED[0])
             for one in these:
                 ground.request("PATCH", f"{PLANNED}/{one.name}", {"spec": {"stage": "Drain"}}, content_type=MERGE_PATCH)

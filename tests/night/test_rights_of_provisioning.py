@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from hack.lib.control_plane import REPOSITORY, ControlPlane, until
 from hack.lib.programs import Json, OurDriver, claim, pod
@@ -17,10 +16,9 @@ from sidecar.kube.api import CLASSES as CLASS
 from sidecar.model import names
 from sidecar.model.objects import LARGEST_WHOLE
 from sidecar.rights.rights import Right
-from tests.harness.accounts import account, upstream_rules
+from tests.harness.accounts import UPSTREAM, account, naming, role_of
 from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, EVENTS, OWN_DEPLOYMENTS, OWN_PODS, SOON, VOLUMES, Cluster, late, now
 from tests.harness.drains import COMPONENTS, command
-from tests.harness.lacking import naming, without
 from tests.night import rights_table as table
 from tests.night.lacking import Played, Row, check, played, stay_calm, watch
 
@@ -62,7 +60,7 @@ def test_volumes_from_nothing(cluster: Cluster, half: int) -> None:
 
         return Played(row, name, driver, sidecar, shown)
 
-    with played(cluster, rows, upstream_rules(), make, prefix="m") as these:
+    with played(cluster, rows, UPSTREAM, make, prefix="m") as these:
         watch(these, lambda: Stored(cluster), (table.BOUND, table.PUBLISHED))
         cluster.request("DELETE", CLAIMS)
         watch(these, lambda: Stored(cluster), (table.EMPTIED,))
@@ -153,7 +151,7 @@ def test_beside_volumes_from_nothing(plane: ControlPlane, cluster: Cluster) -> N
 
     begin = (table.RESTORED, table.PROTECTED, table.SWEPT, table.LARGE, table.COUNTED, table.PUBLISHED)
     end = (table.EMPTIED, table.WITHDRAWN)
-    with played(cluster, table.BESIDE, upstream_rules(), make, prefix="s") as these:
+    with played(cluster, table.BESIDE, UPSTREAM, make, prefix="s") as these:
         watch(these, lambda: Stored(cluster), begin)
         cluster.request("DELETE", CLAIMS)
         for one in these:
@@ -172,12 +170,11 @@ def test_beside_volumes_from_nothing(plane: ControlPlane, cluster: Cluster) -> N
 
 @pytest.mark.parametrize("right", [Right("list", CLAIM), Right("patch", CLAIM), Right("list", CLASS)], ids=str)
 def test_label_ends_and_names_the_right(cluster: Cluster, right: Right) -> None:
-    items = yaml.safe_load_all((COMPONENTS / "scoped-watches" / "rbac.yaml").read_text())
-    rules = [rule for item in items for rule in item.get("rules", ())]
+    role = role_of(COMPONENTS / "scoped-watches" / "rbac.yaml")
     driver = cluster.driver()
     cluster.classes(driver)
     cluster.create(CLAIMS, claim("a", late(driver)))
-    with account(cluster, "person", without(right, rules)) as kubeconfig:
+    with account(cluster, "person", role.without(right)) as kubeconfig:
         done = command(kubeconfig, "label", f"--driver={driver.driver}")
     assert done.returncode == 1, done
     (told,) = naming(right, done.stderr.splitlines())
