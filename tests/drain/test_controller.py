@@ -8,7 +8,6 @@ import pytest
 from hack.sim.cluster import Call
 from hack.sim.world.network import Latency
 from hack.sim.world.node import DRIVER
-from sidecar.engine.health import OK, Degraded
 from sidecar.kube.api import (
     BUDGETS,
     CLAIMS,
@@ -143,45 +142,6 @@ def test_at_rest_a_node_with_volumes_asks_for_at_most_four_lists_in_ten_minutes(
         assert 0 < len(lists) <= 4, lists
 
     play(story, args=(*JUDGING, "--drain-gate-image=pause"), nodes=("n0",), refuse=count)
-
-
-def test_what_a_look_may_not_read_is_told_once_and_on_the_page_of_health(caplog: pytest.LogCaptureFixture) -> None:
-    lacking = True
-
-    def refuse(call: Call) -> ApiError | None:
-        missed = lacking and (call.verb, call.resource) in (("list", NAMESPACES), ("create", LEASES))
-        return Forbidden("no such right", status=403) if missed else None
-
-    async def story(bench: Story) -> None:
-        nonlocal lacking
-        await running(bench, "a")
-        await wait(bench, 300)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 300)
-        tools = bench.nodes["n0"].tools
-        assert tools is not None
-        health = lambda: next(row.state for row in tools.health.rows() if row.path == "drain")  # noqa: E731
-        assert health() == Degraded("could not be written or read: namespaces, the evacuation slot; the log says why")
-        told = [each.__dict__["fields"]["err"] for each in caplog.records if each.getMessage() == "Drain decisions are incomplete"]
-        assert ["slot" in text for text in told] == [False, True]
-        lacking = False
-        await wait(bench, 300)
-        assert health() == OK()
-
-    play(story, args=(*JUDGING, "--evacuation-evict"), nodes=("n0",), refuse=refuse)
-
-
-def test_a_cordoned_node_takes_nothing_and_an_uncordoned_one_at_once() -> None:
-    async def story(bench: Story) -> None:
-        await change(bench, "n0", {"unschedulable": True})
-        await wait(bench, 15)
-        assert standing_of(bench).closed
-        await change(bench, "n0", {"unschedulable": None})
-        await wait(bench, 3)
-        assert standing_of(bench) == OPEN
-        assert RECORD not in ((await node_of(bench))["metadata"].get("annotations") or {})
-
-    play(story, nodes=("n0",), args=JUDGING)
 
 
 def test_drain_A1_A4_the_taint_starts_an_evacuation_and_its_removal_undoes_it() -> None:
@@ -482,39 +442,31 @@ def test_a_gate_whose_guard_does_not_run_is_not_called_held() -> None:
 
 def test_a_lost_write_that_takes_back_a_true_is_tried_again_in_ten_seconds() -> None:
     """For long something else has been refused, so the rest waits for minutes."""
+    broken: list[bool] = []
+    tried: list[None] = []
 
-    def case(lost: str) -> None:
-        broken: list[bool] = []
-        tried: list[None] = []
+    def refuse(call: Call) -> ApiError | None:
+        if broken and call.resource == NAMESPACES:
+            return Unavailable("no answer")
+        if broken and (call.verb, call.resource, call.subresource) == ("patch", NODES, "status"):
+            tried.append(None)
+            return Unavailable("no answer")
+        return None
 
-        def is_lost(call: Call) -> bool:
-            of = "report" if call.resource == DRAIN_REPORTS else "status" if call.subresource else "marks"
-            return call.verb == "patch" and call.resource in (NODES, DRAIN_REPORTS) and of == lost
+    async def story(bench: Story) -> None:
+        await wait(bench, 100)
+        assert condition(await node_of(bench), names.RETIRE_READY) == "True"
+        broken.append(True)
+        await running(bench, "a")
+        await wait(bench, 300)
+        tried.clear()
+        await wait(bench, 300)
+        assert 20 <= len(tried) <= 62
+        broken.clear()
+        await wait(bench, 310)
+        assert condition(await node_of(bench), names.RETIRE_READY) == "False"
 
-        def refuse(call: Call) -> ApiError | None:
-            if broken and call.resource == NAMESPACES:
-                return Unavailable("no answer")
-            if broken and is_lost(call):
-                tried.append(None)
-                return Unavailable("no answer")
-            return None
-
-        async def story(bench: Story) -> None:
-            await wait(bench, 100)
-            assert condition(await node_of(bench), names.RETIRE_READY) == "True"
-            broken.append(True)
-            await running(bench, "a")
-            await wait(bench, 300)
-            tried.clear()
-            await wait(bench, 300)
-            assert 20 <= len(tried) <= 62
-            broken.clear()
-            await wait(bench, 310)
-            assert condition(await node_of(bench), names.RETIRE_READY) == "False"
-
-        play(story, args=("--drain-report",), nodes=("n0",), refuse=refuse)
-
-    case("status")
+    play(story, args=("--drain-report",), nodes=("n0",), refuse=refuse)
 
 
 def test_a_report_that_could_not_be_read_at_the_start_is_not_forgotten() -> None:
@@ -582,26 +534,6 @@ def test_a_node_whose_object_is_gone_takes_no_volumes_until_there_is_one_again()
         case(policy, taints)
 
 
-def test_what_is_wrong_with_marks_is_told_once_in_an_event_and_the_report() -> None:
-    async def story(bench: Story) -> None:
-        await change(bench, "n0", {"unschedulable": True}, annotations={names.NODE_DRAIN_POLICY: "evacuate"})
-        await wait(bench, 30)
-        assert any("says 'evacuate'" in note for note in (await report_of(bench))["notes"])
-        await wait(bench, 400)
-        assert await times(bench, "NodeMarksWrong") == 1
-        (told,) = [event for event in await all_of(bench, EVENTS) if event["reason"] == "NodeMarksWrong"]
-        assert (told["type"], told["involvedObject"]["kind"]) == ("Warning", "Node") and "says 'evacuate'" in told["message"]
-        await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: "evict"})
-        await wait(bench, 30)
-        assert await times(bench, "NodeMarksWrong") == 2
-        await change(bench, "n0", annotations={names.NODE_DRAIN_POLICY: None})
-        await wait(bench, 30)
-        assert not any("says 'ev" in note for note in (await report_of(bench)).get("notes", ()))
-        assert await times(bench, "NodeMarksWrong") == 2
-
-    play(story, args=EVACUATING, nodes=("n0",))
-
-
 def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
     async def story(bench: Story) -> None:
         await running(bench, "a")
@@ -627,25 +559,20 @@ def test_a_watch_that_lags_has_nothing_begun_or_told_twice() -> None:
 
 def test_a_gate_that_could_not_be_built_is_tried_again_in_ten_seconds() -> None:
     """Until it stands whoever drains the node takes its volumes along."""
+    broken = [True]
 
-    def case(verb: str) -> None:
-        broken: list[bool] = []
+    def refuse(call: Call) -> ApiError | None:
+        return Unavailable("no answer") if broken and (call.resource, call.verb) == (BUDGETS, "create") else None
 
-        def refuse(call: Call) -> ApiError | None:
-            return Unavailable("no answer") if broken and (call.resource, call.verb) == (BUDGETS, verb) else None
+    async def story(bench: Story) -> None:
+        await running(bench, "a")
+        await wait(bench, 900)
+        assert not await all_of(bench, BUDGETS)
+        broken.clear()
+        await wait(bench, 12)
+        assert await all_of(bench, BUDGETS) and await all_of(bench, DEPLOYMENTS)
 
-        async def story(bench: Story) -> None:
-            broken.append(True)
-            await running(bench, "a")
-            await wait(bench, 900)
-            assert not await all_of(bench, BUDGETS)
-            broken.clear()
-            await wait(bench, 12)
-            assert await all_of(bench, BUDGETS) and await all_of(bench, DEPLOYMENTS)
-
-        play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
-
-    case("create")
+    play(story, args=(*JUDGING, *GATE), nodes=("n0",), refuse=refuse)
 
 
 def test_a_look_in_which_nothing_that_is_written_is_answered_comes_to_its_end(caplog: pytest.LogCaptureFixture) -> None:

@@ -405,22 +405,6 @@ async def test_the_same_process_goes_on_after_a_refusal_and_an_answer_that_was_l
     assert it.gate.stands
 
 
-@virtual
-async def test_in_an_outage_the_gate_stays_as_it_is_and_opens_after_it() -> None:
-    it = await scene()
-    await it.look()
-    it.status = TRUE
-    it.bench.refuse = lambda _: Unavailable("connection refused")
-    for _ in range(3):
-        with pytest.raises(Unavailable):
-            await asyncio.wait_for(it.gate.update(await _picture(it), it.pods, overridden=False), 5)
-        await asyncio.sleep(10)
-    assert await it.there() == SHUT
-    it.bench.refuse = lambda _: None
-    await it.look()
-    assert await it.there() == []
-
-
 async def _picture(it: Scene) -> Picture:
     here = await it.bench.node()
     return Picture(here, marks(cordoned=True, uid=here.uid), snapshot(), judged(used(), uid=here.uid, drain=TRUE, retire=TRUE))

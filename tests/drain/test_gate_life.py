@@ -1,12 +1,10 @@
 """The gate of a running sidecar from one drain to the next, also where processes die, servers are away, and others take it away."""
 
-import asyncio
-from collections import Counter
 from dataclasses import replace
 
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, MERGE_PATCH, NODES, Resource
+from sidecar.kube.api import BUDGETS, CLAIMS, DEPLOYMENTS, MERGE_PATCH
 from sidecar.kube.errors import ApiError, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness.drain.simulated import JUDGING, Story, all_of, change, node_of, play, report_of, running, wait
@@ -108,79 +106,6 @@ def test_while_the_api_server_is_away_the_gate_stays_as_it_is() -> None:
             assert await gate(bench) == there
 
     play(story, args=GATED, refuse=refuse)
-
-
-def test_a_machine_that_registers_anew_gets_a_gate_of_its_own() -> None:
-    def case(restarted: bool) -> None:
-        async def story(bench: Story) -> None:
-            await running(bench, "a")
-            await wait(bench, 20)
-            assert await gate(bench) == SHUT
-            labels = (await node_of(bench))["metadata"]["labels"]
-            await bench.you.delete(NODES, "n0")
-            await wait(bench, 20)
-            bench.cluster.collect_garbage()
-            await bench.you.create(NODES, {"metadata": {"name": "n0", "labels": labels}})
-            answers = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
-            await bench.you.patch(NODES, "n0", answers, content_type=MERGE_PATCH, subresource="status")
-            if restarted:
-                bench.nodes["n0"].kill()
-            await wait(bench, 100)
-            assert (await gate(bench), await verdict(bench)) == (SHUT, "False")
-
-        play(story, args=GATED)
-
-    for restarted in [False, True]:
-        case(restarted)
-
-
-# --- A gate that somebody takes away is built again at once, and one that somebody takes away for ever costs no node a write a second ---
-
-
-A_WHILE = 1200.0
-
-
-# Seven in the first two minutes, then one a minute; and a gate is two objects.
-MOST_WRITES = 2 * 27
-
-
-async def taken_away(bench: Story, kinds: tuple[Resource, ...]) -> None:
-    """A controller that knows nothing of gates, and deletes what it does not know as soon as it sees it."""
-    name = names.guard("n0", (await node_of(bench))["metadata"]["uid"], DRIVER)
-    while True:
-        for kind in kinds:
-            for obj in await all_of(bench, kind):
-                if obj["metadata"]["name"] == name:
-                    await bench.you.delete(kind, name, namespace=obj["metadata"]["namespace"])
-        await asyncio.sleep(0.1)
-
-
-def test_who_takes_it_away_for_ever_has_no_node_write_for_ever() -> None:
-    def case(kinds: tuple[Resource, ...], drained: bool) -> None:
-        writes, written = Counter[str](), list[int]()
-
-        def count(call: Call) -> None:
-            if call.resource in (DEPLOYMENTS, BUDGETS):
-                writes[call.verb] += 1
-
-        async def story(bench: Story) -> None:
-            await running(bench, "a")
-            await wait(bench, 20)
-            await cordon(bench, drained)
-            assert await gate(bench) == SHUT
-            taking = asyncio.create_task(taken_away(bench, kinds))
-            writes.clear()
-            await wait(bench, A_WHILE)
-            written.append(writes["create"] + writes["delete"])
-            taking.cancel()
-            await wait(bench, 150)
-            assert await gate(bench) == SHUT
-
-        play(story, args=GATED, refuse=count)
-        assert written[0] <= MOST_WRITES
-
-    for kinds, drained in [((BUDGETS, DEPLOYMENTS), False), ((DEPLOYMENTS,), True)]:
-        case(kinds, drained)
 
 
 def test_a_gate_that_is_switched_off_goes_although_its_deletion_was_refused_at_first() -> None:

@@ -235,17 +235,6 @@ async def test_a_pod_without_a_node_is_found_and_its_claim_counts_as_used_after_
 
 
 @virtual
-async def test_a_process_that_has_just_begun_takes_every_claim_for_used_until_a_minute_has_passed() -> None:
-    _, sidecar = await begun()
-    assert (await sidecar.look()).own.lately_used
-    sidecar.recent.began()
-    await asyncio.sleep(LATELY - 1)
-    assert (await sidecar.look()).own.lately_used
-    await asyncio.sleep(1)
-    assert not (await sidecar.look()).own.lately_used
-
-
-@virtual
 async def test_a_claim_is_free_a_minute_and_a_half_after_its_last_pod_whenever_the_pods_were_listed_last() -> None:
     for before in range(0, 60, 7):
         _, sidecar = await begun()
