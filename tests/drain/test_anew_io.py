@@ -1,6 +1,7 @@
 """Making a replica anew, as a process does it: led step by step against a simulated API server."""
 
 import asyncio
+from itertools import product
 from typing import Any, Final
 
 import pytest
@@ -8,12 +9,12 @@ import pytest
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
 from sidecar.drain.anew import READY_TIMEOUT
-from sidecar.kube.api import BUDGETS, CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
+from sidecar.kube.api import CLAIMS, EVENTS, LEASES, MERGE_PATCH, NODES, PODS, VOLUMES
 from sidecar.kube.errors import ApiError, Conflict, Forbidden, Unavailable
 from sidecar.model import names
 from tests.harness import emptying
 from tests.harness.drain import simulated
-from tests.harness.drain.simulated import EVACUATE, STATE, Story, all_of, change, node_of, report_of, wait
+from tests.harness.drain.simulated import EVACUATE, STATE, Story, all_of, change, node_of, wait
 from tests.harness.replicas_anew import (
     ANEW,
     ARGS,
@@ -61,6 +62,14 @@ def test_drain_F1_a_replica_is_made_anew_elsewhere_and_its_volume_here_goes() ->
 
 
 STEPS: Final = ("create lease", "note data-db-0", "evict db-0", "delete data-db-0", "delete lease")
+BEFORE: Final = {"note data-db-0": "create lease", "evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}
+"""What was done last before a step."""
+
+
+def undo(bench: Story) -> None:
+    """The replica may be here again, too."""
+    change = {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}
+    bench.cluster.patch(NODES, "n0", change, content_type=MERGE_PATCH)
 
 
 def test_after_a_crash_at_a_step_it_goes_on_rightly() -> None:
@@ -78,12 +87,8 @@ def test_after_a_crash_at_a_step_it_goes_on_rightly() -> None:
 
         play(story, seen)
 
-    for step in STEPS:
-        for after in [
-            False,  # before it
-            True,  # after it
-        ]:
-            case(step, after)
+    for step, after in product(STEPS, (False, True)):
+        case(step, after)
 
 
 TWO: Final = ("data", "log")
@@ -108,12 +113,8 @@ def test_after_a_crash_between_the_deletions_of_two_claims_the_second_one_goes_t
 
         play(story, seen, templates=TWO)
 
-    for step in ["delete data-db-0", "delete log-db-0"]:
-        for after in [
-            False,  # before it
-            True,  # after it
-        ]:
-            case(step, after)
+    for step, after in product(("delete data-db-0", "delete log-db-0"), (False, True)):
+        case(step, after)
 
 
 def test_undone_just_before_a_step_it_is_not_taken() -> None:
@@ -124,14 +125,7 @@ def test_undone_just_before_a_step_it_is_not_taken() -> None:
 
         async def story(bench: Story, workload: Workload) -> None:
             before = await uids(bench)
-
-            def undo() -> None:
-                bench.cluster.patch(
-                    NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
-                )
-
-            last = {"note data-db-0": "create lease", "evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
-            seen.at(last, undo, after=True)
+            seen.at(BEFORE[step], lambda: undo(bench), after=True)
             await evacuate(bench)
             await wait(bench, 200)
             assert "delete data-db-0" not in seen.did
@@ -142,7 +136,7 @@ def test_undone_just_before_a_step_it_is_not_taken() -> None:
 
         play(story, seen)
 
-    for step in STEPS[1:4]:
+    for step in BEFORE:
         case(step)
 
 
@@ -168,70 +162,22 @@ def test_undone_right_after_the_deletion_of_a_claim_the_next_one_stays() -> None
 
 
 def test_nothing_is_made_anew_otherwise() -> None:
-    def case(args: tuple[str, ...]) -> None:
+    def case(args: tuple[str, ...], word: str) -> None:
         seen = Seen()
 
         async def story(bench: Story, _: Workload) -> None:
-            await evacuate(bench)
+            await change(bench, "n0", {"taints": [EVACUATE | {"value": word}], "unschedulable": True}, labels={"for-db-0": None})
             await wait(bench, 120)
 
         play(story, seen, args=args)
         assert seen.did == []
 
-    for args in [
-        ARGS,  # not allowed
-        (*ANEW, "--node-drain-policy=Ignore"),  # the node is not drained by us
+    for args, word in [
+        (ARGS, "retire"),  # not allowed
+        ((*ANEW, "--node-drain-policy=Ignore"), "retire"),  # the node is not drained by us
+        (ANEW, "reboot"),
     ]:
-        case(args)
-
-
-def test_for_a_reboot_nothing_is_made_anew() -> None:
-    seen = Seen()
-
-    async def story(bench: Story, _: Workload) -> None:
-        await change(bench, "n0", {"taints": [EVACUATE | {"value": "reboot"}], "unschedulable": True})
-        await wait(bench, 120)
-
-    play(story, seen)
-    assert seen.did == []
-
-
-def test_drain_F2_with_a_replica_that_is_not_ready_nothing_happens_and_then_it_does() -> None:
-    seen = Seen()
-
-    async def story(bench: Story, _: Workload) -> None:
-        await unready(bench, "db-2")
-        await evacuate(bench)
-        await wait(bench, 120)
-        assert seen.did == []
-        assert (await node_of(bench))["metadata"]["labels"].get(STATE) == "InProgress"
-        await unready(bench, "db-2", False)
-        await wait(bench, 120)
-        assert (await places(bench))["db-0"] == "n3"
-
-    play(story, seen)
-
-
-def test_drain_B7_a_budget_of_none_and_then_of_one() -> None:
-    seen = Seen()
-
-    async def story(bench: Story, _: Workload) -> None:
-        budget = {"metadata": {"name": "db"}, "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "db"}}}}
-        await bench.you.create(BUDGETS, budget, namespace="default")
-        await count(bench, 0)
-        await evacuate(bench)
-        await wait(bench, 120)
-        assert seen.did == []
-        await count(bench, 1)
-        await wait(bench, 120)
-        assert (await places(bench))["db-0"] == "n3"
-
-    play(story, seen)
-
-
-async def count(bench: Story, allowed: int) -> None:
-    status = {"disruptionsAllowed": allowed, "currentHealthy": 3, "desiredHealthy": 3 - allowed, "expectedPods": 3, "observedGeneration": 1}
-    await bench.you.patch(BUDGETS, "db", {"status": status}, namespace="default", subresource="status", content_type=MERGE_PATCH)
+        case(args, word)
 
 
 def test_a_replacement_that_is_late_is_told_and_waited_for() -> None:
@@ -282,12 +228,9 @@ def test_what_is_refused_midway_is_tried_again_at_a_measured_pace() -> None:
 
         play(story, seen)
 
-    for error in [
-        Forbidden("no such right", status=403),  # no right
-        Unavailable("no answer"),  # no answer
-    ]:
-        for step in ["note data-db-0", "evict db-0", "delete data-db-0", "update lease", "create lease"]:
-            case(error, step)
+    steps = ("note data-db-0", "evict db-0", "delete data-db-0", "update lease", "create lease")
+    for error, step in product((Forbidden("no such right", status=403), Unavailable("no answer")), steps):
+        case(error, step)
 
 
 def test_with_garbage_in_its_lease_a_replica_is_begun_anew() -> None:
@@ -335,13 +278,7 @@ def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either() -> Non
         seen = Seen()
 
         async def story(bench: Story, _: Workload) -> None:
-            def undo() -> None:
-                bench.cluster.patch(
-                    NODES, "n0", {"spec": {"taints": None}, "metadata": {"labels": {"for-db-0": "yes"}}}, content_type=MERGE_PATCH
-                )
-
-            last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
-            seen.at(last, lambda: seen.at("update lease", undo, after=True), after=True)
+            seen.at(BEFORE[step], lambda: seen.at("update lease", lambda: undo(bench), after=True), after=True)
             await evacuate(bench)
             await wait(bench, 200)
             assert step not in seen.did
@@ -350,7 +287,7 @@ def test_undone_after_the_last_look_at_the_locks_it_is_not_taken_either() -> Non
 
         play(story, seen)
 
-    for step in ["evict db-0", "delete data-db-0"]:
+    for step in ("evict db-0", "delete data-db-0"):
         case(step)
 
 
@@ -368,33 +305,6 @@ def test_while_a_replica_is_on_its_way_nobody_else_is_evicted() -> None:
         assert "delete data-db-0" in seen.did
 
     play(story, seen)
-
-
-def test_another_nodes_lease_is_taken_only_when_it_has_long_run_out() -> None:
-    """By this node's own clock: what stands in it was dated by another one, which may be wrong by minutes (drain G8), or lie."""
-
-    def case(duration: int) -> None:
-        seen = Seen()
-
-        async def story(bench: Story, workload: Workload) -> None:
-            meta = {"name": names.reprovision(workload.uid, DRIVER), "labels": {names.REPROVISION_FOR: DRIVER}}
-            spec = {"holderIdentity": f"uid-other/{DRIVER}", "leaseDurationSeconds": duration, "renewTime": "2020-01-01T00:00:00.000000Z"}
-            await bench.you.create(LEASES, {"metadata": meta, "spec": spec}, namespace="default")
-            await evacuate(bench)
-            await wait(bench, 800)
-            assert seen.did == []
-            assert "WaitingForSlot: uid-other" in str(await report_of(bench))
-            await wait(bench, 300)
-            assert (await places(bench))["db-0"] == "n3"
-            assert await at_rest(bench)
-
-        play(story, seen)
-
-    for duration in [
-        1,  # a second
-        2**31 - 1,  # decades
-    ]:
-        case(duration)
 
 
 def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
@@ -415,27 +325,6 @@ def test_a_replica_that_falls_after_the_eviction_keeps_the_data() -> None:
         assert await at_rest(bench)
 
     play(story, seen)
-
-
-def test_a_lease_that_somebody_has_written_to_is_given_back_all_the_same() -> None:
-    """Otherwise no other node evicts a pod of that workload for as long as this Node exists."""
-
-    def case(step: str) -> None:
-        seen = Seen()
-
-        async def story(bench: Story, workload: Workload) -> None:
-            name = names.reprovision(workload.uid, DRIVER)
-            note = {"metadata": {"annotations": {"example.com/note": "what is this?"}}}
-            seen.at(step, lambda: bench.cluster.patch(LEASES, name, note, namespace="default", content_type=MERGE_PATCH), after=True)
-            await evacuate(bench)
-            await wait(bench, 300)
-            assert (await places(bench))["db-0"] == "n3"
-            assert await at_rest(bench)
-
-        play(story, seen)
-
-    for step in ["note data-db-0", "evict db-0", "delete data-db-0"]:
-        case(step)
 
 
 def test_a_lease_whose_making_was_not_answered_is_given_back_after_an_undo() -> None:
@@ -516,12 +405,13 @@ def test_whose_lease_another_node_has_taken_evicts_and_deletes_nothing_more() ->
         async def story(bench: Story, workload: Workload) -> None:
             name = names.reprovision(workload.uid, DRIVER)
             theirs = {"spec": {"holderIdentity": f"uid-other/{DRIVER}"}}
-            last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
-            seen.at(last, lambda: bench.cluster.patch(LEASES, name, theirs, namespace="default", content_type=MERGE_PATCH), after=True)
+            seen.at(
+                BEFORE[step], lambda: bench.cluster.patch(LEASES, name, theirs, namespace="default", content_type=MERGE_PATCH), after=True
+            )
             before = await uids(bench)
             await evacuate(bench)
             await wait(bench, 200)
-            assert last in seen.did
+            assert BEFORE[step] in seen.did
             assert step not in seen.did
             assert await uids(bench) == before
 
@@ -585,12 +475,11 @@ def test_a_replica_that_falls_between_the_record_of_a_step_and_the_step_keeps_th
             def falls() -> None:
                 bench.cluster.patch(PODS, "db-2", status, namespace="default", subresource="status", content_type=MERGE_PATCH)
 
-            last = {"evict db-0": "note data-db-0", "delete data-db-0": "evict db-0"}[step]
-            seen.at(last, lambda: seen.at("update lease", falls, after=True), after=True)
+            seen.at(BEFORE[step], lambda: seen.at("update lease", falls, after=True), after=True)
             before = await uids(bench)
             await evacuate(bench)
             await wait(bench, 120)
-            assert last in seen.did
+            assert BEFORE[step] in seen.did
             assert step not in seen.did
             assert await uids(bench) == before
 

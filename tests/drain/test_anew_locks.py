@@ -283,10 +283,6 @@ def test_drain_F2_each_lock_is_shut_by_one_thing_and_says_why(scene: Scene, lock
     assert (hold.reason, hold.pod, bool(hold.why)) == (reason, "apps/db-0", True)
 
 
-def test_every_lock_is_shut_by_some_scene() -> None:
-    assert {lock.__name__ for lock in LOCKS} == {param.values[1] for param in SHUT}
-
-
 GONE = (replica(1), replica(2))
 OPEN: dict[str, Scene] = {
     "nothing is wrong": view,

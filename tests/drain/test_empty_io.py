@@ -220,49 +220,6 @@ def test_after_an_undo_nobody_is_evicted_though_no_watch_has_shown_it_yet() -> N
     assert seen.calls == []
 
 
-def test_where_it_cannot_be_read_whose_turn_it_is_nobody_is_evicted() -> None:
-    readable = True
-
-    def refuse(call: Call) -> ApiError | None:
-        return Unavailable("no answer") if call.resource == LEASES and not readable else None
-
-    seen = Evictions(refuse)
-
-    async def story(bench: Story) -> None:
-        nonlocal readable
-        await app(bench, "app-0")
-        await wait(bench, 70)
-        readable = False
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 100)
-        assert seen.calls == []
-        readable = True
-        await wait(bench, 60)
-
-    play(story, seen)
-    assert seen.calls == ["app-0"]
-
-
-def test_what_is_refused_is_tried_again_at_a_measured_pace_and_told() -> None:
-    def case(error: ApiError) -> None:
-        seen = Evictions(lambda call: error if call.subresource == "eviction" else None)
-
-        async def story(bench: Story) -> None:
-            await app(bench, "app-0")
-            await app(bench, "app-1")
-            await wait(bench, 20)
-            await change(bench, "n0", {"taints": [EVACUATE]})
-            await wait(bench, 200)
-            assert await pods(bench) == {"app-0", "app-1"}
-            assert await told(bench) == []
-
-        play(story, seen)
-        assert 4 <= len(seen.calls) <= 20
-
-    for error in [Forbidden("no such right", status=403), Unavailable("no answer")]:
-        case(error)
-
-
 @pytest.mark.parametrize("asked", [("create", PODS, "eviction"), ("get", STATEFUL_SETS, ""), ("list", BUDGETS, "")], ids=str)
 def test_a_right_that_is_missing_is_told_once_until_it_is_there(asked: Any, caplog: pytest.LogCaptureFixture) -> None:
     refused = Forbidden("no such right", status=403)
@@ -392,23 +349,6 @@ def test_a_namespace_that_cannot_be_read_keeps_only_its_own_pods_here() -> None:
             case(resource, error)
 
 
-def test_a_pod_that_takes_a_day_to_leave_holds_up_others_for_some_minutes() -> None:
-    seen = Evictions()
-
-    async def story(bench: Story) -> None:
-        await run(bench, "a-0", namespace="a", stays=True)
-        for number in range(5):
-            await run(bench, f"b-{number}", namespace="b")
-        await wait(bench, 70)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 250)
-        assert seen.calls == ["a-0"]
-        await wait(bench, 150)
-
-    play(story, seen)
-    assert seen.calls == ["a-0", *(f"b-{number}" for number in range(5))]
-
-
 # --- Slots: one node after the other, and none is kept by a node that only a person can help ---
 
 
@@ -416,26 +356,6 @@ async def slots(bench: Story) -> dict[str, str]:
     """By slot: the node that has it."""
     leases = [each for each in await all_of(bench, LEASES) if each["metadata"]["name"].startswith("evacuation-slot")]
     return {each["metadata"]["name"].partition(".")[0]: each["metadata"]["ownerReferences"][0]["name"] for each in leases}
-
-
-def test_a_node_that_only_a_person_can_help_keeps_no_other_one_waiting() -> None:
-    seen = Evictions()
-
-    async def story(bench: Story) -> None:
-        await app(bench, "kept-0", policy="Block")
-        await app(bench, "free-0")
-        await app(bench, "other-0", node="n1")
-        await wait(bench, 70)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 10)
-        await change(bench, "n1", {"taints": [EVACUATE]})
-        await wait(bench, 120)
-        assert await pods(bench) == {"kept-0"}
-        assert await slots(bench) == {}
-        assert await state(bench) == "InProgress"
-
-    play(story, seen)
-    assert seen.calls == ["free-0", "other-0"]
 
 
 def test_drain_F8_two_nodes_are_emptied_one_after_the_other() -> None:
@@ -457,25 +377,6 @@ def test_drain_F8_two_nodes_are_emptied_one_after_the_other() -> None:
 
     play(story, seen)
     assert seen.calls == ["a-0", "other-0"]
-
-
-def test_the_slot_of_a_node_whose_sidecar_is_dead_is_taken_after_a_quarter_of_an_hour() -> None:
-    seen = Evictions()
-
-    async def story(bench: Story) -> None:
-        await run(bench, "a-0", stays=True)
-        await app(bench, "other-0", node="n1")
-        await wait(bench, 70)
-        await change(bench, "n0", {"taints": [EVACUATE]})
-        await wait(bench, 10)
-        bench.nodes["n0"].lay_down()
-        await change(bench, "n1", {"taints": [EVACUATE]})
-        await wait(bench, 850)
-        assert seen.calls == ["a-0"]
-        await wait(bench, 200)
-        assert seen.calls == ["a-0", "other-0"]
-
-    play(story, seen)
 
 
 def test_a_workload_of_which_another_node_makes_a_replica_anew_waits_and_others_go() -> None:

@@ -240,46 +240,6 @@ def test_F3_a_claim_that_a_pod_with_a_node_has_stays() -> None:
     play(story, args=CLEANING)
 
 
-def test_nothing_is_cleared_before_the_node_is_missed_for_long_enough() -> None:
-    async def story(bench: Story) -> None:
-        await one_replica(bench)
-        await announce(bench)
-        await vanish(bench)
-        await wait(bench, 1750)
-        assert await there(bench, CLAIMS) == ["data-db-0"]
-        await wait(bench, 400)
-        assert await there(bench, CLAIMS) == []
-
-    play(story, args=(*CLEANING, "--node-gone-after=30m"))
-
-
-def test_G1_a_node_that_is_back_just_before_an_effect_keeps_everything() -> None:
-    """It registers after the lists, and before the claim is deleted."""
-    benches: list[tuple[Story, Json, Json]] = []
-
-    def back(call: Call) -> None:
-        if benches and call.verb == "list" and call.resource == STATEFUL_SETS:
-            bench, node, csi_node = benches.pop()
-            for resource, obj in ((NODES, node), (CSI_NODES, csi_node)):
-                bench.cluster.create(resource, {"metadata": {"name": "n0"}, "spec": obj.get("spec") or {}}, namespace="")
-
-    seen = Watchman(back)
-
-    async def story(bench: Story) -> None:
-        await one_replica(bench)
-        await announce(bench)
-        node, csi_node = await node_of(bench), await bench.you.get(CSI_NODES, "n0")
-        await vanish(bench)
-        benches.append((bench, node, csi_node))
-        await wait(bench, 1500)
-        assert not benches
-        claim = await bench.you.get(CLAIMS, "data-db-0", namespace="default")
-        assert names.LOST_WITH not in claim["metadata"]["annotations"]
-
-    play(story, seen, args=CLEANING)
-    assert seen.of("delete", CLAIMS) == []
-
-
 # --- bad answers ----------------------------------------------------------------------------------------------------------
 def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later() -> None:
     def case(verb: str, resource: Resource, error: ApiError) -> None:

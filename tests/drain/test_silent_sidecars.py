@@ -58,16 +58,6 @@ def test_after_a_quarter_of_an_hour_nobody_stands_for_what_a_silent_sidecar_said
     play(story)
 
 
-def test_a_sidecar_that_lives_is_never_silent() -> None:
-    async def story(bench: Story) -> None:
-        await looked_after(bench)
-        for _ in range(60):
-            await wait(bench, 60)
-            assert [await verdict(bench, node) for node in ("n0", "n1")] == [("True", "NothingBlocks")] * 2
-
-    play(story)
-
-
 def test_a_sidecar_that_renews_its_conditions_right_before_they_are_taken_back_keeps_them() -> None:
     """The list of nodes comes from a cache, and may be older than that."""
     benches: list[Story] = []
