@@ -68,7 +68,7 @@ drain/empty.py tests/drain/test_empty.py -k another_replica_is_away
 +        if False:
 
 an eviction hits whatever pod has the name by now
-eviction/attempt_io.py tests/world/test_emptying.py -k all_that_may_leave
+eviction/attempt_io.py tests/eviction/test_attempt_io.py -k one_post
 -, "preconditions": {"uid": pod.uid}}
 +}
 
@@ -83,7 +83,7 @@ drain/anew_io.py tests/world/test_reprovision.py -k a_tool_acts
 +        if False:
 
 a claim is deleted though another replica is ready only since a moment
-drain/anew_locks.py tests/world/test_reprovision.py -k time_to_copy
+drain/anew_locks.py tests/drain/test_anew_in_sync.py -k first_one_waits
 -    _replicas,
 -    _in_sync,
 +    _replicas,
@@ -94,12 +94,12 @@ drain/node_io.py tests/drain/test_undo_under_a_cordon.py
 +    if not fresh.unschedulable and not is_under_way(marks.record, marks.wish):
 
 a lost node is cleared up though nobody has said that its disks do not come back
-drain/watch/loss.py tests/world/test_node_loss.py -k otherwise_nothing_is_touched
+drain/watch/loss.py tests/drain/test_gone_nodes_io.py -k evidence_is_needed
 -        return self.evidence in (Evidence.ANNOUNCED, Evidence.ACKNOWLEDGED)
 +        return self.evidence is not Evidence.UNPROVEN
 
 the Node of a lost machine is not looked for again before its things go
-drain/watch/loss_io.py tests/world/test_node_loss.py -k what_was_announced
+drain/watch/loss_io.py tests/drain/test_gone_nodes_paused.py -k G1
 -        now = await self._loss(loss.machine)
 -        if now is None
 +        now = loss

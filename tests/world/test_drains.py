@@ -3,7 +3,6 @@
 from typing import Any
 
 from hack.sim.world.plan import GATED, Plan, PlannedEvent
-from hack.sim.world.verdicts import DATA_LOST
 from tests.world.playing import played
 
 APP = PlannedEvent(5.0, "app", "app-0", 1.0, "late")
@@ -27,11 +26,6 @@ def test_a_drain_waits_until_the_owners_have_given_up_what_is_on_the_node() -> N
     )
     found = [report.transcript.index(moment) for moment in moments]
     assert found == sorted(found)
-
-
-def test_the_referee_sees_what_is_lost_where_no_gate_holds() -> None:
-    report, _ = played(quiet("--drain-report"))
-    assert DATA_LOST in report.kinds
 
 
 def test_a_new_use_voids_an_acknowledgement_that_was_given_a_moment_after_the_last_one() -> None:

@@ -16,7 +16,6 @@ from hack.sim.world.themes import EPHEMERAL, EVACUATE, GIVEN_UP, SET, UNDONE
 from hack.sim.world.world import World
 from sidecar.kube.errors import ApiError, Unavailable
 from tests.harness.placing import place
-from tests.harness.seeds import ALL_SEEDS
 from tests.world.playing import EMPTYING, NODES, QUICK, SLOW, played
 
 
@@ -53,14 +52,6 @@ def test_where_much_happens_at_once_each_eviction_is_right() -> None:
     report, world = played(crowded(0))
     assert report.ok, report
     assert world.effects.evictions > 0, "nobody was evicted, so nothing was tried"
-
-
-@pytest.mark.parametrize("budget", ["maxUnavailable=1", "minAvailable=2"] if ALL_SEEDS else ["maxUnavailable=1"])
-def test_all_that_may_leave_leaves_and_the_set_is_whole(budget: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place(monkeypatch, *NODES[:3])
-    report, world = played(plan(set_of_three(budget=budget), *(PlannedEvent(160.0, EVACUATE, node) for node in NODES[:2]), settle=600.0))
-    assert report.ok, report
-    assert world.effects.evictions >= 2
 
 
 def test_where_pods_take_long_to_end_the_next_one_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,9 +103,3 @@ def test_while_an_eviction_may_still_arrive_no_other_replica_is_sent_away(monkey
     report, world = played(plan(set_of_three(starts=40.0), PlannedEvent(160.0, EVACUATE, NODES[1])), the_first_arrives_late)
     assert report.ok, report
     assert late and world.effects.evictions >= 2
-
-
-def test_without_a_budget_nobody_is_sent_away_where_several_nodes_may_be_emptied() -> None:
-    report, world = played(plan(set_of_three(budget="none"), PlannedEvent(160.0, EVACUATE, NODES[0]), settle=300.0))
-    assert report.ok, report
-    assert world.effects.evictions == 0

@@ -12,16 +12,15 @@ from typing import Any, Final
 import pytest
 
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.world.actions import carry_out, set_ready
-from hack.sim.world.effects import CLAIM_DELETED, SENDER
+from hack.sim.world.actions import carry_out
+from hack.sim.world.effects import SENDER
 from hack.sim.world.network import Weather
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.people import BY
 from hack.sim.world.plan import GATED, Plan, PlannedEvent
-from hack.sim.world.themes import ALLOW, ANNOUNCED, AT_ONCE, CLEANUP, EVACUATE, LOST_SET, PAUSE, REPROVISIONED, SET, UNDONE
+from hack.sim.world.themes import ALLOW, ANNOUNCED, AT_ONCE, CLEANUP, EVACUATE, LOST_SET, REPROVISIONED, SET, UNDONE
 from hack.sim.world.world import World
 from sidecar.kube.api import CLAIMS, LEASES, MERGE_PATCH, PODS, STATEFUL_SETS, VOLUMES
-from sidecar.kube.api import NODES as KUBE_NODES
 from sidecar.model import names
 from sidecar.model.nodes import Pod
 from sidecar.model.objects import Json
@@ -48,96 +47,14 @@ def _one_replica_on_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
     place(monkeypatch, *NODES[:3])
 
 
-# --- each lock is shut after the pod was evicted -----------------------------------------------------------------------------
-
-
-async def _claim(world: World, meta: Json) -> None:
-    await world.api.patch(CLAIMS, "data-db-0", {"metadata": meta}, namespace=NAMESPACE, content_type=MERGE_PATCH)
-
-
 async def _set_of(world: World, spec: Json) -> None:
     await world.api.patch(STATEFUL_SETS, "db", {"spec": spec}, namespace=NAMESPACE, content_type=MERGE_PATCH)
-
-
-async def another_policy(world: World) -> None:
-    await _claim(world, {"annotations": {names.DRAIN_POLICY: "Block"}})
-
-
-async def a_foreign_finalizer(world: World) -> None:
-    claim = await world.api.get(CLAIMS, "data-db-0", namespace=NAMESPACE)
-    await _claim(world, {"finalizers": [*claim["metadata"]["finalizers"], "example.com/keep"]})
-
-
-async def a_condemned_replica(world: World) -> None:
-    await _set_of(world, {"replicas": 2, "ordinals": {"start": 1}})
-
-
-async def another_replica_is_not_ready(world: World) -> None:
-    await set_ready(world, "db-2", ready=False)
-
-
-async def an_undo(world: World) -> None:
-    """Its pod waits nevertheless: the node is kept from new pods for another reason."""
-    world.asked(EMPTIED, False)
-    taints = {"spec": {"taints": [{"key": "example.com/checked", "effect": "NoSchedule"}]}}
-    await world.api.patch(KUBE_NODES, EMPTIED, taints, content_type=MERGE_PATCH)
-
-
-async def another_pod_uses_it(world: World) -> None:
-    """One that no scheduler has placed."""
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
-    spec = {
-        "nodeName": EMPTIED,
-        "containers": [{"name": "main", "image": "none"}],
-        "volumes": volumes,
-        "tolerations": [{"operator": "Exists"}],
-    }
-    await world.api.create(PODS, {"metadata": {"name": "rescue", "labels": {"app": "rescue"}}, "spec": spec}, namespace=NAMESPACE)
-
-
-SHUT: Final = (another_policy, a_foreign_finalizer, a_condemned_replica, another_replica_is_not_ready, an_undo, another_pod_uses_it)
-
-
-def after_the_eviction(change: Change) -> Callable[[World], None]:
-    def prepare(world: World) -> None:
-        assert isinstance(world.api, InProcessApi)
-        after, changed = world.api.after, list[Any]()
-
-        async def answered(call: Call) -> None:
-            await after(call)
-            if str(call) == EVICTION and SENDER.get() and not changed:
-                changed.append(by_itself(change(world)))
-                await changed[0]
-
-        world.api.after = answered
-
-    return prepare
 
 
 def test_where_nothing_happens_the_claim_is_deleted_and_made_anew() -> None:
     report, world = played(plan(settle=300.0))
     assert report.ok, report
     assert world.effects.deletions == 1
-
-
-def test_without_the_flag_no_claim_is_deleted() -> None:
-    report, world = played(plan(*FLAGS[:-1]))
-    assert CLAIM_DELETED not in report.kinds and world.effects.deletions == 0, report
-
-
-@pytest.mark.parametrize("change", SHUT)
-def test_the_claim_stays_when_a_lock_is_shut_after_the_eviction(change: Change) -> None:
-    report, _ = played(plan(settle=60.0), after_the_eviction(change))
-    assert CLAIM_DELETED not in report.kinds, report
-
-
-def test_each_replica_has_time_to_copy_its_data_before_the_next_one_is_made_anew() -> None:
-    flags = (*FLAGS[:-1], f"{PAUSE}120s", "--max-concurrent-evacuations=0")
-    with_budget = replace(SET_OF_THREE, detail=f"Parallel {REPROVISIONED} maxUnavailable=1")
-    events = (with_budget, *(PlannedEvent(60.0, EVACUATE, node) for node in NODES[:2]))
-    report, world = played(replace(plan(*flags, settle=600.0), events=events))
-    assert report.ok, report
-    assert world.effects.deletions == 2
 
 
 # --- beside tools that act while the locks are looked at ----------------------------------------------------------------------

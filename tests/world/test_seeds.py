@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, Plan, PlannedEvent
-from hack.sim.world.themes import THEMES, plan_of
+from hack.sim.world.plan import IMMEDIATE_CLASS, Plan, PlannedEvent
+from hack.sim.world.themes import plan_of
 from hack.sim.world.world import play
 from sidecar.kube.api import VOLUMES
 from tests.harness.seeds import seeds
@@ -50,32 +50,6 @@ def test_the_same_seed_is_the_same_world_in_processes_with_other_hashes() -> Non
     told = elsewhere("1")
     assert told == elsewhere("2")
     assert len(set(told.split())) == 2
-
-
-def test_leaving_a_trouble_out_changes_nothing_about_the_others() -> None:
-    plan = next(plan for plan in map(plan_of, range(50)) if {"kills", "cuts"} <= set(plan.troubles))
-    calmer = plan_of(plan.seed, without=("kills",))
-    assert calmer.troubles == tuple(kind for kind in plan.troubles if kind != "kills")
-    assert calmer.events == tuple(item for item in plan.events if item.what != "kill")
-
-
-@pytest.mark.parametrize("theme", THEMES)
-def test_every_trouble_is_drawn_by_some_of_the_first_seeds(theme: str) -> None:
-    assert {kind for seed in range(60) for kind in plan_of(seed, theme).troubles} == set(THEMES[theme].troubles)
-
-
-def test_a_failing_world_says_how_to_see_it_again() -> None:
-    report = play(Plan(4711, ("n0",), "drains", settle=1.0), before=lambda world: world.found("leaked", "on purpose"))
-    assert str(report).startswith("hack/fire --worlds drains --seed 4711\nleaked: on purpose")
-    assert "VIOLATION  leaked: on purpose" in report.transcript
-
-
-def test_a_quiet_world_binds_every_claim() -> None:
-    classes = (LATE, IMMEDIATE_CLASS)
-    events = tuple(PlannedEvent(float(number), "claim", f"data-{number}", 1, classes[number % 2]) for number in range(10))
-    report, world = played(Plan(1, ("n0", "n1"), events=events))
-    assert report.ok, report
-    assert sum(len(node.driver.volumes()) for node in world.nodes.values()) == 10
 
 
 def test_thirty_nodes_make_each_claim_once_and_write_little() -> None:
