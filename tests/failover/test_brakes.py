@@ -87,7 +87,10 @@ def test_f42_the_same_claim_waits_a_minute_and_after_two_times_a_person_decides(
     assert not why_not(record, "a", "claim", "pod-3", NOW + 1861)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"victims": 3}', '{"victims": {"a": "x"}, "pods": [], "claims": {}}', "[" * 5000])
+BEYOND = [json.dumps({"victims": {"a": number}, "pods": [], "claims": {}}) for number in (10**400, -(10**400))]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"victims": 3}', '{"victims": {"a": "x"}, "pods": [], "claims": {}}', "[" * 5000, *BEYOND])
 def test_a_record_that_somebody_else_has_written_permits_nothing(text: str) -> None:
     assert names.FAILOVER_RECORD in why_not(Record.of(text), "a", "claim", "pod", NOW)
 

@@ -119,12 +119,6 @@ def test_one_good_reading_after_an_outage_of_the_api_server_takes_no_taint_off()
     own(plot)
 
 
-@pytest.mark.parametrize("number", ["1" + "0" * 400, "-1" + "0" * 400])
-def test_a_number_beyond_all_numbers_makes_the_record_unreadable(number: str) -> None:
-    text = f'{{"victims":{{"n1":{number}}},"pods":[],"claims":{{}}}}'
-    assert not Record.of(text).readable
-
-
 @pytest.mark.parametrize("heals", [True, False])
 def test_f46_a_deletion_that_is_held_back_until_the_evidence_is_old_is_not_sent(heals: bool) -> None:
     async def plot(stage: Stage) -> None:

@@ -170,28 +170,6 @@ def test_what_is_cut_off_dies_has_no_end_or_no_module_is_unknown(stage: Stage, m
     play(story())
 
 
-def test_a_status_that_is_cut_off_leaves_the_resource_unknown(stage: Stage) -> None:
-    async def story() -> None:
-        async with opened(stage) as door:
-            await until(stage, door, complete)
-            stage.mode(status="truncate")
-            seen = await until(stage, door, lambda snapshot: not snapshot.complete)
-            assert "status" in seen.resources["vol"].unknown and seen.disagreements == 0
-
-    play(story())
-
-
-def test_a_lie_of_one_command_is_a_contradiction(stage: Stage) -> None:
-    async def story() -> None:
-        async with opened(stage) as door:
-            await until(stage, door, complete)
-            stage.mode(status="lie")
-            seen = await until(stage, door, lambda snapshot: snapshot.disagreements)
-            assert "disagree on role" in seen.resources["vol"].unknown
-
-    play(story())
-
-
 def test_a_stream_that_ends_or_never_comes_only_slows(stage: Stage) -> None:
     async def story() -> None:
         async with opened(stage) as door:
