@@ -7,9 +7,8 @@ import pytest
 
 from sidecar.drain.assess import Assessment, assess
 from sidecar.drain.blockers import Blocker
-from sidecar.drain.report import body
 from sidecar.drain.snapshot import InFlight, Snapshot
-from sidecar.drain.words import Fate, Intent, Policy, Reason, Status, VolumeClass
+from sidecar.drain.words import Fate, Intent, Reason, Status, VolumeClass
 from sidecar.model import names
 from tests.harness.drain import samples
 
@@ -88,22 +87,6 @@ def test_drain_D11_a_blocker_says_all_that_is_needed(reason: Reason) -> None:
     assert (blocker.policy is None) == (reason in WITHOUT_POLICY) == (not blocker.policy_source)
 
 
-@pytest.mark.parametrize(
-    ("found", "policy", "source"),
-    [
-        pytest.param(samples.idle(volumes=(samples.volume(policy="Block"),)), Policy.BLOCK, "PersistentVolume", id="volume"),
-        pytest.param(samples.used(claims=(samples.claim(policy="Reprovision"),)), Policy.REPROVISION, "PersistentVolumeClaim", id="claim"),
-        pytest.param(samples.idle(classes=[samples.class_(policy="Block")]), Policy.BLOCK, "StorageClass local", id="class"),
-        pytest.param(samples.idle(namespaces={"apps": samples.notes("Block")}), Policy.BLOCK, "Namespace apps", id="namespace"),
-        pytest.param(samples.idle(own=samples.Own(default_policy=Policy.BLOCK)), Policy.BLOCK, "driver", id="driver"),
-        pytest.param(samples.idle(), Policy.BLOCK, "default", id="nobody"),
-    ],
-)
-def test_drain_D11_the_policy_and_where_it_came_from(found: Snapshot, policy: Policy, source: str) -> None:
-    (blocker,) = assess(found).blockers
-    assert (blocker.policy, blocker.policy_source) == (policy, source)
-
-
 # --- A, G: silent nodes, snapshots, another machine -------------------------------------------------------------------
 
 
@@ -124,14 +107,3 @@ def test_drain_A14_idle_volumes_and_snapshots_block_until_gone_or_acknowledged()
     assert assess(both_acknowledged).retire.status is TRUE
     gone = replace(acknowledged, volumes=(), claims={})
     assert assess(gone).retire.status is TRUE and assess(both).drain.status is TRUE
-
-
-def test_drain_G1_of_another_machine_under_the_same_name_nothing_is_said() -> None:
-    def since(uid: str) -> str:
-        told = {"agent": "1", "course": {}, "gate": None}
-        earlier = body(samples.judged(samples.idle()), samples.marks(), previous=None, **told)  # type: ignore[arg-type]
-        later = samples.judged(samples.idle(now=samples.NOW + 60), uid=uid)
-        found = body(later, samples.marks(uid=uid), previous=earlier, **told)  # type: ignore[arg-type]
-        return str(found["status"]["verdicts"]["retire"]["lastTransitionTime"])
-
-    assert (since("uid-n1"), since("uid-of-the-next")) == (samples.stamp(), samples.stamp(-60))
