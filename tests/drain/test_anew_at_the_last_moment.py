@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+import pytest
+
 from hack.sim.cluster import ApiServer, Call
-from sidecar.kube.api import CLAIMS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES
+from sidecar.kube.api import CLAIMS, MERGE_PATCH, NAMESPACES, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
-from tests.harness.drain.simulated import Story, wait
-from tests.harness.replicas_anew import Seen, Workload, evacuate, play
+from tests.harness.drain.simulated import Story, all_of, wait
+from tests.harness.replicas_anew import Seen, Workload, evacuate, play, uids
 
 
 def change_claim(cluster: ApiServer, change: dict[str, Any]) -> None:
@@ -94,3 +96,33 @@ def test_a_claim_is_not_deleted_on_what_the_api_server_said_half_a_minute_ago() 
         assert "delete data-db-0" in seen.did
 
     play(story, seen, delay=delay)
+
+
+@pytest.mark.parametrize("step", ["create lease", "note data-db-0", "update lease"])
+def test_no_claim_is_deleted_on_what_its_namespace_said_before(step: str) -> None:
+    """It takes back that its data may be made anew, and the replica's pod leaves by itself a moment later."""
+    seen = Seen()
+
+    async def story(bench: Story, workload: Workload) -> None:
+        async def say(policy: str) -> None:
+            patch = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: policy}}}
+            await bench.you.patch(NAMESPACES, "default", patch, content_type=MERGE_PATCH)
+
+        async def block() -> None:
+            await say("Block")
+            workload.stop()
+            await bench.you.delete(PODS, "db-0", namespace="default", grace_period_seconds=0)
+
+        await say("Reprovision")
+        for claim in await all_of(bench, CLAIMS):
+            nothing = {"metadata": {"annotations": {names.DRAIN_POLICY_RETIRE: None}}}
+            await bench.you.patch(CLAIMS, claim["metadata"]["name"], nothing, namespace="default", content_type=MERGE_PATCH)
+        before = await uids(bench)
+        seen.at(step, lambda: bench.spawn(block()), after=True)
+        await evacuate(bench)
+        await wait(bench, 300)
+        assert step in seen.did
+        assert "delete data-db-0" not in seen.did
+        assert await uids(bench) == before
+
+    play(story, seen)

@@ -116,22 +116,15 @@ async def slowly(bench: Story) -> None:
     await change(bench, "n3", labels={"for-db-0": "yes"})
 
 
-def slow_eviction(pod: str) -> tuple[asyncio.Event, Callable[[Call], Awaitable[None]]]:
-    """The first eviction of this pod is on its way for long: when it has been sent, and what delays it."""
-    started = asyncio.Event()
-
-    async def delay(call: Call) -> None:
-        if call.subresource == "eviction" and call.name == pod and not started.is_set():
-            started.set()
-            await asyncio.sleep(ON_ITS_WAY)
-
-    return started, delay
-
-
 def test_an_eviction_of_another_emptied_node_and_one_for_a_replica_do_not_cross() -> None:
     """No budget keeps them apart, and the request of the one is on its way while the other looks."""
     seen = Seen()
-    started, delay = slow_eviction("db-1")
+    started = asyncio.Event()
+
+    async def delay(call: Call) -> None:
+        if call.subresource == "eviction" and call.name == "db-1" and not started.is_set():
+            started.set()
+            await asyncio.sleep(ON_ITS_WAY)
 
     async def story(bench: Story, _: Workload) -> None:
         await may_be_lost(bench, "data-db-1")

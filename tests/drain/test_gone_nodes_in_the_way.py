@@ -1,10 +1,10 @@
-"""Claims of a gone node that cannot be cleared away keep nothing else waiting for ever."""
+"""Claims that cannot be written, of a gone node or of others, keep nothing else waiting for ever."""
 
 import pytest
 
 from hack.sim.cluster import Call
 from sidecar.drain.watch import loss_io
-from sidecar.kube.api import CLAIMS
+from sidecar.kube.api import CLAIMS, MERGE_PATCH
 from sidecar.kube.errors import ApiError, Forbidden, Invalid
 from sidecar.model import names
 from tests.harness.drain.simulated import Story, wait
@@ -12,9 +12,11 @@ from tests.harness.gone_nodes import (
     CLEANING,
     Watchman,
     announce,
+    app,
     bound,
     database,
     gone,
+    holder,
     play,
     settled,
     uid_of,
@@ -62,3 +64,25 @@ def test_a_claim_that_a_policy_of_its_namespace_keeps_stops_no_other(
     webhook, policy = (Forbidden("denied by policy keep-claims", status=403), Invalid("denied by policy keep-claims", status=422))
     for error, verb in [(webhook, "patch"), (policy, "delete")]:
         case(error, verb)
+
+
+def test_the_loss_of_a_node_is_told_though_each_other_node_has_a_claim_that_may_not_be_written() -> None:
+    """A mark on a claim of a node that is there again cannot be taken off."""
+
+    def refuse(call: Call) -> ApiError | None:
+        is_mark = (call.verb, call.resource) == ("patch", CLAIMS) and call.name.startswith("kept-")
+        return Forbidden("an admission webhook denied the request", status=403) if is_mark else None
+
+    async def story(bench: Story) -> None:
+        for node in ("n1", "n2"):
+            await app(bench, f"kept-{node}", node=node)
+            mark = {"metadata": {"annotations": {names.LOST_WITH: f"{node}/an-earlier-machine"}}}
+            await bench.you.patch(CLAIMS, f"kept-{node}", mark, namespace="default", content_type=MERGE_PATCH)
+        await app(bench)
+        await wait(bench, 100)
+        await vanish(bench)
+        await wait(bench, 1200)
+        assert await holder(bench) in ("n1", "n2")
+        assert await gone(bench)
+
+    play(story, Watchman(refuse))

@@ -23,7 +23,6 @@ from sidecar.observe.exposition import page
 from tests.harness.drain.simulated import Json, Story, all_of, change, node_of, wait
 from tests.harness.gone_nodes import (
     CLEANING,
-    REPORT,
     Watchman,
     announce,
     app,
@@ -274,26 +273,6 @@ def test_what_cannot_be_read_or_written_destroys_nothing_and_is_made_good_later(
         ("delete", CLAIMS, Forbidden("no", status=403)),  # claims may not be deleted
     ]:
         case(verb, resource, error)
-
-
-def test_garbage_in_the_lease_and_the_report_is_written_over() -> None:
-    async def story(bench: Story) -> None:
-        await app(bench)
-        await settled(bench)
-        await vanish(bench)
-        await wait(bench, 90)
-        wrong = {
-            "metadata": {"resourceVersion": (await report(bench) or {})["metadata"]["resourceVersion"]},
-            "status": {"gone": {"since": "yesterday", "claims": "none", "done": 5}},
-        }
-        await bench.you.patch(DRAIN_REPORTS, REPORT, wrong, content_type=MERGE_PATCH, subresource="status")
-        lease = {"spec": {"holderIdentity": "", "renewTime": None}}
-        await bench.you.patch(LEASES, names.watch(DRIVER), lease, namespace="default", content_type=MERGE_PATCH)
-        await wait(bench, 3000)
-        assert isinstance((await gone(bench))["claims"], list)
-        assert await holder(bench)
-
-    play(story)
 
 
 def test_a_dry_run_writes_nothing() -> None:

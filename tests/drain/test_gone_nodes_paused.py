@@ -93,11 +93,7 @@ def test_G1_a_node_that_is_back_while_its_claim_is_judged_keeps_it() -> None:
 
 
 def test_an_answer_that_is_read_too_late_counts_no_more() -> None:
-    for what, seconds in [
-        (("get", NODES), 30.0),  # of the Node
-        (("get", CSI_NODES), 30.0),  # of the CSINode
-        (("get", NODES), 1800.0),  # half an hour later
-    ]:
+    for what, seconds in [(("get", NODES), 30.0), (("get", CSI_NODES), 30.0), (("get", NODES), 1800.0)]:
         assert paused(what, seconds, back=True) == ["data-db-0"]
 
 

@@ -95,10 +95,7 @@ def test_an_uninstallation_midway_leaves_the_data_and_no_mark() -> None:
         play(story, seen, args=CLEANING)
         assert seen.of("delete", CLAIMS) == seen.of("delete", VOLUMES) == []
 
-    for running in [
-        True,  # while sidecars run
-        False,  # after they have ended
-    ]:
+    for running in (True, False):
         case(running)
 
 

@@ -1,13 +1,16 @@
-"""A sidecar that is silent: what it said of its node is taken back by another one, and its gate opens on a person's word alone."""
+"""A sidecar that is silent: another one takes back what it said of its node, opens its gate on a person's word alone, and lets go the pods
+that it holds on such a word too, or once nobody drains the node."""
 
 import json
 from typing import Any, Final
 
+import pytest
+
 from hack.sim.cluster import Call
 from hack.sim.world.node import DRIVER
-from sidecar.kube.api import BUDGETS, DEPLOYMENTS, EVENTS, LEASES, NODES, STRATEGIC_MERGE_PATCH
+from sidecar.kube.api import BUDGETS, DEPLOYMENTS, DRAIN_REPORTS, EVENTS, LEASES, NODES, STRATEGIC_MERGE_PATCH
 from sidecar.model import names
-from tests.harness.drain.simulated import JUDGING, Story, all_of, change, node_of, play, running, wait
+from tests.harness.drain.simulated import JUDGING, Story, all_of, change, node_of, play, report_of, running, wait
 
 GATED: Final = (*JUDGING, "--drain-gate-image=pause")
 RETIRE: Final = names.condition(DRIVER, names.RETIRE_READY)
@@ -129,3 +132,42 @@ def test_a_word_that_was_taken_back_a_moment_ago_opens_nothing() -> None:
         assert await has_gate(bench) == [True, True]
 
     play(story, args=GATED, refuse=take_back)
+
+
+async def held(bench: Story) -> list[str]:
+    status = await report_of(bench)
+    found = list(status.get("held") or ())  # the API server stores no empty list here
+    assert bool(found) == bool(status["heldBecause"]) == bool(status["heldCount"])
+    return found
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        pytest.param({"annotations": {names.FORCE_DRAIN: "the disk is dead"}}, id="a person's word"),
+        pytest.param({"spec": {"unschedulable": None}}, id="an uncordon"),
+    ],
+)
+def test_the_pods_of_a_silent_sidecar_are_let_go_when_nothing_holds_them_any_more(word: dict[str, Any]) -> None:
+    async def story(bench: Story) -> None:
+        await running(bench, "data")
+        await change(bench, "n0", {"unschedulable": True})
+        await wait(bench, 60)
+        assert await held(bench) == ["default/data"]
+        bench.nodes["n0"].lay_down()
+        await wait(bench, 3600)
+        lease = await bench.you.get(LEASES, names.watch(DRIVER), namespace="default")
+        assert lease["metadata"]["ownerReferences"][0]["name"] == "n1"
+        assert await held(bench) == ["default/data"], "nobody has said anything"
+        before = await bench.you.get(DRAIN_REPORTS, names.drain_report("n0", DRIVER))
+        await change(bench, "n0", word.get("spec"), annotations=word.get("annotations"))
+        await wait(bench, 700)
+        assert await held(bench) == []
+        after = await bench.you.get(DRAIN_REPORTS, names.drain_report("n0", DRIVER))
+        changed = {key for key in before["status"] if before["status"][key] != after["status"].get(key)}
+        assert (
+            changed <= {"held", "heldBecause", "heldCount", "drainFor"}
+            and before["metadata"]["ownerReferences"] == after["metadata"]["ownerReferences"]
+        )
+
+    play(story, args=GATED)
