@@ -6,8 +6,8 @@
     storage.cut("a", "b"); storage.crash("c")
     drbdsetup.events(storage, "b"), drbdsetup.status(storage, "b"), drbdsetup.show(storage, "b")
 
-Nothing runs by itself: whoever asks sees what is so at the time of the clock, and `next_change` says when that becomes another. A cut link
-is noticed by each end 6 to 10.5 s later, and until then a write that waits for the other end is not acknowledged. `can_write` is the truth.
+Nothing runs by itself: whoever asks sees what is so at the time of the clock. A cut link is noticed by each end 6 to 10.5 s
+later, and until then a write that waits for the other end is not acknowledged. `can_write` is the truth.
 """
 
 import random
@@ -132,11 +132,6 @@ class Storage:
         self.resources[name].stand_alone -= {(one, other), (other, one)}
         self._settle()
 
-    def fail_disk(self, name: str, node: str) -> None:
-        self.now()
-        self.resources[name].copies[node].disk = DISKLESS
-        self._settle()
-
     # --- what its users do ----------------------------------------------------------------------------------------------------
 
     def open(self, node: str, name: str) -> bool:
@@ -211,9 +206,6 @@ class Storage:
         self.now()
         copy = self.resources[name].copies[node]
         copy.suspended = copy.suspended | {"user"} if on else copy.suspended - {"user"}
-
-    def next_change(self) -> float | None:
-        return min((at for at, _ in self._due.values()), default=None)
 
     # --- the rules ------------------------------------------------------------------------------------------------------------
 

@@ -12,10 +12,10 @@ from hack.sim.clock import run_virtual
 from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.cluster.deletion import Options
 from hack.sim.cluster.reading import Query
-from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, CONFIG_MAPS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
+from sidecar.kube.api import CAPACITIES, CLAIMS, CONFIG_MAPS, MERGE_PATCH, NODES, PODS, VOLUMES, Resource
 from sidecar.kube.errors import Gone, Unavailable
 from sidecar.model.objects import Json
-from tests.contract.objects import capacity, claim, config_map, pod, storage_class, volume
+from tests.contract.objects import capacity, claim, config_map, pod, volume
 from tests.harness.clock import Clock
 from tests.harness.cluster_tools import T0, new_cluster, owned, refusal
 
@@ -51,19 +51,10 @@ def test_bodies_are_not_shared_with_those_who_hand_them_in() -> None:
     assert "uid" not in body["metadata"]
 
 
-def test_a_claim_without_a_class_gets_the_default_one() -> None:
-    cluster, body, default = new_cluster(), claim("a", storage="1024Mi"), storage_class("chosen")
-    del body["spec"]["storageClassName"]
-    default["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
-    cluster.create(CLASSES, storage_class("other"))
-    cluster.create(CLASSES, default)
-    made = make(cluster, CLAIMS, body)
-    assert (made["spec"]["storageClassName"], made["spec"]["resources"]["requests"]["storage"]) == ("chosen", "1Gi")
-
-
-def test_a_bound_claim_may_grow_where_its_class_says_so() -> None:
+def test_a_claim_s_spec_stays_but_for_its_size_once_it_is_bound() -> None:
     cluster = new_cluster()
-    made = make(cluster, CLAIMS, claim("a"))
+    made = make(cluster, CLAIMS, claim("a", storage="1024Mi"))
+    assert made["spec"]["resources"]["requests"]["storage"] == "1Gi"
 
     def put(body: Json, subresource: str = "", **spec: object) -> Json:
         body = body | {"spec": body["spec"] | spec}
@@ -73,8 +64,6 @@ def test_a_bound_claim_may_grow_where_its_class_says_so() -> None:
     assert "spec is immutable" in refusal(lambda: put(named, volumeName="other"))[2]
     assert "spec is immutable" in refusal(lambda: put(named, resources=larger))[2], "it is not bound"
     bound = put(named | {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}, "status")
-    assert refusal(lambda: put(bound, resources=larger))[:2] == (403, "Forbidden")
-    cluster.create(CLASSES, storage_class("fast") | {"allowVolumeExpansion": True})
     assert put(bound, resources=larger)["spec"]["resources"] == larger
 
 

@@ -4,7 +4,7 @@ It refuses what the real server refuses of those, so that no test passes in a wo
 real kube-apiserver.
 
     api_server    `ApiServer`, the verbs on plain values: synchronous, with a clock and dice that are handed in
-    kinds         what each kind looks like, one row each; `rules` what is special about single kinds, `checks` what several share
+    kinds         what each kind looks like, one row each; `rules` what they must say, and what may not change
     schema        the types of fields, and the form in which objects and quantities are stored
     store         all objects, their history, and who is to be woken at a change
     reading       lists and watches over them, by `selectors`

@@ -5,19 +5,21 @@ Reviews of access are not stored, so they are no kinds of the table.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import unquote
 
 from hack.sim.cluster.api_server import VERSION
+from hack.sim.cluster.inprocess import Call
 from hack.sim.cluster.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Kind
 from hack.sim.cluster.reading import Query
-from hack.sim.cluster.refusals import Refused, bad_request, forbidden, invalid, no_such_method, no_such_resource, required
+from hack.sim.cluster.refusals import Refused, forbidden, invalid, no_such_resource, required
 from hack.sim.cluster.store import Store
-from sidecar.kube.api import REVIEWS_OF_OTHERS, Resource
+from sidecar.kube.api import NAMESPACES, PODS, REVIEWS_OF_OTHERS, Resource
 from sidecar.model.objects import Json
 
 _MASTERS: Final = "system:masters"
+_ASKED: Final = ("verb", "group", "resource", "namespace", "name", "subresource")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +36,16 @@ def service_account(namespace: str, name: str) -> User:
     return User(f"system:serviceaccount:{namespace}:{name}", groups)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a user wants to do with a resource."""
+@dataclass(frozen=True, slots=True)
+class Target(Call):
+    """Which objects a request is about, and what is to be done with them."""
 
-    verb: str
-    group: str = ""
-    resource: str = ""
-    """With its subresource, as in roles: `pods/eviction`."""
-    namespace: str = ""
-    name: str = ""
+    resource: Resource
+
+    @property
+    def whole(self) -> str:
+        """The resource with its subresource, as in roles: `pods/eviction`."""
+        return f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
 
 
 class Access:
@@ -64,31 +66,29 @@ class Access:
             raise Refused(401, "Unauthorized", "Unauthorized")
         return found
 
-    def demand(self, user: User, wish: Wish) -> None:
+    def demand(self, user: User, target: Target) -> None:
         """Raises 403 with the text of the real server, unless the user may do it."""
-        if self.allows(user, wish):
+        if self.allows(user, target):
             return
-        place = f'in the namespace "{wish.namespace}"' if wish.namespace else "at the cluster scope"
-        why = f'User "{user.name}" cannot {wish.verb} resource "{wish.resource}" in API group "{wish.group}" {place}'
-        raise forbidden(Resource(wish.group, "", wish.resource, "", bool(wish.namespace)), wish.name, why)
+        place = f'in the namespace "{target.namespace}"' if target.namespace else "at the cluster scope"
+        why = f'User "{user.name}" cannot {target.verb} resource "{target.whole}" in API group "{target.resource.group}" {place}'
+        raise forbidden(replace(target.resource, plural=target.whole), target.name, why)
 
-    def allows(self, user: User, wish: Wish) -> bool:
-        return _MASTERS in user.groups or any(_allows(rule, wish) for rule in self._rules(user, wish.namespace))
+    def allows(self, user: User, target: Target) -> bool:
+        return _MASTERS in user.groups or any(_allows(rule, target) for rule in self._rules(user, target.namespace))
 
     def review(self, user: User, kind: Resource, review: Mapping[str, Any]) -> Json:
         """The answer to who asks what he, or somebody else, may do. Everybody with credentials may ask about himself."""
-        if kind == REVIEWS_OF_OTHERS:
-            self.demand(user, Wish(verb="create", group=kind.group, resource=kind.plural))
         spec = review.get("spec") or {}
+        if kind == REVIEWS_OF_OTHERS:
+            self.demand(user, Target("create", kind))
+            user = User(str(spec.get("user") or ""), tuple(spec.get("groups") or ()))
         if not (asked := spec.get("resourceAttributes")):
             why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
             raise invalid(kind.kind, kind.group, "", [required("spec.resourceAttributes", why)])
-        if kind == REVIEWS_OF_OTHERS:
-            user = User(str(spec.get("user") or ""), tuple(spec.get("groups") or ()))
-        verb, group, resource, namespace, name = (asked.get(key, "") for key in ("verb", "group", "resource", "namespace", "name"))
-        resource += f"/{asked['subresource']}" if asked.get("subresource") else ""
-        wish = Wish(verb=verb, group=group, resource=resource, namespace=namespace, name=name)
-        return {**review, "status": {"allowed": self.allows(user, wish)}}
+        verb, group, plural, namespace, name, part = (asked.get(key, "") for key in _ASKED)
+        target = Target(verb, Resource(group, "", plural, "", bool(namespace)), namespace, name, part)
+        return {**review, "status": {"allowed": self.allows(user, target)}}
 
     def _rules(self, user: User, namespace: str) -> Iterable[Json]:
         for binding in self._store.all_of(CLUSTER_ROLE_BINDINGS):
@@ -111,11 +111,11 @@ def _binds(binding: Json, user: User) -> bool:
     return any((each["kind"], f"{each['namespace']}:{each['name']}" if "namespace" in each else each["name"]) in own for each in subjects)
 
 
-def _allows(rule: Json, wish: Wish) -> bool:
+def _allows(rule: Json, target: Target) -> bool:
     names = rule.get("resourceNames") or ()
-    wanted = {"verbs": wish.verb, "apiGroups": wish.group, "resources": wish.resource}
+    wanted = {"verbs": target.verb, "apiGroups": target.resource.group, "resources": target.whole}
     granted = (value in (rule.get(key) or ()) or "*" in (rule.get(key) or ()) for key, value in wanted.items())
-    return all(granted) and (not names or wish.name in names)
+    return all(granted) and (not names or target.name in names)
 
 
 # --- requests ---------------------------------------------------------------------------------------------------------------
@@ -124,23 +124,6 @@ _COLLECTION_VERBS: Final = {"GET": "list", "POST": "create"}
 _OBJECT_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _STATUS_VERBS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch"}
 _VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Which objects a request is about, and what is to be done with them."""
-
-    resource: Resource
-    verb: str
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-
-    @property
-    def wish(self) -> Wish:
-        whole = f"{self.resource.plural}/{self.subresource}" if self.subresource else self.resource.plural
-        namespace = self.namespace if self.resource.namespaced else self.name if self.resource.plural == "namespaces" else ""
-        return Wish(verb=self.verb, group=self.resource.group, resource=whole, namespace=namespace, name=self.name)
 
 
 def target(method: str, path: str, query: Mapping[str, str], kinds: Iterable[Kind]) -> Target:
@@ -159,8 +142,6 @@ def target(method: str, path: str, query: Mapping[str, str], kinds: Iterable[Kin
     kind = next((kind for kind in kinds if (kind.resource.group, kind.resource.version, kind.resource.plural) == asked), None)
     if kind is None or len(rest) > 3 or "/" in name or (bool(namespace or name) and kind.resource.namespaced is not bool(namespace)):
         raise no_such_resource()
-    if name in (".", ".."):
-        raise bad_request(f"Name parameter invalid: \"{name}\": may not be '{name}'")
     if subresource and not (subresource == "status" and kind.status) and subresource not in kind.subresources:
         raise no_such_resource()
     if subresource:
@@ -168,17 +149,16 @@ def target(method: str, path: str, query: Mapping[str, str], kinds: Iterable[Kin
     else:
         verbs = _OBJECT_VERBS if name else _COLLECTION_VERBS
     if method not in verbs:
-        raise no_such_method()
-    verb = verbs[method]
-    return Target(kind.resource, "watch" if verb == "list" and flag(query, "watch") else verb, namespace, name, subresource)
+        raise no_such_resource()  # nobody sends what the real server calls not allowed
+    verb, namespace = verbs[method], name if kind.resource == NAMESPACES else namespace
+    return Target("watch" if verb == "list" and flag(query, "watch") else verb, kind.resource, namespace, name, subresource)
 
 
-def proxied(path: str) -> tuple[Wish, str] | None:
+def proxied(path: str) -> tuple[Target, str] | None:
     """What somebody must be allowed who asks for a page of a pod, and that page: NAMESPACE/POD:PORT/PATH. None: it is no such request."""
     match [unquote(part) for part in path.split("/")[1:]]:
         case ["api", "v1", "namespaces", namespace, "pods", name, "proxy", *page]:
-            wish = Wish(verb="get", group="", resource="pods/proxy", namespace=namespace, name=name.partition(":")[0])
-            return wish, "/".join((namespace, name, *page))
+            return Target("get", PODS, namespace, name.partition(":")[0], "proxy"), "/".join((namespace, name, *page))
         case _:
             return None
 

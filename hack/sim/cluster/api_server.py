@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hack.sim.cluster import checks, deletion
+from hack.sim.cluster import deletion, rules
 from hack.sim.cluster.deletion import Options
 from hack.sim.cluster.kinds import TABLE, Kind, fill
 from hack.sim.cluster.patches import APPLY_PATCH, patched
 from hack.sim.cluster.reading import Listed, Query, Watch, list_page
 from hack.sim.cluster.refusals import (
-    Cause,
     Refused,
     about,
     bad_request,
@@ -87,7 +86,7 @@ class ApiServer:
         self._name(kind, new)
         self._bear(kind, new)
         name = new["metadata"].get("name", "")
-        _refuse_if(kind, name, checks.metadata(new["metadata"], name_rule=kind.name_rule) + kind.check(new))
+        _refuse_if(kind, name, rules.metadata(new["metadata"], name_rule=kind.name_rule) + kind.check(new))
         if self.store.stored(kind, name, namespace) is not None:
             raise about(resource, name, 409, "AlreadyExists", "already exists")
         return Stored(new) if dry_run else self.store.put(kind, key_of(name, new["metadata"].get("namespace", "")), new)
@@ -168,9 +167,9 @@ class ApiServer:
         result = _combined(kind, old.obj, new, subresource)
         fill(result, kind.defaults)
         meta, was = result["metadata"], old.obj["metadata"]
-        causes = checks.metadata(meta, name_rule=lambda _: "") + checks.metadata_change(meta, was)
+        causes = rules.metadata(meta, name_rule=lambda _: "") + rules.metadata_change(meta, was)
         if subresource != "status":
-            causes += kind.check(result) + kind.check_change(result, old.obj) + checks.changed(result, old.obj, kind.fixed)
+            causes += kind.check(result) + kind.check_change(result, old.obj) + rules.changed(result, old.obj, kind.fixed)
         _refuse_if(kind, was["name"], causes)
         kind.admit(result, old.obj, self.store)
         if kind.counted and result.get("spec") != old.obj.get("spec"):
@@ -269,7 +268,7 @@ def _combined(kind: Kind, old: Json, new: Json, subresource: str) -> Json:
     return {"kind": old["kind"], "apiVersion": old["apiVersion"]} | result | {"metadata": meta} | apart
 
 
-def _refuse_if(kind: Kind, name: str, causes: list[Cause]) -> None:
+def _refuse_if(kind: Kind, name: str, causes: list[str]) -> None:
     if causes:
         raise invalid(kind.resource.kind, kind.resource.group, name, causes)
 

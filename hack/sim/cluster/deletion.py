@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from hack.sim.cluster.checks import inside
 from hack.sim.cluster.kinds import Kind
 from hack.sim.cluster.refusals import Refused, conflict, internal, namespace_ends
+from hack.sim.cluster.rules import inside
 from hack.sim.cluster.selectors import labels_of, selector_test
 from hack.sim.cluster.store import Stored
 from sidecar.kube.api import BUDGETS, NAMESPACES, PODS
@@ -142,8 +142,6 @@ def _sick_and_free(pod: Json, budget: Json) -> bool:
     conditions = inside(pod, "status.conditions") or ()
     if any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions):
         return False
-    if inside(budget, "spec.unhealthyPodEvictionPolicy") == "AlwaysAllow":
-        return True
     healthy, desired = (inside(budget, f"status.{key}") or 0 for key in ("currentHealthy", "desiredHealthy"))
     return bool(0 < desired <= healthy)
 

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from hack.sim.cluster import checks, claim_policy, rules
-from hack.sim.cluster.checks import Causes
+from hack.sim.cluster import claim_policy, rules
 from hack.sim.cluster.refusals import bad_request
 from hack.sim.cluster.schema import ANY, META, QUANTITIES, QUANTITY, TIME, WORDS, Schema
 from sidecar.kube import api
@@ -35,7 +34,7 @@ class Kind:
     resource: Resource
     fields: Mapping[str, Schema] = field(default_factory=dict)
     """Its top-level fields besides kind, apiVersion and metadata."""
-    name_rule: Callable[[str], str] = checks.subdomain
+    name_rule: Callable[[str], str] = rules.subdomain
     status: bool = False
     """It has a /status subresource, which is written separately."""
     counted: bool = False
@@ -55,8 +54,8 @@ class Kind:
     admit: Callable[[Json, Json | None, Store], None] = _nothing
     """Admission, which may look at other objects, refuse, and change labels. The second argument is the object as it was; without one it
     is new, has not been checked yet, and may be changed in all its parts."""
-    check: Callable[[Json], Causes] = _nothing
-    check_change: Callable[[Json, Json], Causes] = _nothing
+    check: Callable[[Json], list[str]] = _nothing
+    check_change: Callable[[Json, Json], list[str]] = _nothing
     fixed: tuple[str, ...] = ()
     """Fields that may not change."""
     subresources: Mapping[str, str] = field(default_factory=dict)
@@ -164,7 +163,7 @@ TABLE: Final[Iterable[Kind]] = (
         defaults={"spec": {"volumeMode": "Filesystem", "resources": {}}},
         first_status={"phase": "Pending"},
         protection="kubernetes.io/pvc-protection",
-        admit=rules.claim_admit,
+        admit=claim_policy.label,
         check=rules.check_claim,
         check_change=rules.check_claim_change,
     ),

@@ -75,8 +75,6 @@ class Selection:
 
 def list_page(store: Store, kind: Kind, query: Query) -> Listed:
     selection = Selection(kind, query)
-    if query.version and not query.version.isdigit():
-        raise bad_request(f"invalid resource version: {_no_number(query.version)}")
     # The revision of now is not older than the one that is asked for.
     revision, start = _from_token(query.token) if query.token else (store.revision, "")
     history = store.history(kind)
@@ -102,10 +100,6 @@ def _from_token(token: str) -> tuple[int, Key]:
         return int(content["rv"]), str(content["start"])
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
         raise bad_request(f"invalid continue token: continue key is not valid: {error}") from None
-
-
-def _no_number(text: str) -> str:
-    return f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
 
 
 class Watch:
@@ -144,7 +138,7 @@ class Watch:
 
     def _start(self, query: Query) -> int:
         if not query.version.isdigit():
-            raise internal(_no_number(query.version))
+            raise internal(f'resourceVersion: Invalid value: "{query.version}": strconv.ParseUint: invalid syntax')
         revision = int(query.version)
         if revision < self._history.forgotten:
             raise too_old(self._history.forgotten, revision)

@@ -1,9 +1,7 @@
 """The errors of the API server: Status objects with the real server's text, word for word where clients read it."""
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from sidecar.kube.api import Resource
 from sidecar.model.objects import Json
@@ -24,47 +22,23 @@ class Refused(Exception):
         self.status = status | {"code": code}
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One broken rule: the field, the kind of rule, and the text."""
-
-    field: str
-    reason: str
-    message: str
+def required(field: str, detail: str = "") -> str:
+    return f"{field}: Required value" + (f": {detail}" if detail else "")
 
 
-def required(field: str, detail: str = "") -> Cause:
-    return Cause(field, "FieldValueRequired", "Required value" + (f": {detail}" if detail else ""))
+def wrong(field: str, value: object, detail: str) -> str:
+    shown = f'"{value}"' if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return f"{field}: Invalid value: {shown}: {detail}"
 
 
-def wrong(field: str, value: object, detail: str) -> Cause:
-    return Cause(field, "FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}")
+def not_allowed(field: str, detail: str) -> str:
+    return f"{field}: Forbidden: {detail}"
 
 
-def unsupported(field: str, value: object, supported: Sequence[str]) -> Cause:
-    words = ", ".join(f'"{word}"' for word in supported)
-    return Cause(field, "FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {words}")
-
-
-def not_allowed(field: str, detail: str) -> Cause:
-    return Cause(field, "FieldValueForbidden", f"Forbidden: {detail}")
-
-
-def too_long(field: str, limit: int) -> Cause:
-    return Cause(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
-
-
-def immutable(field: str, value: object) -> Cause:
-    return wrong(field, value, "field is immutable")
-
-
-def invalid(what: str, group: str, name: str, causes: Iterable[Cause]) -> Refused:
-    """`what` is the kind in most refusals, and the plural in some."""
-    found = list(causes)
-    texts = [f"{cause.field}: {cause.message}" for cause in found]
-    message = f'{_qualified(what, group)} "{name}" is invalid: {texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"}'
-    told = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found]
-    return Refused(422, "Invalid", message, details=_details(name, what, group) | {"causes": told})
+def invalid(what: str, group: str, name: str, causes: Sequence[str]) -> Refused:
+    """`what` is the kind in most refusals, and the plural in some; `causes` are the broken rules, each with its field."""
+    told = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
+    return Refused(422, "Invalid", f'{_qualified(what, group)} "{name}" is invalid: {told}', details=_details(name, what, group))
 
 
 def bad_request(message: str) -> Refused:
@@ -82,10 +56,6 @@ def not_found(resource: Resource, name: str) -> Refused:
 
 def no_such_resource() -> Refused:
     return Refused(404, "NotFound", "the server could not find the requested resource", details={})
-
-
-def no_such_method() -> Refused:
-    return Refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", details={})
 
 
 def conflict(what: str, group: str, name: str, why: str) -> Refused:
@@ -123,7 +93,3 @@ def _details(name: str, kind: str, group: str) -> Json:
 
 def _qualified(what: str, group: str) -> str:
     return f"{what}.{group}" if group else what
-
-
-def _shown(value: Any) -> str:
-    return f'"{value}"' if isinstance(value, str) else json.dumps(value, separators=(",", ":"))

@@ -1,47 +1,130 @@
-"""What is special about single kinds: defaults, what a new object has, what it must say, and what may not change.
+"""What objects must say and what may not change, for all kinds and for single ones; and what single kinds have from their beginning.
 
-The rules are those that a request of the product, or of its users' manifests, can break.
+The rules are those that a request of the product, or of its users' manifests, can break. Each answers with the sentences it found.
 """
 
-from __future__ import annotations
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from typing import TYPE_CHECKING, Any, Final
-
-from hack.sim.cluster import checks, claim_policy
-from hack.sim.cluster.checks import Causes, inside
-from hack.sim.cluster.refusals import forbidden, immutable, not_allowed, required, wrong
+from hack.sim.cluster.refusals import not_allowed, required, wrong
 from hack.sim.cluster.schema import value_of
-from sidecar.kube.api import CLAIMS, CLASSES
 from sidecar.model.objects import Json
 
-if TYPE_CHECKING:
-    from hack.sim.cluster.store import Store
-
-
+IMMUTABLE: Final = "field is immutable"
+_SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_QUALIFIED: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE: Final = r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
+_LONGEST_NAME: Final = 253
+_LONGEST_LABEL: Final = 63
+_MOST_ANNOTATIONS: Final = 256 * 1024
+# What a client sends back of these must be what it was given.
+_GIVEN_BY_SERVER: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "namespace")
 _MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
-_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _CLAIM_IMMUTABLE: Final = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
 
 
-def claim_admit(claim: Json, old: Json | None, others: Store) -> None:
-    if old is None:
-        _give_default_class(claim, others)
-    elif value_of(_storage(claim)) > value_of(_storage(old)):
-        name = claim["spec"].get("storageClassName") or ""
-        if not (others.find(CLASSES, name) or {}).get("allowVolumeExpansion"):
-            why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
-            raise forbidden(CLAIMS, claim["metadata"]["name"], why)
-    claim_policy.label(claim, old, others)
+def subdomain(name: str) -> str:
+    """Why this cannot be a name; empty if it can. The rule of most kinds."""
+    return _why_not(name, _SUBDOMAIN, _LONGEST_NAME, "a lowercase RFC 1123 subdomain")
 
 
-def check_claim(claim: Json) -> Causes:
+def _why_not(text: str, pattern: str, longest: int, what: str) -> str:
+    if len(text) > longest:
+        return f"must be no more than {longest} bytes"
+    return "" if re.fullmatch(pattern, text) else f"{what} must match, as the regex used for validation is '{pattern}'"
+
+
+def metadata(meta: Json, *, name_rule: Callable[[str], str]) -> list[str]:
+    found: list[str] = []
+    if not meta.get("name"):
+        found.append(required("metadata.name", "name or generateName is required"))
+    elif why := name_rule(meta["name"]):
+        found.append(wrong("metadata.name", meta["name"], why))
+    found += labels(meta.get("labels"), "metadata.labels")
+    found += _annotations(meta.get("annotations") or {})
+    for owner in meta.get("ownerReferences") or ():
+        lacking = [key for key in ("apiVersion", "kind", "name", "uid") if not owner.get(key)]
+        found += [wrong(f"metadata.ownerReferences.{key}", "", "must not be empty") for key in lacking]
+    found += [wrong("metadata.finalizers", word, why) for word in meta.get("finalizers") or () if (why := qualified_name(word))]
+    return found
+
+
+def metadata_change(new: Json, old: Json) -> list[str]:
+    found = [wrong(f"metadata.{key}", new[key], IMMUTABLE) for key in _GIVEN_BY_SERVER if key in new and new[key] != old.get(key)]
+    late = [word for word in new.get("finalizers") or () if word not in (old.get("finalizers") or ())]
+    if old.get("deletionTimestamp") and late:
+        detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {late}"
+        found.append(not_allowed("metadata.finalizers", detail))
+    return found
+
+
+def labels(values: Mapping[str, str] | None, field: str) -> list[str]:
+    found: list[str] = []
+    for key, value in (values or {}).items():
+        if why := qualified_name(key):
+            found.append(wrong(field, key, why))
+        found += _label_value(value, field)
+    return found
+
+
+def _label_value(value: str, field: str) -> list[str]:
+    why = _why_not(value, _VALUE, _LONGEST_LABEL, "a valid label")
+    return [wrong(field, value, why)] if why else []
+
+
+def qualified_name(text: str) -> str:
+    prefix, slash, name = text.rpartition("/")
+    if slash and (why := subdomain(prefix)):
+        return f"prefix part {why}"
+    return _why_not(name, _QUALIFIED, _LONGEST_LABEL, "name part") if name else "name part must be non-empty"
+
+
+def expressions(items: Sequence[Json], field: str) -> list[str]:
+    found: list[str] = []
+    for number, item in enumerate(items):
+        key, place = str(item.get("key") or ""), f"{field}[{number}]"
+        if why := qualified_name(key):
+            found.append(wrong(f"{place}.key", key, why))
+        for value in item.get("values") or ():
+            found += _label_value(value, f"{place}.values")
+    return found
+
+
+def all_of(values: Iterable[Any], field: str, allowed: Sequence[str]) -> list[str]:
+    words = ", ".join(f'"{word}"' for word in allowed)
+    return [f'{field}: Unsupported value: "{value}": supported values: {words}' for value in values if value not in allowed]
+
+
+def changed(new: Json, old: Json, fields: Iterable[str]) -> list[str]:
+    """These may not change. Dots lead inwards."""
+    return [wrong(field, inside(new, field), IMMUTABLE) for field in fields if inside(new, field) != inside(old, field)]
+
+
+def inside(obj: Any, field: str) -> Any:
+    for key in field.split("."):
+        obj = obj.get(key) if isinstance(obj, Mapping) else None
+    return obj
+
+
+def _annotations(values: Mapping[str, str]) -> list[str]:
+    found = [wrong("metadata.annotations", key, why) for key in values if (why := qualified_name(key.lower()))]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in values.items()) > _MOST_ANNOTATIONS:
+        found.append(f"metadata.annotations: Too long: may not be more than {_MOST_ANNOTATIONS} bytes")
+    return found
+
+
+# --- single kinds ------------------------------------------------------------------------------------------------------------
+
+
+def check_claim(claim: Json) -> list[str]:
     found = check_modes(claim)
     storage = inside(claim, "spec.resources.requests.storage")
     return found if storage is not None else [*found, required("spec.resources[storage]")]
 
 
-def check_claim_change(claim: Json, old: Json) -> Causes:
+def check_claim_change(claim: Json, old: Json) -> list[str]:
     new, before = dict(claim["spec"]), dict(old["spec"])
     free = ["resources", "volumeAttributesClassName"] if inside(old, "status.phase") == "Bound" else []
     free += [] if before.get("volumeName") else ["volumeName"]
@@ -52,20 +135,7 @@ def check_claim_change(claim: Json, old: Json) -> Causes:
     return [] if new == before else [not_allowed("spec", _CLAIM_IMMUTABLE)]
 
 
-def _storage(claim: Json) -> Any:
-    return inside(claim, "spec.resources.requests.storage") or "0"
-
-
-def _give_default_class(claim: Json, others: Store) -> None:
-    """The youngest of the classes that say they are the default."""
-    meant = [
-        item["metadata"] for item in others.all_of(CLASSES) if (item["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
-    ]
-    if meant and "storageClassName" not in claim["spec"]:
-        claim["spec"]["storageClassName"] = max(meant, key=lambda meta: (meta["creationTimestamp"], meta["name"]))["name"]
-
-
-def check_volume(volume: Json) -> Causes:
+def check_volume(volume: Json) -> list[str]:
     spec, found = volume["spec"], check_modes(volume)
     needed = ("capacity.storage", *(("csi.driver", "csi.volumeHandle") if "csi" in spec else ()))
     found += [required(f"spec.{field}") for field in needed if not inside(spec, field)]
@@ -74,20 +144,20 @@ def check_volume(volume: Json) -> Causes:
         place = "spec.nodeAffinity.required.nodeSelectorTerms"
         found += [] if terms else [required(place, "must have at least one node selector term")]
         for term in terms or ():
-            found += checks.expressions(term.get("matchExpressions") or (), f"{place}.matchExpressions")
-    return found + checks.all_of([spec["persistentVolumeReclaimPolicy"]], "spec.persistentVolumeReclaimPolicy", ("Delete", "Retain"))
+            found += expressions(term.get("matchExpressions") or (), f"{place}.matchExpressions")
+    return found + all_of([spec["persistentVolumeReclaimPolicy"]], "spec.persistentVolumeReclaimPolicy", ("Delete", "Retain"))
 
 
-def check_volume_change(volume: Json, old: Json) -> Causes:
+def check_volume_change(volume: Json, old: Json) -> list[str]:
     new, before = volume["spec"], old["spec"]
     moved = before.get("nodeAffinity") and new.get("nodeAffinity") != before["nodeAffinity"]
-    return [immutable("nodeAffinity", new.get("nodeAffinity"))] if moved else []
+    return [wrong("nodeAffinity", new.get("nodeAffinity"), IMMUTABLE)] if moved else []
 
 
-def check_capacity(capacity: Json) -> Causes:
-    found = checks.label_selector(capacity.get("nodeTopology"), "nodeTopology")
+def check_capacity(capacity: Json) -> list[str]:
+    found = labels(inside(capacity, "nodeTopology.matchLabels"), "nodeTopology.matchLabels")
     name = capacity.get("storageClassName") or ""
-    if why := checks.subdomain(name):
+    if why := subdomain(name):
         found.append(wrong("storageClassName", name, why))
     for field in ("capacity", "maximumVolumeSize"):
         if field in capacity and value_of(capacity[field]) < 0:
@@ -95,14 +165,14 @@ def check_capacity(capacity: Json) -> Causes:
     return found
 
 
-def check_modes(obj: Json) -> Causes:
+def check_modes(obj: Json) -> list[str]:
     """What claims and volumes have in common."""
     spec = obj["spec"]
-    found: Causes = [] if spec.get("accessModes") else [required("spec.accessModes")]
-    found += checks.all_of(spec.get("accessModes") or (), "spec.accessModes", _MODES)
-    if spec.get("storageClassName") and (why := checks.subdomain(spec["storageClassName"])):
+    found: list[str] = [] if spec.get("accessModes") else [required("spec.accessModes")]
+    found += all_of(spec.get("accessModes") or (), "spec.accessModes", _MODES)
+    if spec.get("storageClassName") and (why := subdomain(spec["storageClassName"])):
         found.append(wrong("spec.storageClassName", spec["storageClassName"], why))
-    return found + checks.all_of([spec["volumeMode"]], "spec.volumeMode", _VOLUME_MODES)
+    return found + all_of([spec["volumeMode"]], "spec.volumeMode", _VOLUME_MODES)
 
 
 def pod_born(pod: Json) -> None:
@@ -113,9 +183,9 @@ def pod_born(pod: Json) -> None:
             tolerations.append({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})
 
 
-def check_pod(pod: Json) -> Causes:
+def check_pod(pod: Json) -> list[str]:
     containers = pod["spec"].get("containers") or []
-    found: Causes = [] if containers else [required("spec.containers")]
+    found: list[str] = [] if containers else [required("spec.containers")]
     for number, container in enumerate(containers):
         found += [required(f"spec.containers[{number}].{key}") for key in ("name", "image") if not container.get(key)]
     return found
@@ -128,12 +198,12 @@ def node_born(node: Json) -> None:
         taints.append({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"})
 
 
-def check_node(node: Json) -> Causes:
+def check_node(node: Json) -> list[str]:
     taints = inside(node, "spec.taints") or ()
     keys = [str(taint.get("key") or "") for taint in taints]
-    found = [wrong("metadata.taints.key", key, why) for key in keys if (why := checks.qualified_name(key))]
+    found = [wrong("metadata.taints.key", key, why) for key in keys if (why := qualified_name(key))]
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-    return found + checks.all_of([taint.get("effect") for taint in taints], "metadata.taints.effect", effects)
+    return found + all_of([taint.get("effect") for taint in taints], "metadata.taints.effect", effects)
 
 
 def namespace_born(namespace: Json) -> None:
@@ -142,7 +212,7 @@ def namespace_born(namespace: Json) -> None:
     namespace["spec"] = {"finalizers": ["kubernetes"]}
 
 
-def check_event(event: Json) -> Causes:
+def check_event(event: Json) -> list[str]:
     """An event lives where its object does; those of objects without a namespace live in `default`."""
     about, own = inside(event, "involvedObject.namespace") or "", event["metadata"].get("namespace") or ""
     if about == own or (not about and own == "default"):

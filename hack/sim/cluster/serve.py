@@ -13,7 +13,7 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from hack.sim.cluster.deletion import options_of
 from hack.sim.cluster.inprocess import Call, Hook, nothing
 from hack.sim.cluster.patches import APPLY_PATCH
 from hack.sim.cluster.reading import Listed, Stream
-from hack.sim.cluster.refusals import Refused, bad_request, no_such_method
+from hack.sim.cluster.refusals import Refused
 from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, Resource
 from sidecar.kube.wire import path_of
 from sidecar.model.objects import Json
@@ -130,8 +130,6 @@ class Served:
         about_itself = access.document(path, kinds)
         if about_itself is not None:
             await self.before(Call(request.method.lower(), path))
-            if request.method != "GET":
-                raise no_such_method()
             return _response(_encoded(about_itself))
         if of_pod := access.proxied(path):
             self.access.demand(user, of_pod[0])
@@ -140,11 +138,11 @@ class Served:
                 raise Refused(503, "ServiceUnavailable", "error trying to reach service: connect: connection refused")
             return _response(found)
         target = access.target(request.method, path, request.query, kinds)
-        body = _body(raw)
+        body = json.loads(raw) if raw else {}
         named = (body.get("metadata") or {}).get("name") if isinstance(body, dict) else None
-        call = Call(target.verb, target.resource, target.namespace, target.name or str(named or ""), target.subresource)
+        call = replace(target, name=target.name or str(named or ""))
         await self.before(call)
-        self.access.demand(user, target.wish)
+        self.access.demand(user, target)
         if target.verb == "watch":
             return await self._watch(request, target)
         status, answer = self._done(request, target, body)
@@ -153,12 +151,12 @@ class Served:
 
     async def _review(self, request: web.BaseRequest, user: User, kind: Resource, raw: bytes) -> web.StreamResponse:
         await self.before(Call("create", kind))
-        return _response(_encoded(self.access.review(user, kind, _body(raw))), status=201)
+        return _response(_encoded(self.access.review(user, kind, json.loads(raw))), status=201)
 
     def _done(self, request: web.BaseRequest, target: Target, body: Any) -> tuple[int, bytes]:
         """Status and body of a success. It never awaits, so no other request comes in between."""
         cluster, query, resource, name, namespace = self.cluster, request.query, target.resource, target.name, target.namespace
-        trial = query.get("dryRun") == "All"
+        trial, where = query.get("dryRun") == "All", {"namespace": namespace, "subresource": target.subresource}
         match target.verb:
             case "list":
                 return 200, _list_body(cluster.list(resource, access.query_of(target, query)))
@@ -167,20 +165,18 @@ class Served:
             case "delete":
                 # kubectl's words are in the query where there is no body.
                 grace = int(query["gracePeriodSeconds"]) if "gracePeriodSeconds" in query else None
-                options = options_of(body if isinstance(body, dict) and body else {**query, "gracePeriodSeconds": grace})
+                options = options_of(body or {**query, "gracePeriodSeconds": grace})
                 stored, gone = cluster.delete(resource, name, namespace=namespace, options=options)
                 return 200, _encoded(_success(target, stored.obj)) if gone else stored.whole
             case "create" if target.subresource:
-                return 201, _encoded(cluster.post(resource, name, target.subresource, _object(body), namespace=namespace))
+                return 201, _encoded(cluster.post(resource, name, target.subresource, body, namespace=namespace))
             case "create":
-                return 201, cluster.create(resource, _object(body), namespace=namespace, dry_run=trial).whole
+                return 201, cluster.create(resource, body, namespace=namespace, dry_run=trial).whole
             case "update":
-                new, part = _object(body), target.subresource
-                return 200, cluster.replace(resource, new, name=name, namespace=namespace, subresource=part, dry_run=trial).whole
+                return 200, cluster.replace(resource, body, name=name, dry_run=trial, **where).whole
             case _:
                 content_type = (request.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
                 fresh = content_type == APPLY_PATCH and cluster.store.stored(cluster.kind(resource), name, namespace) is None
-                where: dict[str, Any] = {"namespace": namespace, "subresource": target.subresource}
                 stored = cluster.patch(resource, name, body, content_type=content_type, dry_run=trial, **where)
                 return (201 if fresh else 200), stored.whole
 
@@ -232,19 +228,6 @@ def self_signed(folder: Path) -> Certificate:
     command += ["-subj", "/CN=simulation", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     subprocess.run([*command, "-keyout", str(made.key), "-out", str(made.certificate)], check=True, capture_output=True)
     return made
-
-
-def _body(raw: bytes) -> Any:
-    try:
-        return json.loads(raw) if raw else {}
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"the object provided is unrecognized: couldn't get version/kind; json parse error: {error}") from None
-
-
-def _object(body: Any) -> Json:
-    if not isinstance(body, dict):
-        raise bad_request(f"the object provided is unrecognized: json: cannot unmarshal {type(body).__name__} into Go value of type struct")
-    return body
 
 
 def _list_body(page: Listed) -> bytes:
