@@ -18,7 +18,7 @@ from typing import Any, Self
 from hack.lib.patience import LIMIT, until
 from hack.lib.processes import Process, free_ports
 from hack.lib.processes import all_of as all_of
-from hack.sim.driver.faults import fault_of
+from hack.sim.driver.calls import fault_of
 
 Json = dict[str, Any]
 OURS, PEER = "csi-node-sidecar", "csi-provisioner"

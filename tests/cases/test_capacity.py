@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from hack.sim.driver.spec import Spec
+from hack.sim.driver.local_driver import Spec
 from sidecar.csi.api import TOPOLOGY, CapacityAnswer
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.errors import Fatal
@@ -105,7 +105,7 @@ def test_capacity_is_that_of_the_node_also_where_volumes_do_not_follow_topology(
 
 @story()
 async def test_the_capacity_of_a_driver_without_topology_is_that_of_all_nodes(bench: Bench) -> None:
-    bench.driver = Driver(Spec(node_id=NODE, name=NAME, pools={"main": 10 * GIB}, without=frozenset({"topology"})), bench.clock)
+    bench.driver = Driver(Spec(node_id=NODE, name=NAME, pools={"main": 10 * GIB}, knows_topology=False), bench.clock)
     await bench.class_()
     async with bench.running():
         assert (await bench.only()).get("nodeTopology") in ({}, {"matchLabels": {}}, None)

@@ -15,9 +15,7 @@ LIMIT_SECONDS = 120
 
 
 @pytest.mark.real_api
-@pytest.mark.parametrize(
-    "options", [pytest.param((), id="all"), pytest.param(("--no-topology", "--no-capacity", "--no-multi-writer"), id="little")]
-)
+@pytest.mark.parametrize("options", [pytest.param((), id="all"), pytest.param(("--no-topology",), id="little")])
 def test_csi_sanity(tmp_path: Path, options: tuple[str, ...]) -> None:
     _hold_to_everything(tmp_path, f"--state={tmp_path / 'state'}", *options)
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from hack.lib.control_plane import REPOSITORY, ControlPlane
-from hack.sim.driver.spec import read_options
+from hack.sim.driver.serve import read_options
 from sidecar.config.kinds import split_address
 from sidecar.config.parse import Parsed, parse
 from sidecar.kube.credentials import SERVICE_ACCOUNT

@@ -9,8 +9,7 @@ from typing import Any
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import ApiServer, InProcessApi
-from hack.sim.driver.local_driver import POOL_PARAMETER, LocalDriver
-from hack.sim.driver.spec import Spec
+from hack.sim.driver.local_driver import POOL_PARAMETER, LocalDriver, Spec
 from hack.sim.stand_ins import Binder, StandInBase
 from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import NOTHING, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest

@@ -28,11 +28,9 @@ from hack.lib.control_plane import until
 from hack.lib.programs import IMMEDIATE, LATE, Json, OurDriver, Process, Sidecar, claim, storage_class
 from hack.sim.cluster import ApiServer
 from hack.sim.cluster.serve import Served, self_signed
-from hack.sim.driver.calls import Reception, Record
-from hack.sim.driver.faults import Faults
+from hack.sim.driver.calls import Faults, Reception, Record
 from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.serve import serving
-from hack.sim.driver.spec import read_options
+from hack.sim.driver.serve import read_options, serving
 from sidecar.csi.api import CreatedVolume, CreateRequest
 from sidecar.kube.api import CLAIMS, CLASSES, MERGE_PATCH, NAMESPACES, VOLUMES
 from sidecar.model import names

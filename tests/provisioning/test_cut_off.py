@@ -9,7 +9,7 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import Call, InProcessApi
-from hack.sim.driver.faults import Fault
+from hack.sim.driver.calls import Fault
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.plan import Plan
 from hack.sim.world.story import Story

@@ -19,11 +19,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from hack.sim.clock import run_virtual
-from hack.sim.driver.calls import Call, Reception, Record, read_calls
-from hack.sim.driver.faults import NO_FAULT, Fault, Faults
+from hack.sim.driver.calls import NO_FAULT, Call, Fault, Faults, Reception, Record, read_calls
 from hack.sim.driver.folders import Folders
-from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.spec import MIB, Spec
+from hack.sim.driver.local_driver import MIB, LocalDriver, Spec
 from hack.sim.driver.state import Journal, read_journal, read_state
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
@@ -283,11 +281,11 @@ def test_the_record_merges_processes_and_knows_unanswered_calls(tmp_path: Path) 
 
 
 def test_a_script_of_faults_means_what_it_says() -> None:
-    once, always = Fault(method="CreateVolume", names="pvc-*[0-7]", times=1, delay=1), Fault(method="CreateVolume", delay=2)
+    once, always = Fault(method="CreateVolume", times=1, delay=1), Fault(method="CreateVolume", delay=2)
     faults = Faults()
     faults.set([once, always])
-    assert [faults.take("DeleteVolume", "pvc-1"), faults.take("CreateVolume", "pvc-8")] == [NO_FAULT, always]
-    assert [faults.take("CreateVolume", "pvc-1") for _ in range(3)] == [once, always, always]
+    assert faults.take("DeleteVolume") == NO_FAULT
+    assert [faults.take("CreateVolume") for _ in range(3)] == [once, always, always]
 
 
 def test_a_changed_file_replaces_the_script_and_its_counts(tmp_path: Path) -> None:
@@ -298,16 +296,16 @@ def test_a_changed_file_replaces_the_script_and_its_counts(tmp_path: Path) -> No
         file.with_name("draft").write_text(text)
         file.with_name("draft").replace(file)
 
-    assert faults.take("CreateVolume", "") == NO_FAULT
+    assert faults.take("CreateVolume") == NO_FAULT
     once = Fault(method="CreateVolume", times=1, fail=Code.ABORTED)
     for _ in range(2):
         write(json.dumps([{"method": "CreateVolume", "times": 1, "fail": "ABORTED"}]))
-        assert [faults.take("CreateVolume", "") for _ in range(2)] == [once, NO_FAULT]
+        assert [faults.take("CreateVolume") for _ in range(2)] == [once, NO_FAULT]
     write(json.dumps([{"method": "Probe", "delay": "9"}, {"method": "GetCapacity", "linger": "inf"}]))
-    assert (faults.take("Probe", "").delay, faults.take("GetCapacity", "").linger) == (9, float("inf"))
+    assert (faults.take("Probe").delay, faults.take("GetCapacity").linger) == (9, float("inf"))
     mistaken = ({"method": "*", "fail": "SLEEPY"}, {"method": "*", "hang": "soon"}, {"method": "*", "explode": 1}, {"fail": "ABORTED"})
     for broken in ('[{"method": "Crea', *(json.dumps([fault]) for fault in mistaken)):
         told.clear()
         write(broken)
-        assert [faults.take("Probe", "").delay for _ in range(2)] == [9, 9], "what was said before stays"
+        assert [faults.take("Probe").delay for _ in range(2)] == [9, 9], "what was said before stays"
         assert len(told) == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hack.sim.driver.faults import Fault
+from hack.sim.driver.calls import Fault
 from hack.sim.stand_ins.binder import Binder
 from hack.sim.world.actions import carry_out
 from hack.sim.world.network import Latency, Weather

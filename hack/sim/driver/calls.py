@@ -1,19 +1,31 @@
 """One call through the simulated driver: it is recorded, a fault may hit it, it is done once, answered, and its end is recorded.
 
 A call is two lines of the record, its beginning and its end, so that one the driver was killed in is still counted: it has no code.
+What goes wrong with which calls, how often, and before or after the effect, a script of faults says:
+
+    [{"method": "CreateVolume", "times": 2, "delay": 3, "lose": "DEADLINE_EXCEEDED", "message": "disk is slow"}]
+
+What happens to a call of that method, in this order, where "inf" seconds are for ever:
+    hang      waits so many seconds; a caller that gives up meanwhile takes the call back, and nothing is done
+    fail      answers this status and does nothing
+    delay     waits, then does it even if the caller has given up; until then the volume is busy (ABORTED for others)
+    linger    waits after doing it, before the answer
+    lose      did it, but answers this status: the answer is lost after the effect
+and `message` goes with `fail` and `lose`; `times` is how many of the next such calls it happens to, without it all. A file of faults is
+read anew when it has changed, and then replaces what it said before; the counts of its faults start again.
 """
 
 import asyncio
+import json
 import math
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from hack.sim.driver.faults import Fault, Faults
 from hack.sim.driver.state import Journal, read_journal
 from sidecar.csi.outcome import Code, DriverError
 
@@ -88,6 +100,76 @@ class Record:
             self._lines.setdefault(line["id"], {}).update(line)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One line of the script."""
+
+    method: str
+    times: int | None = None
+    hang: float = 0.0
+    fail: Code | None = None
+    delay: float = 0.0
+    linger: float = 0.0
+    lose: Code | None = None
+    message: str = "scripted fault"
+
+
+NO_FAULT: Final = Fault(method="")
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {
+    **dict.fromkeys(("hang", "delay", "linger"), float),
+    **dict.fromkeys(("fail", "lose"), Code.__getitem__),
+}
+
+
+class Faults:
+    """A script, which may change while the driver runs. Of each call the first fault that concerns it and has times left."""
+
+    def __init__(self, file: Path | None = None, *, complain: Callable[[str], None] = print) -> None:
+        self._faults: list[list[Any]] = []
+        self._file = file
+        self._complain = complain
+        self._seen: tuple[int, ...] = ()
+
+    def set(self, faults: Iterable[Fault]) -> None:
+        """Replaces the script, as editing the file does; for tests in the same process."""
+        self._faults = [[fault, fault.times or math.inf] for fault in faults]
+
+    def take(self, method: str) -> Fault:
+        """The fault for this call, counted as used; NO_FAULT if there is none."""
+        self._read_if_changed()
+        for entry in self._faults:
+            fault, left = entry
+            if left and fault.method == method:
+                entry[1] = left - 1
+                return fault  # type: ignore[no-any-return]
+        return NO_FAULT
+
+    def _read_if_changed(self) -> None:
+        if self._file is None:
+            return
+        stat = self._file.stat() if self._file.exists() else None
+        if (version := (stat.st_mtime_ns, stat.st_size, stat.st_ino) if stat else ()) == self._seen:
+            return
+        self._seen = version
+        try:
+            text = self._file.read_text() if version else ""
+            self.set(fault_of(item) for item in (json.loads(text) if text.strip() else ()))
+        except (ValueError, OSError) as error:
+            # Perhaps somebody is writing the file: the faults from before stay until it can be read.
+            self._complain(f"faults file {self._file}: {error}")
+
+
+def fault_of(data: Mapping[str, Any]) -> Fault:
+    """A ValueError if it says nothing that this driver could do."""
+    try:
+        return Fault(**{key: _READ.get(key, lambda given: given)(value) for key, value in data.items()})
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no fault: {error}") from error
+
+
+# --- one call ----------------------------------------------------------------------------------------------------------------
+
+
 class Reception:
     """Every call passes here. While an operation on a volume is under way, others on it get ABORTED, as CSI demands."""
 
@@ -128,7 +210,7 @@ class Reception:
                     raise DriverError(Code.ABORTED, f"an operation on volume {name} is under way")
                 self._busy.add(name)
                 hold.callback(self._busy.discard, name)
-            fault = self.faults.take(method, name)
+            fault = self.faults.take(method)
             await _wait(fault.hang)
             if fault.fail is not None:
                 raise DriverError(fault.fail, fault.message)

@@ -6,25 +6,48 @@ for a name that stands for something else, INVALID_ARGUMENT for what cannot be m
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeVar
 
 from hack.sim.driver.folders import Backing, NotOurs
-from hack.sim.driver.spec import FEATURES, Spec
 from hack.sim.driver.state import Journal, LocalVolume, Published, State, read_state
+from sidecar import __version__
 from sidecar.csi import api
-from sidecar.csi.api import Capability, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
+from sidecar.csi.api import NOTHING, Capability, CapacityAnswer, CapacityQuery, CreatedVolume, CreateRequest, DriverInfo
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.model.topology import Segment
 
 T = TypeVar("T")
 
+DEFAULT_NAME: Final = "local.csi-node-sidecar.io"
+DEFAULT_POOLS: Final[Mapping[str, int]] = MappingProxyType({"standard": 100 * 2**30})
+MIB: Final = 2**20
 POOL_PARAMETER: Final = "pool"
 """The class parameter that selects a pool, as `kind` does for hostpath. A class without it gets the first pool."""
 _LONGEST_NAME: Final = 128
-_ONE_NODE: Final = frozenset({"SINGLE_NODE_WRITER", "SINGLE_NODE_READER_ONLY"})
-_ONE_NODE_FINELY: Final = frozenset({"SINGLE_NODE_SINGLE_WRITER", "SINGLE_NODE_MULTI_WRITER"})
+_ONE_NODE: Final = {"SINGLE_NODE_WRITER", "SINGLE_NODE_READER_ONLY", "SINGLE_NODE_SINGLE_WRITER", "SINGLE_NODE_MULTI_WRITER"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec:
+    """What kind of driver this is. Sizes are bytes; every volume is a whole number of units."""
+
+    node_id: str
+    pools: Mapping[str, int] = field(default_factory=lambda: DEFAULT_POOLS)
+    topology: Mapping[str, str] = field(default_factory=lambda: NOTHING)
+    """Empty: one key of the driver's own, whose value is the node id."""
+    name: str = DEFAULT_NAME
+    version: str = __version__
+    unit: int = MIB
+    measured: bool = False
+    """The pool's size is what the file system under the volumes says, and the number in `pools` means nothing."""
+    knows_topology: bool = True
+
+    @property
+    def segment(self) -> Segment:
+        return Segment.of(self.topology or {f"topology.{self.name}/node": self.node_id})
 
 
 class LocalDriver:
@@ -43,14 +66,14 @@ class LocalDriver:
 
     @property
     def info(self) -> DriverInfo:
-        spec, without = self.spec, {FEATURES[name] for name in self.spec.without}
+        spec = self.spec
         return DriverInfo(
             name=spec.name,
             version=spec.version,
-            plugin=frozenset({api.CONTROLLER_SERVICE, api.TOPOLOGY} - without),
-            controller=frozenset({api.CREATE_DELETE_VOLUME, api.GET_CAPACITY, api.LIST_VOLUMES, api.SINGLE_NODE_MULTI_WRITER} - without),
+            plugin=frozenset({api.CONTROLLER_SERVICE} | ({api.TOPOLOGY} if spec.knows_topology else set())),
+            controller=frozenset({api.CREATE_DELETE_VOLUME, api.GET_CAPACITY, api.LIST_VOLUMES, api.SINGLE_NODE_MULTI_WRITER}),
             node_id=spec.node_id,
-            segment=Segment() if api.TOPOLOGY in without else spec.segment,
+            segment=spec.segment if spec.knows_topology else Segment(),
         )
 
     def volumes(self) -> tuple[LocalVolume, ...]:
@@ -96,8 +119,6 @@ class LocalDriver:
 
     def get_capacity(self, query: CapacityQuery) -> CapacityAnswer:
         """Zero for a pool, a topology or a use that this driver does not have: that is an answer, not an error."""
-        if api.GET_CAPACITY not in self.info.controller:
-            _fail(Code.UNIMPLEMENTED, f"this driver does not claim {api.GET_CAPACITY}")
         known = not self._unsupported(query.capabilities) and (not query.segment or self._reaches((query.segment,)))
         available = max(0, self.free(self._pool(query.parameters))) if known else 0
         return CapacityAnswer(available, available - available % self.spec.unit, self.spec.unit)
@@ -239,8 +260,7 @@ class LocalDriver:
         return not own or not requisite or any(term.within(own) for term in requisite)
 
     def _unsupported(self, capabilities: Sequence[Capability]) -> str:
-        modes = _ONE_NODE | (frozenset() if "multi-writer" in self.spec.without else _ONE_NODE_FINELY)
-        other = sorted({capability.access_mode for capability in capabilities} - modes)
+        other = sorted({capability.access_mode for capability in capabilities} - _ONE_NODE)
         if other:
             return f"a local volume cannot be {', '.join(other)}"
         refusals = (self._backing.refuses(block=capability.block, mount_flags=capability.mount_flags) for capability in capabilities)

@@ -2,7 +2,7 @@
 
 It is the driver of the demo and the tests, not a product: its volumes are entries in a journal or, with `--volumes`, plain folders, and
 nobody's data should live there. Identity, Controller and Node share one socket; on a second one it registers itself with a kubelet that is
-told of. What a file of faults may say is told in `faults`.
+told of. What a file of faults may say is told in `calls`.
 """
 
 import os
@@ -30,14 +30,13 @@ from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
 
 from csi_proto import csi_pb2 as pb
 from csi_proto import plugin_registration_pb2 as kubelet
-from hack.sim.driver.calls import Reception, Record
-from hack.sim.driver.faults import Faults
+from hack.sim.driver.calls import Faults, Reception, Record
 from hack.sim.driver.folders import Folders
-from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.spec import read_options
+from hack.sim.driver.local_driver import DEFAULT_NAME, DEFAULT_POOLS, LocalDriver, Spec
 from sidecar.csi import api, redact
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
+from sidecar.model.quantity import parse_bytes
 from sidecar.model.topology import Segment
 
 Act = Callable[[LocalDriver, Any], Message]
@@ -275,6 +274,68 @@ async def registering(name: str, folder: Path, endpoint: str, refused: Callable[
 
 
 # ---- the process ----
+
+
+def read_options(arguments: Sequence[str]) -> argparse.Namespace:
+    """With `spec` made of them. Ends the process with exit code 2 and a reason if the arguments make no sense."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.volumes and "/" in given.node_id:
+        parser.error("with --volumes folders are named after the node id, which therefore has no slash")
+    if (given.kubelet_registration_dir is None) != (given.kubelet_socket_path is None):
+        parser.error("--kubelet-registration-dir and --kubelet-socket-path go together")
+    # Beside its volumes, so that who moves or removes the folder has both in hand.
+    given.state = given.volumes / ".journal" if given.volumes and not given.state else given.state
+    try:
+        given.spec = Spec(
+            node_id=given.node_id,
+            name=given.name,
+            pools={name: parse_bytes(size) for name, size in given.pool} if given.pool else DEFAULT_POOLS,
+            measured=given.volumes is not None and not given.pool,
+            topology=dict(given.topology),
+            knows_topology=not given.no_topology,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    return given
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m hack.sim.driver.serve",
+        description="A CSI driver for tests and demos: finite pools on one node, faults on demand, volumes that are entries in a journal "
+        "or, with --volumes, folders that pods can write to. Not for anybody's data: no quota, no second copy.",
+        epilog="Classes select a pool by the parameter `pool`; one without it gets the first.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--endpoint", required=True, metavar="PATH", help="the unix socket; a stale one is replaced")
+    add("--node-id", required=True, metavar="ID")
+    add("--name", default=DEFAULT_NAME, help="the driver's name (default: %(default)s)")
+    alone = "serve no Controller service, as the node plugins of drivers that provision centrally; what is claimed stays"
+    add("--node-service-only", dest="node_only", action="store_true", help=alone)
+    topology = "repeatable; default: topology.<name>/node=<node id>"
+    add("--topology", type=pair, action="append", default=[], metavar="KEY=VALUE", help=topology)
+    pools = "repeatable (default: standard=100Gi; with --volumes what the file system has free)"
+    add("--pool", type=pair, action="append", metavar="NAME=SIZE", help=pools)
+    real = "volumes are folders in here, bind-mounted into pods (needs the right to mount); no raw block volumes"
+    add("--volumes", type=Path, metavar="DIR", help=real)
+    journal = "the journal of volumes; without it a restart forgets them (default with --volumes: DIR/.journal)"
+    add("--state", type=Path, metavar="FILE", help=journal)
+    add("--calls", type=Path, metavar="FILE", help="where every call is recorded, as JSON lines")
+    add("--faults", type=Path, metavar="FILE", help="a JSON list of faults, read anew whenever it changes")
+    folder = "register with the kubelet, by a socket in this folder (on the node: /var/lib/kubelet/plugins_registry)"
+    add("--kubelet-registration-dir", type=Path, metavar="DIR", help=folder)
+    add("--kubelet-socket-path", metavar="PATH", help="the path of --endpoint on the node, which is what the kubelet is told")
+    add("--no-topology", action="store_true", help=f"do not claim {api.TOPOLOGY}")
+    return parser
+
+
+def pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
 
 
 async def run(options: argparse.Namespace) -> None:

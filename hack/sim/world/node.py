@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.clock import EPOCH
 from hack.sim.driver.calls import Reception, Record
-from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.spec import Spec
+from hack.sim.driver.local_driver import LocalDriver, Spec
 from hack.sim.world.doors import Folder, Link, NodeDriver, NodeJournal, NodeKube
 from hack.sim.world.network import Killed, Life
 from sidecar.config.parse import Parsed, parse

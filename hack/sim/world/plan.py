@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from hack.sim.driver.faults import Fault
+from hack.sim.driver.calls import Fault
 from hack.sim.world.network import Latency, Weather
 
 TROUBLED: Final = 90.0

@@ -13,7 +13,7 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from hack.sim.driver.faults import Fault
+from hack.sim.driver.calls import Fault
 from hack.sim.world import failover, maintenance
 from hack.sim.world.people import KURED
 from hack.sim.world.plan import (

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hack.sim.driver.spec import MIB
+from hack.sim.driver.local_driver import MIB
 from sidecar.csi.api import Capability, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
 

@@ -10,10 +10,8 @@ import pytest
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import ApiServer, InProcessApi
-from hack.sim.driver.calls import Reception
-from hack.sim.driver.faults import Fault
-from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.spec import Spec
+from hack.sim.driver.calls import Fault, Reception
+from hack.sim.driver.local_driver import LocalDriver, Spec
 from hack.sim.world.doors import Link, NodeDriver, NodeKube
 from hack.sim.world.network import Killed, Latency, Life, Network, Weather
 from sidecar.csi.api import Capability, CapacityQuery, CreateRequest
