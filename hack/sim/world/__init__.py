@@ -9,7 +9,6 @@
                      the referee while the world runs: owners, volumes and replicas; what is said of nodes; what is evicted, deleted and
                      touched; how often nodes ask
     rest             the referee at the end: nothing leaked, doubled, lost or left
-    truth            what would really be lost with a node
     strangers        objects of others, which the sidecars must leave alone
     story            a world that a test leads step by step
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hack.sim.world import failover, maintenance, people
 from hack.sim.world.node import DRIVER, NAMESPACE
-from hack.sim.world.people import Drain, acknowledge, merge
+from hack.sim.world.people import Drain, acknowledge, claim_of, merge, pod_spec, set_of
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
 from hack.sim.world.themes import (
     ANNOUNCED,
@@ -317,22 +317,3 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     **maintenance.TABLE,
     **failover.TABLE,
 }
-
-
-# --- objects --------------------------------------------------------------------------------------------------------------
-
-
-def claim_of(name: str, class_: str, notes: Json | None = None, *, size: str = "1Gi") -> Json:
-    spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
-    return {"metadata": {"name": name, "annotations": notes or {}}, "spec": spec}
-
-
-def pod_spec(*claims: str) -> Json:
-    volumes = [{"name": _DATA, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
-    return {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
-
-
-def set_of(name: str, pod: Json, *, replicas: int = 1) -> Json:
-    labels = {"app": name}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
-    return {"metadata": {"name": name}, "spec": spec}

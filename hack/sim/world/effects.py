@@ -14,7 +14,7 @@ from hack.sim.stand_ins import claims_of
 from hack.sim.stand_ins import stateful_sets as objects
 from hack.sim.world.node import DRIVER
 from hack.sim.world.themes import ALLOW, CLEANUP, PAUSE
-from hack.sim.world.truth import RETIRE, full_name, note, said
+from hack.sim.world.verdicts import RETIRE, full_name, note, said
 from sidecar.kube.api import ATTACHMENTS, CAPACITIES, CLAIMS, CSI_NODES, NODES, PODS, SNAPSHOT_CONTENTS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.model import names
 from sidecar.model.objects import Json

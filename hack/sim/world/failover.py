@@ -18,8 +18,8 @@ from hack.sim.world.failed_over import KEY
 from hack.sim.world.machines import HANGS, TRUNCATES
 from hack.sim.world.network import Latency
 from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY
-from hack.sim.world.people import change, merge
-from hack.sim.world.plan import SHARED, Events, Plan, PlannedEvent, Theme, Trouble, of_each, of_nodes, stretched
+from hack.sim.world.people import change, claim_of, merge, pod_spec, set_of
+from hack.sim.world.plan import SHARED, Events, Plan, PlannedEvent, Theme, Trouble, death_at, of_each, of_nodes, stretched
 from sidecar.failover.look_io import attachment_name
 from sidecar.kube.api import ATTACHMENTS, CLAIMS, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES
 from sidecar.model import names
@@ -185,9 +185,7 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
     "stale lists": _spans("stale", "fresh", 2, 200.0),
     "server errors": _spans("some errors", "no errors", 1, 60.0, 400.0),
     "slow server": _slow,
-    "deaths at effects": of_nodes(
-        lambda dice, _: [(dice.uniform(*_BEGIN), "dies at an effect", "", 0.0, dice.choice(("before", "after")))], 1, 5
-    ),
+    "deaths at effects": of_nodes(death_at(_BEGIN, "before", "after"), 1, 5),
 }
 THEME: Final = Theme("failover", "failover", (3, 5), (2, 4), 0.2, _flags, (_sets, _accidents), _TROUBLES, _SETTLE)
 
@@ -200,10 +198,9 @@ async def _set(world: "World", item: PlannedEvent) -> None:
     for claim, kind in claims.items():
         places = [*world.nodes] if kind == "shared" else drawn["disks"]
         notes = {"pv.kubernetes.io/bind-completed": "yes"} | ({names.FAILOVER: drawn["word"]} if drawn["word"] else {})
-        spec: Json = {"accessModes": ["ReadWriteOnce"], "volumeName": f"pv-{claim}", "resources": {"requests": {"storage": "1Gi"}}}
-        made = await world.api.create(
-            CLAIMS, {"metadata": {"name": claim, "annotations": notes}, "spec": spec | {"storageClassName": ""}}, namespace=NAMESPACE
-        )
+        body = claim_of(claim, "", notes)
+        body["spec"]["volumeName"] = f"pv-{claim}"
+        made = await world.api.create(CLAIMS, body, namespace=NAMESPACE)
         term = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": places}]}
         volume: Json = {
             "capacity": {"storage": "1Gi"},
@@ -218,15 +215,11 @@ async def _set(world: "World", item: PlannedEvent) -> None:
             world.machines.shared.add(claim)
         else:
             world.machines.storage.add(claim, disks=drawn["disks"], diskless=drawn["diskless"], quorum=kind)
-    mounts = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
-    pod: Json = {"containers": [{"name": "main", "image": "none"}], "volumes": mounts}
     if drawn["bare"]:
-        await world.api.create(PODS, {"metadata": {"name": name}, "spec": pod}, namespace=NAMESPACE)
+        await world.api.create(PODS, {"metadata": {"name": name}, "spec": pod_spec(*claims)}, namespace=NAMESPACE)
         return
     world.delays[f"{NAMESPACE}/{name}"] = 0.1
-    template = {"metadata": {"labels": {"app": name}}, "spec": pod}
-    body = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
-    await world.api.create(STATEFUL_SETS, {"metadata": {"name": name}, "spec": body}, namespace=NAMESPACE)
+    await world.api.create(STATEFUL_SETS, set_of(name, pod_spec(*claims)), namespace=NAMESPACE)
 
 
 def _on_links(world: "World", item: PlannedEvent) -> None:

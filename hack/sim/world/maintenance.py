@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from hack.sim.world.network import Latency
 from hack.sim.world.node import NAMESPACE
-from hack.sim.world.people import change
-from hack.sim.world.plan import LATE, SHARED, Events, Plan, PlannedEvent, Theme, Trouble, of_nodes, stretched
+from hack.sim.world.people import change, claim_of, pod_spec, set_of
+from hack.sim.world.plan import LATE, SHARED, Events, Plan, PlannedEvent, Theme, Trouble, death_at, of_nodes, stretched
 from sidecar.kube.api import BUDGETS, DRAIN_RULES, MAINTENANCES, MERGE_PATCH, NAMESPACES, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model import names
-from sidecar.model.objects import Json
 
 if TYPE_CHECKING:
     from hack.sim.world.world import World
@@ -129,9 +128,7 @@ _TROUBLES: Final[Mapping[str, Trouble]] = {
     "hung kubelets": of_nodes(_for("kubelet hangs", "kubelet works", 300.0), 1, 2),
     "silent sidecars": of_nodes(_for("sidecar dies", "sidecar lives", 10.0, 120.0, 700.0), 1, 2),
     "server errors": of_nodes(_for("errors", "errors", 400.0, numbers=(0.05, 0.2, 0.5))),
-    "deaths at evictions": of_nodes(
-        lambda dice, _: [(dice.uniform(90.0, 400.0), "dies at an effect", "", 0.0, dice.choice(("before", "after")))], 1, 5
-    ),
+    "deaths at evictions": of_nodes(death_at((90.0, 400.0), "before", "after"), 1, 5),
 }
 THEME: Final = Theme("maintenance", "maintenance", (3, 4), (3, 5), 0.25, _flags, (_crowds, _teams, _declarations), _TROUBLES, _DRAINED)
 
@@ -144,12 +141,11 @@ async def _crowd(world: "World", item: PlannedEvent) -> None:
     with suppress(AlreadyExists):
         await world.api.create(NAMESPACES, {"metadata": {"name": namespace}})
     world.delays[f"{namespace}/{item.whom}"] = 0.5
-    claim = {"storageClassName": LATE, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    pod: Json = {"metadata": {"labels": labels | ({CAPI_LABEL: drawn["label"]} if drawn["label"] else {})}}
-    pod |= {"spec": {"containers": [{"name": "main", "image": "none"}], "priority": drawn["priority"]}}
-    spec = {"replicas": drawn["replicas"], "podManagementPolicy": "Parallel", "selector": {"matchLabels": labels}, "template": pod}
-    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}] if drawn["claims"] else []
-    await world.api.create(STATEFUL_SETS, {"metadata": {"name": item.whom}, "spec": spec}, namespace=namespace)
+    body = set_of(item.whom, pod_spec() | {"priority": drawn["priority"]}, replicas=drawn["replicas"])
+    body["spec"] |= {"podManagementPolicy": "Parallel", "volumeClaimTemplates": [claim_of("data", LATE)] if drawn["claims"] else []}
+    if drawn["label"]:
+        body["spec"]["template"]["metadata"] = {"labels": labels | {CAPI_LABEL: drawn["label"]}}
+    await world.api.create(STATEFUL_SETS, body, namespace=namespace)
     if drawn["budget"] is not None:
         budget = {"selector": {"matchLabels": labels}, "maxUnavailable": drawn["budget"]}
         await world.api.create(BUDGETS, {"metadata": {"name": item.whom}, "spec": budget}, namespace=namespace)

@@ -128,3 +128,19 @@ async def acknowledge(world: "World", volume: str) -> None:
 
 async def merge(world: "World", resource: Resource, name: str, patch: Json) -> None:
     await world.api.patch(resource, name, patch, content_type=MERGE_PATCH, namespace=NAMESPACE if resource.namespaced else "")
+
+
+def claim_of(name: str, class_: str, notes: Json | None = None, *, size: str = "1Gi") -> Json:
+    spec = {"storageClassName": class_, "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}}
+    return {"metadata": {"name": name, "annotations": notes or {}}, "spec": spec}
+
+
+def pod_spec(*claims: str) -> Json:
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    return {"containers": [{"name": "main", "image": "none"}], "volumes": volumes}
+
+
+def set_of(name: str, pod: Json, *, replicas: int = 1) -> Json:
+    labels = {"app": name}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return {"metadata": {"name": name}, "spec": spec}

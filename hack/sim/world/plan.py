@@ -146,6 +146,12 @@ def lasting(begins: str, ends: str, at: tuple[float, float], lasts: Lasts, numbe
     return draw
 
 
+def death_at(span: tuple[float, float], *hows: str) -> Draw:
+    """A sidecar is killed at its next effect, such as an eviction: before that is carried out, or after it and before its answer; or the
+    machine that it clears up after is back right before it."""
+    return lambda dice, _: [(dice.uniform(*span), "dies at an effect", "", 0.0, dice.choice(hows))]
+
+
 def at_times(what: str, most: int) -> Trouble:
     return of_nodes(lambda dice, node: [(dice.uniform(1.0, TROUBLED), what, node)], 1, most)
 

@@ -16,7 +16,7 @@ from hack.sim.world.network import Weather
 from hack.sim.world.node import DRIVER, NAMESPACE, POOL, TOPOLOGY_KEY, Node
 from hack.sim.world.plan import PlannedEvent
 from hack.sim.world.themes import CLEANUP, EPHEMERAL, GIVEN_UP, SET, UNDONE
-from hack.sim.world.truth import full_name, note
+from hack.sim.world.verdicts import full_name, note
 from sidecar.csi.api import CapacityQuery
 from sidecar.engine.health import OK, Stopped
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES

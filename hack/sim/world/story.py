@@ -14,9 +14,9 @@ from typing import Any, Final
 from hack.sim.clock import EPOCH
 from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.stand_ins import Binder, Kubelet, Scheduler, StandInBase
-from hack.sim.world.actions import claim_of
 from hack.sim.world.network import Latency, Network, Weather
 from hack.sim.world.node import DRIVER, NAMESPACE, Node, create_node
+from hack.sim.world.people import claim_of
 from hack.sim.world.plan import Plan
 from hack.sim.world.records import RequestLog, Transcript
 from sidecar.kube.api import CLAIMS, CLASSES, CSI_DRIVERS, Resource

@@ -26,11 +26,11 @@ from hack.sim.world.plan import (
     LAX,
     SETTLE,
     SHARED,
-    Draw,
     Events,
     Plan,
     Theme,
     Trouble,
+    death_at,
     lasting,
     of_each,
     of_nodes,
@@ -194,12 +194,6 @@ def _dead_driver(dice: random.Random, node: str) -> Events:
 _DEATH: Final = lasting("sidecar dies", "sidecar lives", (70.0, 900.0), lambda dice: dice.choice((10.0, 120.0, 600.0, 1500.0)))
 
 
-def _death_at(span: tuple[float, float], *hows: str) -> Draw:
-    """A sidecar is killed at its next effect, such as an eviction: before that is carried out, or after it and before its answer; or the
-    machine that it clears up after is back right before it."""
-    return lambda dice, _: [(dice.uniform(*span), "dies at an effect", "", 0.0, dice.choice(hows))]
-
-
 _LONGER: Final = {kind: stretched(kind) for kind in SHARED}
 _OF_DRAINS: Final[Mapping[str, Trouble]] = {
     **_LONGER,
@@ -287,7 +281,7 @@ _OF_EMPTYING: Final[Mapping[str, Trouble]] = {
     "new revisions": of_each(SET, lambda dice, name: [(dice.uniform(_BEGIN - 20.0, 300.0), "new revision", name)], share=0.7),
     "scaled sets": of_each(SET, _scaled),
     "changed words": of_each(SET, lasting("needed", "given up", (_BEGIN - 20.0, 300.0), lambda dice: dice.uniform(5.0, 200.0))),
-    "deaths at evictions": of_nodes(_death_at((_BEGIN, 300.0), "before", "after"), 1, 5),
+    "deaths at evictions": of_nodes(death_at((_BEGIN, 300.0), "before", "after"), 1, 5),
     "hung kubelets": of_nodes(lasting("kubelet hangs", "kubelet works", (_BEGIN - 10.0, 250.0), lambda dice: dice.uniform(10.0, 200.0))),
 }
 
@@ -353,7 +347,7 @@ _ERRORS: Final = lasting("errors", "no errors", (100.0, 600.0), lambda dice: dic
 """The API server answers some requests with 500, 409 or, where lists are asked for, 410."""
 _OF_LOSSES: Final[Mapping[str, Trouble]] = {
     **_LONGER,
-    "deaths at effects": of_nodes(_death_at((_LOSSES, 1500.0), "before", "after", "back"), 1, 6),
+    "deaths at effects": of_nodes(death_at((_LOSSES, 1500.0), "before", "after", "back"), 1, 6),
     "scaled sets": of_each(LOST_SET, lambda dice, name: [(dice.uniform(_LOSSES, 900.0), "scale", name, dice.randint(0, 3))]),
     "server errors": of_nodes(_ERRORS),
     "deaths": of_nodes(_DEATH, 1, 3),

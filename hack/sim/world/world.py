@@ -34,8 +34,7 @@ from hack.sim.world.node import DRIVER, Node, create_node, csi_node, node_body
 from hack.sim.world.people import Drain
 from hack.sim.world.plan import FIRM, IMMEDIATE_CLASS, KEPT, LATE, LATE_TOO, LAX, Plan
 from hack.sim.world.records import RequestLog, Transcript
-from hack.sim.world.truth import Truth
-from hack.sim.world.verdicts import Eyes, Verdicts
+from hack.sim.world.verdicts import Eyes, Truth, Verdicts
 from sidecar.kube.api import (
     CLASSES,
     CSI_DRIVERS,
