@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def events(storage: Storage, node: str) -> str:
-    """`drbdsetup events2 --now --full`."""
+    """`drbdsetup events2 --now --full`, without --statistics: a write changes nothing that is printed."""
     storage.now()
     lines = [f"exists {line}" for resource in storage.of(node) for line in _lines(storage, resource, node)]
     return "".join(f"{line}\n" for line in (*lines, "exists -"))
@@ -45,19 +45,16 @@ def _lines(storage: Storage, resource: Resource, node: str) -> Iterator[str]:
         backing = "none" if copy.disk == DISKLESS else f"/dev/vg/{resource.name}_{volume:05}"
         yield (
             f"device name:{resource.name} volume:{volume} minor:{1000 + 10 * resource.number + volume} backing_dev:{backing} "
-            f"disk:{copy.disk} client:{yes[copy.client]} open:{yes[copy.open]} quorum:{yes[copy.quorum]} size:1048576 "
-            f"read:{len(copy.data)} written:18446744073709551608 al-writes:1 bm-writes:0 upper-pending:0 lower-pending:0 "
-            "al-suspended:no blocked:no"
+            f"disk:{copy.disk} client:{yes[copy.client]} open:{yes[copy.open]} quorum:{yes[copy.quorum]}"
         )
     for peer in sorted(set(resource.copies) - {node}):
         of, (state, role, disk) = f"peer-node-id:{ids[peer]} conn-name:{peer}", _link(storage, resource, node, peer)
         up = state == "Connected"
-        yield f"connection name:{resource.name} {of} connection:{state} role:{role} congested:no ap-in-flight:0 rs-in-flight:0"
+        yield f"connection name:{resource.name} {of} connection:{state} role:{role}"
         for volume in range(resource.volumes):
             yield (
                 f"peer-device name:{resource.name} {of} volume:{volume} replication:{'Established' if up else 'Off'} peer-disk:{disk} "
-                f"peer-client:{yes[up and resource.copies[peer].client]} resync-suspended:no received:0 sent:0 out-of-sync:0 "
-                "pending:0 unacked:0"
+                f"peer-client:{yes[up and resource.copies[peer].client]} resync-suspended:no"
             )
         here, there = (f"ipv4:10.0.0.{ids[one]}:{7000 + resource.number}" for one in (node, peer))
         yield f"path name:{resource.name} {of} local:{here} peer:{there} established:{yes[up]}"
@@ -85,7 +82,6 @@ def _status(storage: Storage, resource: Resource, node: str) -> dict[str, Any]:
         fields.setdefault(kind, []).append(dict(word.split(":", 1) for word in words))
     (head,) = fields["resource"]
     reasons = {word: word in head["suspended"].split(",") for word in ("user", "no-data", "fencing", "quorum")}
-    counters = ("size", "read", "written", "al-writes", "bm-writes", "upper-pending", "lower-pending")
     ids = {one: number for number, one in enumerate(sorted(resource.copies))}
     return {
         "name": resource.name,
@@ -98,17 +94,11 @@ def _status(storage: Storage, resource: Resource, node: str) -> dict[str, Any]:
         "devices": [
             {"volume": int(one["volume"]), "minor": int(one["minor"]), "disk-state": one["disk"]}
             | {word: one[word] == "yes" for word in ("client", "open", "quorum")}
-            | {word: int(one[word]) for word in counters}
             for one in fields["device"]
         ],
         "connections": [
-            {
-                "peer-node-id": int(one["peer-node-id"]),
-                "name": one["conn-name"],
-                "connection-state": one["connection"],
-                "congested": False,
-            }
-            | {"peer-role": one["role"], "tls": False, "ap-in-flight": 0, "rs-in-flight": 0}
+            {"peer-node-id": int(one["peer-node-id"]), "name": one["conn-name"], "connection-state": one["connection"]}
+            | {"peer-role": one["role"], "congested": False}
             | {"peer_devices": [_of_peer(each) for each in fields["peer-device"] if each["conn-name"] == one["conn-name"]]}
             for one in fields.get("connection", ())
         ],

@@ -1,13 +1,17 @@
-"""Fail-over in worlds: how long it takes, what is not enough for it, and people who say things in the middle."""
+"""Fail-over in worlds: how long it takes, what the referee notices, what is not enough for it, and people who say things in the middle."""
 
+import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from hack.sim.world.effects import SENDER
 from hack.sim.world.failover import SET, stages
 from hack.sim.world.plan import Plan, PlannedEvent
 from hack.sim.world.world import World
+from sidecar.kube.api import ATTACHMENTS, PODS
 from tests.world.playing import played
 
 NODES = ("n0", "n1", "n2")
@@ -19,8 +23,12 @@ def app(number: int, *kinds: str, word: str = "", bare: bool = False) -> Planned
     return PlannedEvent(5.0 + number, SET, f"app-{number}", detail=json.dumps(drawn))
 
 
-def play(*events: PlannedEvent) -> tuple[Any, World]:
-    return played(Plan(1, NODES, "failover", events=tuple(sorted(events, key=lambda event: event.at)), args=ARGS))
+def play(*events: PlannedEvent, before: Callable[[World], None] = lambda _: None) -> tuple[Any, World]:
+    return played(Plan(1, NODES, "failover", events=tuple(sorted(events, key=lambda event: event.at)), args=ARGS), before)
+
+
+def kinds(report: Any) -> set[str]:
+    return {violation.kind for violation in report.violations}
 
 
 @pytest.mark.parametrize(("word", "latest"), [("", 60.0), ("ForceOnExclusion", 28.0)])
@@ -38,6 +46,37 @@ def test_a_healthy_cluster_and_one_node_that_crashes_and_comes_back() -> None:
     report, world = play(app(0), app(1, "majority", "shared"), app(2, "shared"), app(3, word="Ignore"), app(4, bare=True))
     assert report.ok, report
     assert {act[1] for act in world.failed_over.acts} >= {"delete"}
+
+
+def test_a_second_writer_on_shared_storage_is_seen() -> None:
+    def meddle(world: World) -> None:
+        async def two() -> None:
+            await asyncio.sleep(40.0)
+            uid, process = next(item for machine in world.machines.all.values() for item in machine.processes.items())
+            for machine in world.machines.all.values():
+                machine.processes.setdefault(uid, process)
+
+        world.spawn("two", two())
+
+    report, _ = play(app(0, "shared"), PlannedEvent(60.0, "nothing"), before=meddle)
+    assert "two writers" in kinds(report)
+
+
+@pytest.mark.parametrize(("resource", "kind"), [(PODS, "healthy writer touched"), (ATTACHMENTS, "attachment before its pod")])
+def test_a_sidecar_that_touches_a_healthy_writer_is_noticed(resource: Any, kind: str) -> None:
+    def meddle(world: World) -> None:
+        async def touch() -> None:
+            await asyncio.sleep(60.0)
+            found = world.cluster.store.all_of(resource)[0]
+            other = next(name for name in NODES if name != found["spec"]["nodeName"])
+            SENDER.set(other)
+            meta = found["metadata"]
+            await world.api.delete(resource, meta["name"], namespace=meta.get("namespace", ""), uid=meta["uid"])
+
+        world.spawn("touch", touch())
+
+    report, _ = play(app(0), PlannedEvent(80.0, "nothing"), before=meddle)
+    assert {kind, "healthy writer touched", "without the Lease"} <= kinds(report)
 
 
 def each_node(*steps: tuple[float, str, str], begins: float = 100.0, every: float = 150.0) -> list[PlannedEvent]:

@@ -6,23 +6,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from hack.sim.cluster import deletion, rules
+from hack.sim.cluster import deletion, refusals, rules
 from hack.sim.cluster.deletion import Options
 from hack.sim.cluster.kinds import TABLE, Kind, fill
 from hack.sim.cluster.patches import APPLY_PATCH, patched
 from hack.sim.cluster.reading import Listed, Query, Watch, list_page
-from hack.sim.cluster.refusals import (
-    Refused,
-    about,
-    bad_request,
-    conflict,
-    internal,
-    invalid,
-    namespace_ends,
-    no_such_resource,
-    not_found,
-    wrong,
-)
+from hack.sim.cluster.refusals import Refused
 from hack.sim.cluster.schema import Misshapen, stored_form
 from hack.sim.cluster.store import Store, Stored, key_of
 from sidecar.kube.api import NAMESPACES, Resource
@@ -63,7 +52,7 @@ class ApiServer:
     def kind(self, resource: Resource, subresource: str = "") -> Kind:
         kind = self.store.kinds.get(resource)
         if kind is None or (subresource and not (subresource == "status" and kind.status) and subresource not in kind.subresources):
-            raise no_such_resource()
+            raise refusals.no_such_resource()
         return kind
 
     def get(self, resource: Resource, name: str, *, namespace: str = "", subresource: str = "") -> Stored:
@@ -88,7 +77,7 @@ class ApiServer:
         name = new["metadata"].get("name", "")
         _refuse_if(kind, name, rules.metadata(new["metadata"], name_rule=kind.name_rule) + kind.check(new))
         if self.store.stored(kind, name, namespace) is not None:
-            raise about(resource, name, 409, "AlreadyExists", "already exists")
+            raise refusals.about(resource, name, 409, "AlreadyExists", "already exists")
         return Stored(new) if dry_run else self.store.put(kind, key_of(name, new["metadata"].get("namespace", "")), new)
 
     def replace(
@@ -109,7 +98,7 @@ class ApiServer:
         uid, known = new["metadata"].get("uid"), old.obj["metadata"]["uid"]
         if uid and uid != known:
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {known}"
-            raise conflict(resource.plural, resource.group, name, why)
+            raise refusals.conflict(resource.plural, resource.group, name, why)
         return self._update(kind, old, new, subresource=subresource, dry_run=dry_run)
 
     def patch(
@@ -133,7 +122,7 @@ class ApiServer:
             kind.refuse_foreign(result)
             new = _with_meta(stored_form(result, kind.all_fields, kind=resource.kind))
         except (Misshapen, Refused) as error:
-            raise invalid("", "", "", [wrong("patch", json.dumps(result), str(error))]) from None
+            raise refusals.invalid("", "", "", [refusals.wrong("patch", json.dumps(result), str(error))]) from None
         _same_name(new, name)
         _same_namespace(new, namespace, kind)
         return self._update(kind, old, new, subresource=subresource, dry_run=dry_run)
@@ -180,16 +169,16 @@ class ApiServer:
         resource, was = kind.resource, old.obj["metadata"]
         version = new["metadata"].get("resourceVersion") or "0"
         if version == "0" and not kind.unconditional:
-            cause = wrong("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid(resource.plural, resource.group, was["name"], [cause])
+            cause = refusals.wrong("metadata.resourceVersion", 0, "must be specified for an update")
+            raise refusals.invalid(resource.plural, resource.group, was["name"], [cause])
         if version not in ("0", was["resourceVersion"]):
             why = "the object has been modified; please apply your changes to the latest version and try again"
-            raise conflict(resource.plural, resource.group, was["name"], why)
+            raise refusals.conflict(resource.plural, resource.group, was["name"], why)
 
     def _existing(self, kind: Kind, name: str, namespace: str) -> Stored:
         stored = self.store.stored(kind, name, namespace)
         if stored is None:
-            raise not_found(kind.resource, name)
+            raise refusals.not_found(kind.resource, name)
         return stored
 
     def _formed(self, kind: Kind, body: Mapping[str, Any]) -> Json:
@@ -199,7 +188,7 @@ class ApiServer:
         try:
             new = _with_meta(stored_form(dict(body), kind.all_fields, kind=resource.kind))
         except Misshapen as error:
-            raise bad_request(prefix + str(error)) from None
+            raise refusals.bad_request(prefix + str(error)) from None
         return {"kind": resource.kind, "apiVersion": resource.api_version} | new
 
     def _place(self, kind: Kind, new: Json, namespace: str) -> None:
@@ -209,9 +198,9 @@ class ApiServer:
         _same_namespace(new, namespace, kind)
         found = self.store.find(NAMESPACES, namespace)
         if found is None:
-            raise not_found(NAMESPACES, namespace)
+            raise refusals.not_found(NAMESPACES, namespace)
         if found["metadata"].get("deletionTimestamp"):
-            raise namespace_ends(kind.resource, new["metadata"].get("name", ""), namespace)
+            raise refusals.namespace_ends(kind.resource, new["metadata"].get("name", ""), namespace)
         new["metadata"]["namespace"] = namespace
 
     def _name(self, kind: Kind, new: Json) -> None:
@@ -228,7 +217,7 @@ class ApiServer:
     def _bear(self, kind: Kind, new: Json) -> None:
         meta = new["metadata"]
         if meta.pop("resourceVersion", None):
-            raise internal("resourceVersion should not be set on objects to be created")
+            raise refusals.internal("resourceVersion should not be set on objects to be created")
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"):
             meta.pop(key, None)
         now = self.now()
@@ -270,7 +259,7 @@ def _combined(kind: Kind, old: Json, new: Json, subresource: str) -> Json:
 
 def _refuse_if(kind: Kind, name: str, causes: list[str]) -> None:
     if causes:
-        raise invalid(kind.resource.kind, kind.resource.group, name, causes)
+        raise refusals.invalid(kind.resource.kind, kind.resource.group, name, causes)
 
 
 def _with_meta(obj: Json) -> Json:
@@ -281,9 +270,9 @@ def _with_meta(obj: Json) -> Json:
 def _same_name(obj: Any, name: str) -> None:
     own = (obj.get("metadata") or {}).get("name") or ""
     if not own:
-        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        raise refusals.bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
     if own != name:
-        raise bad_request(f"the name of the object ({own}) does not match the name on the URL ({name})")
+        raise refusals.bad_request(f"the name of the object ({own}) does not match the name on the URL ({name})")
 
 
 def _same_namespace(obj: Json, namespace: str, kind: Kind) -> None:
@@ -292,4 +281,4 @@ def _same_namespace(obj: Json, namespace: str, kind: Kind) -> None:
         return
     own = obj["metadata"].get("namespace") or ""
     if own and own != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise refusals.bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -5,27 +5,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.world import failover, maintenance, people
+from hack.sim.world import failover, maintenance, people, themes
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.people import Drain, acknowledge, claim_of, merge, pod_spec, set_of
 from hack.sim.world.plan import IMMEDIATE_CLASS, LATE, PlannedEvent
-from hack.sim.world.themes import (
-    ANNOUNCED,
-    BACK,
-    EPHEMERAL,
-    EVACUATE,
-    GIVEN_UP,
-    HOLDER,
-    HUGE,
-    LOST,
-    LOST_SET,
-    NOWHERE,
-    POLICIES,
-    SELF_SELECTED,
-    SET,
-    UNDONE,
-    WITHOUT_CLASS,
-)
 from sidecar.kube.api import BUDGETS, CLAIMS, DRAIN_REPORTS, LEASES, MERGE_PATCH, NODES, PODS, STATEFUL_SETS, VOLUMES, Resource
 from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from sidecar.model import names
@@ -80,9 +63,9 @@ async def _delete(world: "World", item: PlannedEvent) -> None:
 async def _odd_claim(world: "World", item: PlannedEvent) -> None:
     """Of a tenant who writes what he likes."""
     kind, _, node = item.detail.partition("/")
-    class_ = {HUGE: IMMEDIATE_CLASS, WITHOUT_CLASS: "there-is-none", SELF_SELECTED: LATE, NOWHERE: LATE}[kind]
-    chosen = {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: "no-such-node" if kind == NOWHERE else node}
-    notes = {"note": "x" * _LARGE} if kind == HUGE else chosen
+    class_ = {themes.HUGE: IMMEDIATE_CLASS, themes.WITHOUT_CLASS: "there-is-none", themes.SELF_SELECTED: LATE, themes.NOWHERE: LATE}[kind]
+    chosen = {names.STORAGE_PROVISIONER: DRIVER, names.SELECTED_NODE: "no-such-node" if kind == themes.NOWHERE else node}
+    notes = {"note": "x" * _LARGE} if kind == themes.HUGE else chosen
     await world.api.create(CLAIMS, claim_of(item.whom, class_, notes, size=f"{item.number:.0f}Gi"), namespace=NAMESPACE)
 
 
@@ -117,12 +100,13 @@ async def _set(world: "World", item: PlannedEvent) -> None:
 
 async def _create_set(world: "World", name: str, class_: str, replicas: int, *, managed: str = "Parallel", kind: str = "") -> None:
     """Its claims are made again."""
-    spec, pod = claim_of("", class_)["spec"], pod_spec()
-    template = {"metadata": {"name": _DATA, "annotations": {names.DRAIN_POLICY: POLICIES[kind]} if kind in POLICIES else {}}, "spec": spec}
-    if kind == EPHEMERAL:
-        pod["volumes"] = [{"name": _DATA, "ephemeral": {"volumeClaimTemplate": {"spec": spec}}}]
-    body = set_of(name, pod, replicas=replicas)
-    body["spec"] |= {"podManagementPolicy": managed, "volumeClaimTemplates": [] if kind == EPHEMERAL else [template]}
+    notes = {names.DRAIN_POLICY: themes.POLICIES[kind]} if kind in themes.POLICIES else {}
+    template, is_ephemeral = claim_of(_DATA, class_, notes), kind == themes.EPHEMERAL
+    body = set_of(name, pod_spec(), replicas=replicas)
+    body["spec"] |= {"podManagementPolicy": managed, "volumeClaimTemplates": [] if is_ephemeral else [template]}
+    if is_ephemeral:
+        pod = body["spec"]["template"]["spec"]
+        pod["volumes"] = [{"name": _DATA, "ephemeral": {"volumeClaimTemplate": {"spec": template["spec"]}}}]
     await world.api.create(STATEFUL_SETS, body, namespace=NAMESPACE)
 
 
@@ -146,8 +130,8 @@ async def _word(world: "World", item: PlannedEvent) -> None:
 async def _needed(world: "World", item: PlannedEvent) -> None:
     """Of those that had been given up only."""
     kind = world.kinds.get(item.whom)
-    if kind in POLICIES:
-        notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block" if item.what == "needed" else POLICIES[kind]}}}
+    if kind in themes.POLICIES:
+        notes = {"metadata": {"annotations": {names.DRAIN_POLICY: "Block" if item.what == "needed" else themes.POLICIES[kind]}}}
         for ordinal in range(REPLICAS):
             with suppress(NotFound):  # it is being made anew
                 await merge(world, CLAIMS, f"{_DATA}-{item.whom}-{ordinal}", notes)
@@ -179,10 +163,10 @@ async def _new_revision(world: "World", item: PlannedEvent) -> None:
 async def operate(world: "World") -> None:
     """The owners of what is given up: they delete the claim of each pod that waits for a node that is emptied, as the README says."""
     for pod in world.cluster.store.all_of(PODS):
-        if world.kinds.get((pod["metadata"].get("labels") or {}).get("app", "")) != GIVEN_UP or pod["spec"].get("nodeName"):
+        if world.kinds.get((pod["metadata"].get("labels") or {}).get("app", "")) != themes.GIVEN_UP or pod["spec"].get("nodeName"):
             continue
         claim = world.cluster.store.find(CLAIMS, f"{_DATA}-{pod['metadata']['name']}", NAMESPACE)
-        if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != POLICIES[GIVEN_UP]:
+        if claim is None or (claim["metadata"].get("annotations") or {}).get(names.DRAIN_POLICY) != themes.POLICIES[themes.GIVEN_UP]:
             continue
         node = world.effects.machine_of(world.effects.volume_of(claim))
         if world.evacuated.get(node):
@@ -202,10 +186,10 @@ def _drain(world: "World", item: PlannedEvent) -> None:
 
 async def _evacuation(world: "World", item: PlannedEvent) -> None:
     """By the taint, or announced and cordoned. Who takes back what he has announced leaves the cordon to the end."""
-    name, wanted = world.node(_holder(world) if item.whom == HOLDER else item.whom).name, item.what == EVACUATE
+    name, wanted = world.node(_named(world, item)).name, item.what == themes.EVACUATE
     world.asked(name, wanted)
     taint = {"key": names.EVACUATE_TAINT, "value": "retire", "effect": "NoSchedule"}
-    by_taint = wanted and item.detail != ANNOUNCED
+    by_taint = wanted and item.detail != themes.ANNOUNCED
     spec: Json = {"taints": [taint] if by_taint else None} | ({"unschedulable": True} if wanted and not by_taint else {})
     meta = {"annotations": {names.DRAIN_INTENT: "retire" if wanted and not by_taint else None}}
     await merge(world, NODES, name, {"metadata": meta, "spec": spec})
@@ -218,8 +202,10 @@ async def _uncordon(world: "World", name: str) -> None:
         await people.change(world, name, {"spec": {"unschedulable": None}})
 
 
-def _holder(world: "World") -> str:
-    """Whose sidecar looks after gone nodes."""
+def _named(world: "World", item: PlannedEvent) -> str:
+    """The node, or the one whose sidecar looks after gone nodes."""
+    if item.whom != themes.HOLDER:
+        return item.whom
     lease = world.cluster.store.find(LEASES, names.watch(DRIVER), NAMESPACE)
     owners = (lease or {}).get("metadata", {}).get("ownerReferences") or ()
     return next((owner["name"] for owner in owners if owner["name"] in world.nodes), "")
@@ -272,8 +258,8 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "volume deleted": _volume_deleted,
     "app": _app,
     "app deleted": _app_deleted,
-    SET: _set,
-    LOST_SET: lambda world, item: _create_set(world, item.whom, item.detail, int(item.number)),
+    themes.SET: _set,
+    themes.LOST_SET: lambda world, item: _create_set(world, item.whom, item.detail, int(item.number)),
     "scale": _scale,
     "word": _word,
     "needed": _needed,
@@ -285,8 +271,8 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "new revision": _new_revision,
     "drain for good": _drain,
     "drain for reboot": _drain,
-    EVACUATE: _evacuation,
-    UNDONE: _evacuation,
+    themes.EVACUATE: _evacuation,
+    themes.UNDONE: _evacuation,
     "kill": lambda world, item: world.node(item.whom).kill(),
     "doom": lambda world, item: world.node(item.whom).doom(int(item.number)),
     "stop": lambda world, item: world.node(item.whom).stop(),
@@ -309,8 +295,8 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "no errors": lambda world, item: _set_field(world, "errors", 0.0),
     "kubelet hangs": lambda world, item: world.silent.add(item.whom),
     "kubelet works": _kubelet_works,
-    LOST: lambda world, item: world.lose(_holder(world) if item.whom == HOLDER else item.whom, item.number, first=item.detail),
-    BACK: lambda world, item: world.come_back(item.whom),
+    themes.LOST: lambda world, item: world.lose(_named(world, item), item.number, first=item.detail),
+    themes.BACK: lambda world, item: world.come_back(item.whom),
     "dies at an effect": lambda world, item: world.at_effects.append(item.detail),
     "loss acknowledged": lambda world, item: world.spawn(f"ack {item.whom}", _acknowledge_loss(world, item.whom)),
     "nothing": lambda world, item: None,

@@ -30,7 +30,6 @@ CLAIM_DELETED: Final = "claim deleted"
 TOUCHED: Final = "existing node touched"
 NO_EVIDENCE: Final = "no evidence"
 KEPT_GOES: Final = "kept goes"
-NOT_ASKED: Final = "not looked for anew"
 UNGUARDED: Final = "whatever it is by now"
 _HEEDED: Final = 15.0
 """Seconds until a sidecar heeds another word of an owner."""
@@ -288,7 +287,7 @@ class Effects:
             came = self._world.is_new(NODES, name) or self._world.is_new(CSI_NODES, name)  # while the request was on its way
             return [] if came else [(TOUCHED, f"it is on {name}, which is there")]
         if not asked and not self._world.strays:
-            return [(NOT_ASKED, f"it was on {name}, and nobody has looked for that node since the last such request")]
+            return [("not looked for anew", f"it was on {name}, and nobody has looked for that node since the last such request")]
         if CLEANUP not in self._world.plan.args:
             return [(NO_EVIDENCE, f"it was on {name}, and the policy is Orphan")]
         return [] if lost.given_up else [(NO_EVIDENCE, f"it was on {name}, and nobody has said that its disks do not come back")]

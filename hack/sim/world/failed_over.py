@@ -22,15 +22,9 @@ if TYPE_CHECKING:
 HEALTHY: Final = "healthy writer touched"
 UNASKED: Final = "exempt touched"
 FORCED: Final = "wrongly forced"
-TOO_EARLY: Final = "attachment before its pod"
 TOO_MUCH: Final = "too much at once"
 OTHERS: Final = "others act"
-NO_LEASE: Final = "without the Lease"
 WRONG_TAINT: Final = "wrong taint"
-TWO_WRITERS: Final = "two writers"
-LOST_WRITE: Final = "lost write"
-NOT_REPLACED: Final = "not replaced"
-LINGERS: Final = "taint lingers"
 
 KEY: Final = names.of_driver(DRIVER, names.STORAGE_LOST)
 _OLD, _FRESH, _READ, _SAME = 12.5, 1.0, 7.0, 10.5
@@ -96,7 +90,7 @@ class FailedOver:
     def second_writer(self, handle: str, *nodes: str) -> None:
         if handle not in self._told:
             self._told.add(handle)
-            self.world.found(TWO_WRITERS, f"{' and '.join(sorted(nodes))} may write to {handle}")
+            self.world.found("two writers", f"{' and '.join(sorted(nodes))} may write to {handle}")
 
     # --- a write of a sidecar --------------------------------------------------------------------------------------------------
 
@@ -128,7 +122,7 @@ class FailedOver:
             for pod in self.world.cluster.store.all_of(PODS):
                 is_new = sent.at - self.world.made_at(PODS, pod["metadata"]["name"]) < _READ
                 if pod["spec"].get("nodeName") == node and claims[0] in claims_of(pod) and not is_new:
-                    yield TOO_EARLY, f"{pod['metadata']['name']} is there"
+                    yield "attachment before its pod", f"{pod['metadata']['name']} is there"
         yield from self._exempt(found, claims, sent, resource == PODS)
         if node == sender:
             if all(self._for(sent, "writes", node, handle) > _OLD for handle in handles):
@@ -184,7 +178,7 @@ class FailedOver:
         holder = next((fact[1] for fact in sent.since if fact[0] == "holder"), None)
         stored = self.world.cluster.store.find(NODES, sender)
         if not self.world.strays and stored is not None and holder != f"{stored['metadata']['uid']}/{DRIVER}":
-            yield NO_LEASE, f"it is {holder}'s"
+            yield "without the Lease", f"it is {holder}'s"
         is_new = has_run and all(act[4] != uid for act in self.acts)
         if is_new and not self.world.strays and "clock jumps" not in self.world.plan.troubles:
             victims = {act[2] for act in self.acts if now - act[0] < 595.0} | {node}
@@ -228,12 +222,12 @@ class FailedOver:
     def left(self) -> Iterator[tuple[str, str]]:
         """All is well for long enough: no taint, every pod writes, and nothing that was acknowledged is lost."""
         world, store = self.world, self.world.cluster.store
-        yield from ((LINGERS, name) for name in world.nodes if taint(store.find(NODES, name) or {}, KEY))
+        yield from (("taint lingers", name) for name in world.nodes if taint(store.find(NODES, name) or {}, KEY))
         for pod in store.all_of(PODS):
             machine = world.machines.all.get(pod["spec"].get("nodeName") or "")
             if machine is None or pod["metadata"]["uid"] not in machine.processes:
-                yield NOT_REPLACED, f"{pod['metadata']['name']} does not run on {pod['spec'].get('nodeName') or 'any node'}"
+                yield "not replaced", f"{pod['metadata']['name']} does not run on {pod['spec'].get('nodeName') or 'any node'}"
         for handle, texts in world.machines.acknowledged.items():
             best = max((copy.data for copy in world.machines.storage.resources[handle].copies.values()), key=len)
             if lost := [text for text in texts if text not in best]:
-                yield LOST_WRITE, f"{len(lost)} of {len(texts)} writes to {handle}, {lost[0]} first"
+                yield "lost write", f"{len(lost)} of {len(texts)} writes to {handle}, {lost[0]} first"

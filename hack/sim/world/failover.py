@@ -17,7 +17,7 @@ from hack.sim.stand_ins.node_controllers import OUT_OF_SERVICE, is_ready, taint
 from hack.sim.world.failed_over import KEY
 from hack.sim.world.machines import HANGS, TRUNCATES
 from hack.sim.world.network import Latency
-from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY
+from hack.sim.world.node import DRIVER, NAMESPACE, volume_body
 from hack.sim.world.people import change, claim_of, merge, pod_spec, set_of
 from hack.sim.world.plan import SHARED, Events, Plan, PlannedEvent, Theme, Trouble, death_at, of_each, of_nodes, stretched
 from sidecar.failover.look_io import attachment_name
@@ -201,16 +201,9 @@ async def _set(world: "World", item: PlannedEvent) -> None:
         body = claim_of(claim, "", notes)
         body["spec"]["volumeName"] = f"pv-{claim}"
         made = await world.api.create(CLAIMS, body, namespace=NAMESPACE)
-        term = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": places}]}
-        volume: Json = {
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "persistentVolumeReclaimPolicy": "Retain",
-            "csi": {"driver": DRIVER, "volumeHandle": claim},
-            "claimRef": {"namespace": NAMESPACE, "name": claim, "uid": made["metadata"]["uid"]},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-        }
-        await world.api.create(VOLUMES, {"metadata": {"name": f"pv-{claim}"}, "spec": volume})
+        ref = {"name": claim, "uid": made["metadata"]["uid"]}
+        volume = volume_body(f"pv-{claim}", ref, places, driver=DRIVER, handle=claim, policy="Retain")
+        await world.api.create(VOLUMES, volume)
         if kind == "shared":
             world.machines.shared.add(claim)
         else:

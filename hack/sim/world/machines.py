@@ -230,7 +230,7 @@ class Machines:
         now, name = self.clock(), machine.name
         there = name not in self.storage.off  # before that the module has no resources
         if has_changed or not machine.shown:
-            dump = _without_counters(drbdsetup.events(self.storage, name)) if there else "exists -\n"
+            dump = drbdsetup.events(self.storage, name) if there else "exists -\n"
             for line in drbdsetup.changes(machine.shown, dump) if machine.shown and machine.door else ():
                 if machine.door.reading.feed("change", now, line):  # type: ignore[union-attr]
                     machine.door.changed.set()  # type: ignore[union-attr]
@@ -330,8 +330,3 @@ class Machines:
         others = [each for each in pod["status"].get("conditions") or () if each["type"] not in ("Ready", "ContainersReady", "Initialized")]
         status = {"metadata": {"uid": meta["uid"]}, "status": {"phase": "Running", "conditions": [*others, *states]}}
         await self._world.api.patch(PODS, meta["name"], status, content_type=MERGE_PATCH, namespace=meta["namespace"], subresource="status")
-
-
-def _without_counters(dump: str) -> str:
-    """As without --statistics: a write changes nothing that is printed."""
-    return "\n".join(" ".join(w for w in line.split(" ") if not w.startswith(("read:", "written:"))) for line in dump.split("\n"))

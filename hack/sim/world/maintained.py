@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 WRONG_CORDON: Final = "wrong cordon"
 UNCORDONED: Final = "uncordoned"
 WENT_BACK: Final = "went back"
-NOT_DONE: Final = "said to be done"
-WRONG_EVICTION: Final = "wrong eviction"
-NOT_DRAINED: Final = "not drained"
 NOT_PUT_BACK: Final = "not put back"
 
 _RECORD: Final = names.of_driver(DRIVER, names.MAINTENANCE_RECORD)
@@ -161,7 +158,7 @@ class Maintained:
             left_alone = {"Skip", "WaitCompleted"} if self._is_over(name) else {"Skip"}
             skipped = any(_behavior(pod, each.rules) in left_alone for each in self._lately())
             if entry is not None and entry < count and not is_new and not bounces and not skipped:
-                yield NOT_DONE, f"{count} entries of {one['metadata']['name']}, and {meta['name']} is there"
+                yield "said to be done", f"{count} entries of {one['metadata']['name']}, and {meta['name']} is there"
 
     # --- who may go how far ---------------------------------------------------------------------------------------------------
 
@@ -239,7 +236,7 @@ class Maintained:
             node, meta = pod["spec"].get("nodeName", ""), pod["metadata"]
             bounces = self._round(node, pod) >= _BOUNCES
             if now.drains(node) and _behavior(pod, []) == "Drain" and not bounces:
-                yield NOT_DRAINED, f"{meta['name']} is still on {node}, and nothing keeps it there"
+                yield "not drained", f"{meta['name']} is still on {node}, and nothing keeps it there"
 
     def left(self) -> Iterator[tuple[str, str]]:
         """Nothing is declared any more."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from hack.sim.world.network import Latency
 from hack.sim.world.node import NAMESPACE
 from hack.sim.world.people import change, claim_of, pod_spec, set_of
-from hack.sim.world.plan import LATE, SHARED, Events, Plan, PlannedEvent, Theme, Trouble, death_at, of_nodes, stretched
+from hack.sim.world.plan import LATE, SHARED, Draw, Events, Plan, PlannedEvent, Theme, Trouble, death_at, lasting, of_nodes, stretched
 from sidecar.kube.api import BUDGETS, DRAIN_RULES, MAINTENANCES, MERGE_PATCH, NAMESPACES, STATEFUL_SETS
 from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.model import names
@@ -107,13 +107,8 @@ def _hands(dice: random.Random, node: str) -> Events:
         at += dice.choice((0.2, dice.uniform(1.0, 15.0), dice.uniform(15.0, 120.0)))
 
 
-def _for(begins: str, ends: str, *lengths: float, numbers: tuple[float, ...] = (0.0,)) -> Callable[[random.Random, str], Events]:
-    def draw(dice: random.Random, node: str) -> Events:
-        at = dice.uniform(70.0, 450.0)
-        yield at, begins, node, dice.choice(numbers)
-        yield at + dice.uniform(5.0, dice.choice(lengths)), ends, node
-
-    return draw
+def _for(begins: str, ends: str, *lengths: float, numbers: tuple[float, ...] = (0.0,)) -> Draw:
+    return lasting(begins, ends, (70.0, 450.0), lambda dice: dice.uniform(5.0, dice.choice(lengths)), numbers)
 
 
 def _slow_server(dice: random.Random, plan: Plan) -> None:

@@ -15,13 +15,8 @@ from sidecar.model.objects import Json
 if TYPE_CHECKING:
     from hack.sim.world.world import World
 
-TWO_OWNERS: Final = "two owners"
 HOLLOW: Final = "hollow"
-TAKEN_AWAY: Final = "taken away"
-NOT_ITS_OWN: Final = "acted on another's claim"
 _MAY_GO: Final = ("Released", "Failed")
-TWO_AWAY: Final = "two away"
-UNREADY: Final = "another not ready"
 _LOOKED: Final = 11.0
 """Seconds between the look at the other replicas and the eviction: a pass ends within ten."""
 
@@ -64,9 +59,9 @@ class Replicas:
                 continue
             name, (seconds, by_us) = f"{workload['metadata']['name']}-{ordinal}", self.away(workload["metadata"]["uid"], ordinal)
             if by_us:
-                yield TWO_AWAY, f"{name} was evicted by a sidecar {seconds:.3f} s ago, and is not ready again"
+                yield "two away", f"{name} was evicted by a sidecar {seconds:.3f} s ago, and is not ready again"
             elif seconds > self._looked:
-                yield UNREADY, f"{name} has not been ready for {seconds:.1f} s"
+                yield "another not ready", f"{name} has not been ready for {seconds:.1f} s"
 
     def evicted(self, pod: Json) -> None:
         if workload := self._workload_of(pod):
@@ -125,7 +120,7 @@ class Claims:
         self._made.update(volume.id for volume in self._world.nodes[node].driver.volumes())
         owners = {owner for uid, owner in self._owned if names.is_volume_name(name, uid)}
         if owners and node not in owners:
-            self._world.found(NOT_ITS_OWN, f"{node} asked for {name}, of which the owners were {sorted(owners)}")
+            self._world.found("acted on another's claim", f"{node} asked for {name}, of which the owners were {sorted(owners)}")
 
     def deleted(self, handle: str) -> None:
         """A driver has deleted that volume, or had none."""
@@ -135,7 +130,7 @@ class Claims:
             uid = (volume["spec"].get("claimRef") or {}).get("uid")
             there = any(claim["metadata"]["uid"] == uid for claim in self._world.cluster.store.all_of(CLAIMS))
             if there and (volume.get("status") or {}).get("phase") not in _MAY_GO:
-                self._world.found(TAKEN_AWAY, f"{handle} was deleted, and {volume['metadata']['name']} names it for its claim")
+                self._world.found("taken away", f"{handle} was deleted, and {volume['metadata']['name']} names it for its claim")
 
     def heard(self, call: Call) -> None:
         resource = next((each for each in (CLAIMS, VOLUMES) if each == call.resource), None)
@@ -152,7 +147,7 @@ class Claims:
         uid, owner = claim["metadata"]["uid"], (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, "")
         before = self._owners.get(uid, "")
         if owner and before and owner != before:
-            self._world.found(TWO_OWNERS, f"claim {claim['metadata']['name']} was {before}'s and became {owner}'s")
+            self._world.found("two owners", f"claim {claim['metadata']['name']} was {before}'s and became {owner}'s")
         self._owners[uid] = owner
         self._owned.add((uid, owner))
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.clock import EPOCH
@@ -42,6 +42,20 @@ def csi_node(name: str) -> dict[str, Any]:
     """The CSINode that a kubelet would write for the driver on its node."""
     drivers = [{"name": DRIVER, "nodeID": name, "topologyKeys": [TOPOLOGY_KEY]}]
     return {"metadata": {"name": name}, "spec": {"drivers": drivers}}
+
+
+def volume_body(name: str, claim: dict[str, str], nodes: Sequence[str], *, driver: str, handle: str, policy: str) -> dict[str, Any]:
+    """A PersistentVolume for the claim of this reference, on these nodes."""
+    term = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [*nodes]}]}
+    spec = {
+        "capacity": {"storage": "1Gi"},
+        "accessModes": ["ReadWriteOnce"],
+        "persistentVolumeReclaimPolicy": policy,
+        "csi": {"driver": driver, "volumeHandle": handle},
+        "claimRef": {"namespace": NAMESPACE, **claim},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    return {"metadata": {"name": name}, "spec": spec}
 
 
 async def create_node(api: KubeApi, name: str) -> None:

@@ -29,23 +29,10 @@ from sidecar.provisioning.effects.reporting import NOT_LISTED
 if TYPE_CHECKING:
     from hack.sim.world.world import World
 
-LEAKED: Final = "leaked"
 TWO_VOLUMES: Final = "two volumes"
-LEFT_OVER: Final = "left over"
-STUCK: Final = "stuck"
-LOST: Final = "lost"
 CAPACITY: Final = "capacity"
-TRESPASS: Final = "trespass"
-RESTLESS: Final = "never rests"
-HURRIED: Final = "asked too often for one claim"
-UNWELL: Final = "unwell"
-NEVER_YES: Final = "never yes"
-HELD: Final = "held for ever"
-NOT_GIVEN_UP: Final = "not given up"
-"""A fault of these worlds and not of the product."""
 LEFT_BEHIND: Final = "left behind"
 NOT_WHOLE: Final = "not whole"
-NOT_EMPTIED: Final = "not emptied"
 NOT_CLEARED: Final = "not cleared"
 
 _LINGERS: Final = 60.0
@@ -65,8 +52,8 @@ async def come_to_rest(world: "World") -> None:
 def findings(world: "World") -> Findings:
     """Each sentence, on the same picture of the world."""
     yield from () if world.fails_over else _of_volumes(world)
-    yield from ((TRESPASS, what) for what in strangers.touched(world))
-    yield from ((HURRIED, what) for what in world.request_log.too_many())
+    yield from (("trespass", what) for what in strangers.touched(world))
+    yield from (("asked too often for one claim", what) for what in world.request_log.too_many())
     yield from ((LEFT_BEHIND, what) for what in _left_behind(world))
     yield from _THEMES[world.plan.theme][1](world)
 
@@ -97,7 +84,7 @@ def _of_volumes(world: "World") -> Findings:
     handles = Counter(item["spec"]["csi"]["volumeHandle"] for item in volumes)
     for node, volume in held:
         if volume.id not in handles.keys() | world.forsaken and not _is_told(node, volume.name):
-            yield LEAKED, f"volume {volume.name} on {node.name} has no PersistentVolume"
+            yield "leaked", f"volume {volume.name} on {node.name} has no PersistentVolume"
     # A suspect does not count: the claim has gone elsewhere, people are told of what may be left here, and only they may delete it.
     mine = Counter(volume.name for node, volume in held if not _is_told(node, volume.name))
     yield from ((TWO_VOLUMES, f"{count} volumes are named {name}") for name, count in mine.items() if count > 1)
@@ -114,7 +101,7 @@ def _of_volumes(world: "World") -> Findings:
         elif places and "nodeAffinity" in spec and not any(f"'{place}'" in str(spec["nodeAffinity"]) for place in places):
             yield HOLLOW, f"PersistentVolume {name} does not lead to {places[0]}, where its volume is"
         if is_here and spec["persistentVolumeReclaimPolicy"] == "Delete" and (spec.get("claimRef") or {}).get("uid") not in there:
-            yield LEFT_OVER, f"PersistentVolume {name} is {(item.get('status') or {}).get('phase')}, and its claim is gone"
+            yield "left over", f"PersistentVolume {name} is {(item.get('status') or {}).get('phase')}, and its claim is gone"
     for claim in store.all_of(CLAIMS):
         name = claim["spec"].get("volumeName", "")
         if name and not store.find(VOLUMES, name):
@@ -174,24 +161,24 @@ def _of_claims(world: "World") -> Findings:
     for claim in claims:
         needed = parse_bytes(claim["spec"]["resources"]["requests"]["storage"])
         if (claim.get("status") or {}).get("phase") != "Bound" and needed <= free:
-            yield LOST, f"claim {claim['metadata']['name']} is not bound though {free} bytes are free somewhere"
+            yield "lost", f"claim {claim['metadata']['name']} is not bound though {free} bytes are free somewhere"
     # A PersistentVolume that somebody deletes stays until its claim has gone.
     free_ones = [item for item in store.all_of(VOLUMES) if (item["spec"].get("claimRef") or {}).get("uid") not in there]
     for item in (*claims, *free_ones):
         if item["metadata"].get("deletionTimestamp"):
-            yield STUCK, f"{item['metadata']['name']} does not go"
+            yield "stuck", f"{item['metadata']['name']} does not go"
     for node in world.nodes.values():
         yield from _of_capacity(world, node)
         unsettled = [begun.request.name for begun in node.folder.begun.values() if not begun.suspect]  # suspects stay for people
         yield from ((LEFT_BEHIND, f"{node.name} still has {name} in its journal, though all is settled") for name in unsettled)
         rows = node.tools.health.rows() if node.sidecar is not None and node.tools is not None else ("no sidecar runs",)
-        yield from ((UNWELL, f"{node.name}: {row}") for row in rows if not isinstance(getattr(row, "state", None), OK | Stopped))
+        yield from (("unwell", f"{node.name}: {row}") for row in rows if not isinstance(getattr(row, "state", None), OK | Stopped))
     asked, minutes = world.request_log.resting, len(world.nodes) * world.plan.rest / 60.0
     reads = sum(count for (_, what), count in asked.items() if what.split()[0] in ("list", "watch"))
     writes = asked.total() - reads
     if reads > _READS_AT_REST * minutes or writes > _WRITES_AT_REST * minutes:
         busiest = ", ".join(f"{node} {what} ×{count}" for (node, what), count in asked.most_common(3))
-        yield RESTLESS, f"{reads} lists and watches and {writes} other requests in {world.plan.rest:.0f} s: {busiest}"
+        yield "never rests", f"{reads} lists and watches and {writes} other requests in {world.plan.rest:.0f} s: {busiest}"
 
 
 def _of_capacity(world: "World", node: Node) -> Findings:
@@ -222,8 +209,8 @@ async def _drains_rest(world: "World") -> None:
     world.transcript.tell("people", "give everything up")
     await people.give_up(world)
     left = [what for name in world.nodes for what in world.truth.losses(world.truth.look(), name)]
-    if left:
-        world.found(NOT_GIVEN_UP, f"the owners have forgotten {', '.join(left)}")
+    if left:  # a fault of these worlds and not of the product
+        world.found("not given up", f"the owners have forgotten {', '.join(left)}")
     world.transcript.tell("world", "everything is given up")
     await asyncio.sleep(world.plan.settle)
 
@@ -236,10 +223,10 @@ def _of_drains(world: "World") -> Findings:
             condition = said.get(names.condition(DRIVER, verdict)) or {}
             if condition.get("status") != "True":
                 why = f"{condition.get('reason')}: {condition.get('message')}"
-                yield NEVER_YES, f"{name} is {condition.get('status')} for {verdict}, and everything was given up: {why}"
+                yield "never yes", f"{name} is {condition.get('status')} for {verdict}, and everything was given up: {why}"
     for order in world.drains.values():
         if not order.done:
-            yield HELD, f"{order.node} is still being drained, and everything was given up: {', '.join(order.left)}"
+            yield "held for ever", f"{order.node} is still being drained, and everything was given up: {', '.join(order.left)}"
 
 
 # --- emptying and making anew ---------------------------------------------------------------------------------------------------
@@ -261,7 +248,7 @@ async def _emptying_rest(world: "World") -> None:
                 await set_ready(world, f"{name}-{ordinal}", ready=True)
     await asyncio.sleep(world.plan.settle)
     for name in _may_leave(world):
-        world.found(NOT_EMPTIED, f"{name} is still on its node, and nothing keeps it there")
+        world.found("not emptied", f"{name} is still on its node, and nothing keeps it there")
     for node in world.nodes:
         await carry_out(world, PlannedEvent(world.clock(), UNDONE, node))
     await asyncio.sleep(_TAKEN_BACK)

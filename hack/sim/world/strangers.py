@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY
+from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY, volume_body
 from sidecar.kube.api import CAPACITIES, CLAIMS, CLASSES, NODES, VOLUMES, KubeApi, Resource
 from sidecar.model import names
 from sidecar.model.objects import IMMEDIATE, Json
@@ -61,15 +61,7 @@ def _capacity(name: str, driver: str, manager: str) -> Json:
 
 
 def _volume(name: str, driver: str, node: str) -> Json:
-    term = {"matchExpressions": [{"key": TOPOLOGY_KEY, "operator": "In", "values": [node]}]}
-    return {
-        "metadata": {"name": name, "annotations": {names.PROVISIONED_BY: driver}},
-        "spec": {
-            "capacity": {"storage": "1Gi"},
-            "claimRef": {"namespace": NAMESPACE, "name": f"{name}-claim", "uid": f"{name}-uid"},
-            "accessModes": ["ReadWriteOnce"],
-            "persistentVolumeReclaimPolicy": "Delete",
-            "csi": {"driver": driver, "volumeHandle": f"{name}-handle"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-        },
-    }
+    claim = {"name": f"{name}-claim", "uid": f"{name}-uid"}
+    body = volume_body(name, claim, [node], driver=driver, handle=f"{name}-handle", policy="Delete")
+    body["metadata"]["annotations"] = {names.PROVISIONED_BY: driver}
+    return body

@@ -28,8 +28,6 @@ _STRICTNESS: Final = ("Ignore", "AllowIdle", "Reprovision", "Block")
 _DEFAULT: Final = {RETIRE: "Block", REBOOT: "AllowIdle"}
 _OVER: Final = ("Succeeded", "Failed")
 SAID_YES: Final = "said yes"
-LET_GO: Final = "let go"
-DATA_LOST: Final = "data lost"
 
 LAG: Final = 15.0
 """Seconds between a change and the verdict that heeds it: a node in normal life is looked at every 5 s and 2 s after a change at the
@@ -298,7 +296,7 @@ class Verdicts:
             # A gate stands for volumes that were seen, also if nobody looks any more and somebody still needed them only later.
             seen_from = truth.first_used.get(what.partition(" ")[0], at)
             if now - at > self._lag and eyes.had_a_chance(seen_from, now, seconds=self._stand):
-                self._found(DATA_LOST, f"{what} goes with {node}, and nobody gave it up; known for {now - at:.0f} s")
+                self._found("data lost", f"{what} goes with {node}, and nobody gave it up; known for {now - at:.0f} s")
 
     def _look(self) -> None:
         world, handles = self._world, sum(node.driver._state.serial for node in self._world.nodes.values())
@@ -347,7 +345,7 @@ class Verdicts:
                 order = self._world.drains.get(node)
                 intent = REBOOT if order and order.reboots else RETIRE
                 if wrong := self.dangers(node, intent, older_than=self._lag):
-                    self._found(LET_GO, f"the gate of {node} was opened, and {_loses(intent)} {', '.join(wrong)}")
+                    self._found("let go", f"the gate of {node} was opened, and {_loses(intent)} {', '.join(wrong)}")
 
     def _condition(self, node: str, type_: str) -> Json | None:
         found = self._world.cluster.store.find(NODES, node)
