@@ -142,8 +142,6 @@ def target(method: str, path: str, query: Mapping[str, str], kinds: Iterable[Kin
     kind = next((kind for kind in kinds if (kind.resource.group, kind.resource.version, kind.resource.plural) == asked), None)
     if kind is None or len(rest) > 3 or "/" in name or (bool(namespace or name) and kind.resource.namespaced is not bool(namespace)):
         raise no_such_resource()
-    if subresource and not (subresource == "status" and kind.status) and subresource not in kind.subresources:
-        raise no_such_resource()
     if subresource:
         verbs = _STATUS_VERBS if subresource == "status" else {"POST": "create"}
     else:
@@ -201,11 +199,6 @@ def _resources(api_version: str, kinds: Iterable[Kind]) -> Json:
     entries: list[Json] = []
     for kind in (kind for kind in kinds if kind.resource.api_version == api_version):
         resource = kind.resource
-        common: Json = {"singularName": "", "namespaced": resource.namespaced, "kind": resource.kind}
-        own = {"name": resource.plural, "singularName": resource.kind.lower(), "verbs": list(_VERBS)}
-        entries.append(common | own)
-        if kind.status:
-            entries.append(common | {"name": f"{resource.plural}/status", "verbs": ["get", "patch", "update"]})
-        for name, taken in kind.subresources.items():
-            entries.append(common | {"name": f"{resource.plural}/{name}", "kind": taken, "verbs": ["create"]})
+        names = {"name": resource.plural, "singularName": resource.kind.lower(), "kind": resource.kind}
+        entries.append(names | {"namespaced": resource.namespaced, "verbs": list(_VERBS)})
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": api_version, "resources": entries}

@@ -58,8 +58,8 @@ class Kind:
     check_change: Callable[[Json, Json], list[str]] = _nothing
     fixed: tuple[str, ...] = ()
     """Fields that may not change."""
-    subresources: Mapping[str, str] = field(default_factory=dict)
-    """The subresources besides /status, with the kind of body that each takes."""
+    subresources: tuple[str, ...] = ()
+    """Besides /status."""
 
     @property
     def all_fields(self) -> Mapping[str, Schema]:
@@ -154,7 +154,7 @@ TABLE: Final[Iterable[Kind]] = (
         born=rules.pod_born,
         check=rules.check_pod,
         fixed=("spec.nodeName",),
-        subresources={"eviction": "Eviction", "binding": "Binding"},
+        subresources=("eviction", "binding"),
     ),
     Kind(
         resource=api.CLAIMS,

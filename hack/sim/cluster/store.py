@@ -75,7 +75,6 @@ class History:
         self._now: dict[Key, Stored] = {}
         self._keys: list[Key] = []
         self._records: list[Record] = []
-        self._revisions: list[int] = []
         self._dropped = 0
         self.forgotten = 0
         """Changes up to this revision have been forgotten."""
@@ -96,21 +95,20 @@ class History:
                 insort(self._keys, key)
             self._now[key] = stored
         self._records.append(record)
-        self._revisions.append(revision)
         if len(self._records) > 2 * _REMEMBERED:
-            self.forget(self._revisions[-_REMEMBERED - 1])
+            self.forget(self._records[-_REMEMBERED - 1].revision)
         return record
 
     def forget(self, revision: int) -> None:
         """Compaction: forgets the changes up to that revision."""
-        count = bisect_right(self._revisions, revision)
-        del self._records[:count], self._revisions[:count]
+        count = self._up_to(revision)
+        del self._records[:count]
         self._dropped += count
         self.forgotten = max(self.forgotten, revision)
 
     def since(self, revision: int) -> int:
         """The position of the first change after that revision, for `read`."""
-        return self._dropped + bisect_right(self._revisions, revision)
+        return self._dropped + self._up_to(revision)
 
     def read(self, position: int, limit: int) -> list[Record] | None:
         """Changes from a position on; None when some of them are forgotten already."""
@@ -119,7 +117,7 @@ class History:
 
     def at(self, revision: int) -> tuple[list[Key], dict[Key, Stored]]:
         """All objects as they were right after that revision, which must not have been forgotten."""
-        later = self._records[bisect_right(self._revisions, revision) :]
+        later = self._records[self._up_to(revision) :]
         if not later:
             return self._keys, self._now
         then = dict(self._now)
@@ -129,6 +127,10 @@ class History:
             else:
                 then[record.key] = record.old
         return sorted(then), then
+
+    def _up_to(self, revision: int) -> int:
+        """How many of the changes that are remembered it has."""
+        return bisect_right(self._records, revision, key=lambda record: record.revision)
 
 
 class Store:
