@@ -51,7 +51,6 @@ class Resource:
     name: str
     number: int
     quorum: str
-    volumes: int
     copies: dict[str, Replica]
     stand_alone: set[tuple[str, str]] = field(default_factory=set)  # (node, peer)
     views: dict[tuple[str, str], "View"] = field(default_factory=dict)
@@ -75,11 +74,11 @@ class Storage:
 
     # --- what happens to it -------------------------------------------------------------------------------------------------
 
-    def add(self, name: str, *, disks: Iterable[str], diskless: Iterable[str] = (), quorum: str = "majority", volumes: int = 1) -> None:
+    def add(self, name: str, *, disks: Iterable[str], diskless: Iterable[str] = (), quorum: str = "majority") -> None:
         self.now()
         copies = {node: Replica(UP_TO_DATE) for node in disks} | {node: Replica(DISKLESS, client=True) for node in diskless}
         views = {(node, peer): View(disk=copies[peer].disk) for node in copies for peer in copies if node != peer}
-        self.resources[name] = Resource(name, len(self.resources), quorum, volumes, copies, views=views)
+        self.resources[name] = Resource(name, len(self.resources), quorum, copies, views=views)
         self._settle()
 
     def cut(self, one: str, other: str) -> None:

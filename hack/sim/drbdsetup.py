@@ -41,21 +41,19 @@ def _lines(storage: Storage, resource: Resource, node: str) -> Iterator[str]:
         f"resource name:{resource.name} role:{'Primary' if copy.primary else 'Secondary'} suspended:{suspended} "
         f"force-io-failures:{yes[copy.failing_io]} write-ordering:flush may_promote:{yes[may]} promotion_score:{score}"
     )
-    for volume in range(resource.volumes):
-        backing = "none" if copy.disk == DISKLESS else f"/dev/vg/{resource.name}_{volume:05}"
-        yield (
-            f"device name:{resource.name} volume:{volume} minor:{1000 + 10 * resource.number + volume} backing_dev:{backing} "
-            f"disk:{copy.disk} client:{yes[copy.client]} open:{yes[copy.open]} quorum:{yes[copy.quorum]}"
-        )
+    backing = "none" if copy.disk == DISKLESS else f"/dev/vg/{resource.name}_00000"
+    yield (
+        f"device name:{resource.name} volume:0 minor:{1000 + 10 * resource.number} backing_dev:{backing} "
+        f"disk:{copy.disk} client:{yes[copy.client]} open:{yes[copy.open]} quorum:{yes[copy.quorum]}"
+    )
     for peer in sorted(set(resource.copies) - {node}):
         of, (state, role, disk) = f"peer-node-id:{ids[peer]} conn-name:{peer}", _link(storage, resource, node, peer)
         up = state == "Connected"
         yield f"connection name:{resource.name} {of} connection:{state} role:{role}"
-        for volume in range(resource.volumes):
-            yield (
-                f"peer-device name:{resource.name} {of} volume:{volume} replication:{'Established' if up else 'Off'} peer-disk:{disk} "
-                f"peer-client:{yes[up and resource.copies[peer].client]} resync-suspended:no"
-            )
+        yield (
+            f"peer-device name:{resource.name} {of} volume:0 replication:{'Established' if up else 'Off'} peer-disk:{disk} "
+            f"peer-client:{yes[up and resource.copies[peer].client]} resync-suspended:no"
+        )
         here, there = (f"ipv4:10.0.0.{ids[one]}:{7000 + resource.number}" for one in (node, peer))
         yield f"path name:{resource.name} {of} local:{here} peer:{there} established:{yes[up]}"
 

@@ -164,11 +164,11 @@ def proxied(path: str) -> tuple[Target, str] | None:
 def query_of(target: Target, given: Mapping[str, str]) -> Query:
     return Query(
         namespace=target.namespace,
-        labels=given.get("labelSelector", ""),
-        fields=given.get("fieldSelector", ""),
+        label_selector=given.get("labelSelector", ""),
+        field_selector=given.get("fieldSelector", ""),
         limit=int(given.get("limit") or 0),
-        token=given.get("continue", ""),
-        version=given.get("resourceVersion", ""),
+        continue_token=given.get("continue", ""),
+        resource_version=given.get("resourceVersion", ""),
     )
 
 

@@ -62,49 +62,21 @@ class InProcessApi:
             Call("get", resource, namespace, name), lambda: _copy(self.cluster.get(resource, name, namespace=namespace).obj)
         )
 
-    async def list_page(
-        self,
-        resource: Resource,
-        *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        continue_token: str = "",
-        resource_version: str = "",
-        begin: Callable[[], Take] = take_none,
-        skip: Skip = reads_all,
-    ) -> Page:
-        query = Query(
-            namespace=namespace,
-            labels=label_selector,
-            fields=field_selector,
-            limit=limit,
-            token=continue_token,
-            version=resource_version,
-        )
+    async def list_page(self, resource: Resource, *, begin: Callable[[], Take] = take_none, skip: Skip = reads_all, **query: Any) -> Page:
+        wanted = Query(**query)
 
         def act() -> Page:
-            page = self.cluster.list(resource, query)
+            page = self.cluster.list(resource, wanted)
             take, items = begin(), (_copy(item.bare) for item in page.items)
             return Page([item for item in items if not take(item)], str(page.revision), page.token)
 
-        return await self.ask(Call("list", resource, namespace), act)
+        return await self.ask(Call("list", resource, wanted.namespace), act)
 
-    async def watch(
-        self,
-        resource: Resource,
-        *,
-        resource_version: str,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        skip: Skip = reads_all,
-    ) -> AsyncGenerator[WatchEvent, None]:
-        query = Query(namespace=namespace, labels=label_selector, fields=field_selector, version=resource_version)
-        call = Call("watch", resource, namespace)
+    async def watch(self, resource: Resource, *, skip: Skip = reads_all, **query: Any) -> AsyncGenerator[WatchEvent, None]:
+        wanted = Query(**query)
+        call = Call("watch", resource, wanted.namespace)
         stream = await self.ask(
-            call, lambda: Stream(lambda wake: self.cluster.watch(resource, query, wake=wake), seconds=self._watch_for())
+            call, lambda: Stream(lambda wake: self.cluster.watch(resource, wanted, wake=wake), seconds=self._watch_for())
         )
         self._streams.add(stream)
         try:
@@ -123,41 +95,18 @@ class InProcessApi:
         return await self.ask(call, lambda: _copy(self.cluster.create(resource, _copy(body), namespace=namespace).obj))
 
     async def replace(
-        self,
-        resource: Resource,
-        body: Mapping[str, Any] | bytes,
-        *,
-        name: str,
-        namespace: str = "",
-        subresource: str = "",
-        is_current: Callable[[], bool] = always,
+        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, is_current: Callable[[], bool] = always, **where: Any
     ) -> Json:
+        """`where`: namespace and subresource."""
         if not is_current():
             raise Withdrawn(f"update {resource} {name}: not sent, it is no longer wanted")
         whole = json.loads(body) if isinstance(body, bytes) else _copy(body)
+        call = Call("update", resource, name=name, **where)
+        return await self.ask(call, lambda: _copy(self.cluster.replace(resource, whole, name=name, **where).obj))
 
-        def act() -> Json:
-            return _copy(self.cluster.replace(resource, whole, name=name, namespace=namespace, subresource=subresource).obj)
-
-        return await self.ask(Call("update", resource, namespace, name, subresource), act)
-
-    async def patch(
-        self,
-        resource: Resource,
-        name: str,
-        patch: Mapping[str, Any] | list[Any],
-        *,
-        content_type: str,
-        namespace: str = "",
-        subresource: str = "",
-    ) -> Json:
-        wanted = _copied(patch)
-
-        def act() -> Json:
-            stored = self.cluster.patch(resource, name, wanted, content_type=content_type, namespace=namespace, subresource=subresource)
-            return _copy(stored.obj)
-
-        return await self.ask(Call("patch", resource, namespace, name, subresource), act)
+    async def patch(self, resource: Resource, name: str, patch: Mapping[str, Any] | list[Any], *, content_type: str, **where: Any) -> Json:
+        wanted, call = _copied(patch), Call("patch", resource, name=name, **where)
+        return await self.ask(call, lambda: _copy(self.cluster.patch(resource, name, wanted, content_type=content_type, **where).obj))
 
     async def delete(
         self,

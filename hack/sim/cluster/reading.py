@@ -21,14 +21,14 @@ _BEFORE_THE_END: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What a list or a watch asks for."""
+    """What a list or a watch asks for, in the words and with the defaults of `KubeApi`."""
 
     namespace: str = ""
-    labels: str = ""
-    fields: str = ""
-    limit: int = 0
-    token: str = ""
-    version: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    limit: int = 500
+    continue_token: str = ""
+    resource_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class Selection:
 
     def __init__(self, kind: Kind, query: Query) -> None:
         self.prefix = f"{query.namespace}/" if query.namespace and kind.resource.namespaced else ""
-        self.labels: Test = label_test(query.labels)
-        self.fields: Test = field_test(query.fields, selectable={"metadata.name": "", "metadata.namespace": "", **kind.selectable})
+        self.labels: Test = label_test(query.label_selector)
+        self.fields: Test = field_test(query.field_selector, selectable={"metadata.name": "", "metadata.namespace": "", **kind.selectable})
         self.narrow = self.labels is not everything or self.fields is not everything
 
     def holds(self, key: Key, stored: Stored | None) -> bool:
@@ -73,12 +73,12 @@ class Selection:
 def list_page(store: Store, kind: Kind, query: Query) -> Listed:
     selection = Selection(kind, query)
     # The revision of now is not older than the one that is asked for.
-    revision, start = _from_token(query.token) if query.token else (store.revision, "")
+    revision, start = _from_token(query.continue_token) if query.continue_token else (store.revision, "")
     history = store.history(kind)
     if revision < history.forgotten:  # with the first sentence of the real one: nobody goes on with what it offers then
         raise expired("The provided continue parameter is too old to display a consistent list result.")
     keys, objects = history.at(revision)
-    limit = 0 if query.version == "0" else query.limit  # such a list comes from a cache, which knows no pages
+    limit = 0 if query.resource_version == "0" else query.limit  # such a list comes from a cache, which knows no pages
     items: list[Stored] = []
     begin = bisect_left(keys, max(start, selection.prefix))
     end = bisect_left(keys, selection.prefix[:-1] + "0") if selection.prefix else len(keys)  # "0" comes right after "/"
@@ -132,9 +132,9 @@ class Watch:
         self._store.wakes[self._kind.resource].pop(self._wake, None)
 
     def _start(self, query: Query) -> int:
-        if not query.version.isdigit():
-            raise internal(f'resourceVersion: Invalid value: "{query.version}": strconv.ParseUint: invalid syntax')
-        revision = int(query.version)
+        if not query.resource_version.isdigit():
+            raise internal(f'resourceVersion: Invalid value: "{query.resource_version}": strconv.ParseUint: invalid syntax')
+        revision = int(query.resource_version)
         if revision < self._history.forgotten:
             raise too_old(self._history.forgotten, revision)
         return revision

@@ -93,7 +93,8 @@ class Node:
         """The sidecar that runs now."""
         self.tools: Instruments | None = None
         """What it reports to."""
-        self._life: Life | None = None
+        self._life = Life(0)
+        self._life.end()
         self._over: asyncio.Future[str] | None = None
         self._doom = 0
         self.lives = 0
@@ -104,22 +105,21 @@ class Node:
     @property
     def alive(self) -> bool:
         """A process of the sidecar runs, be it only one that waits for its driver."""
-        return self._life is not None and self._life.alive
+        return self._life.alive
 
     def kill(self) -> None:
-        if self._life is not None:
-            self._life.kill("kill -9")
+        self._life.kill("kill -9")
 
     def doom(self, crossings: int) -> None:
         """The sidecar dies at that crossing from now; if none runs, the next sidecar does."""
-        if self._life is not None and self._life.alive:
+        if self.alive:
             self._life.doom(crossings)
         else:
             self._doom = crossings
 
     def stop(self) -> None:
         """SIGTERM."""
-        if self._over is not None and not self._over.done() and self._life is not None and self._life.alive:
+        if self._over is not None and not self._over.done() and self.alive:
             self._over.set_result("stopped")
 
     def lay_down(self) -> None:
@@ -140,8 +140,7 @@ class Node:
     def spare(self) -> None:
         """From now on nothing goes wrong on this node any more."""
         self._doom = 0
-        if self._life is not None:
-            self._life.pardon()
+        self._life.pardon()
         self.reception.faults.set([])
         self.folder.full = False
         self.driver_back()
