@@ -73,7 +73,7 @@ def test_a_pod_on_a_node_gets_its_time_and_a_second_deletion_can_only_shorten_it
     make(cluster, PODS, pod("p") | {"spec": pod("p")["spec"] | {"nodeName": "n"}})
 
     def delete(grace: int | None = None) -> tuple[Json, bool]:
-        stored, gone = cluster.delete(PODS, "p", namespace="default", options=Options(grace=grace))
+        stored, gone = cluster.delete(PODS, "p", namespace="default", options=Options(grace_period_seconds=grace))
         return stored.obj["metadata"], gone
 
     meta, gone = delete()

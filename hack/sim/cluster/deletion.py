@@ -27,7 +27,7 @@ _COUNTING_PAUSE: Final = 10
 class Options:
     uid: str = ""
     resource_version: str = ""
-    grace: int | None = None
+    grace_period_seconds: int | None = None
     dry_run: bool = False
 
 
@@ -37,7 +37,7 @@ def options_of(body: Mapping[str, Any]) -> Options:
     return Options(
         uid=str(conditions.get("uid") or ""),
         resource_version=str(conditions.get("resourceVersion") or ""),
-        grace=body.get("gracePeriodSeconds"),
+        grace_period_seconds=body.get("gracePeriodSeconds"),
         dry_run=bool(body.get("dryRun")),
     )
 
@@ -73,7 +73,9 @@ def _grace(kind: Kind, obj: Json, options: Options) -> int:
     """Only pods get time, and only those that may be running."""
     if kind.resource != PODS or not inside(obj, "spec.nodeName") or inside(obj, "status.phase") in ("Succeeded", "Failed"):
         return 0
-    asked = options.grace if options.grace is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
+    asked = options.grace_period_seconds
+    if asked is None:
+        asked = obj["spec"].get("terminationGracePeriodSeconds", 30)
     return int(asked) if asked >= 0 else 1
 
 

@@ -35,6 +35,7 @@ class Call:
 
 
 Hook = Callable[[Call], Awaitable[None]]
+Condition = Callable[[], bool]
 
 
 async def nothing(_: Call) -> None:
@@ -95,7 +96,7 @@ class InProcessApi:
         return await self.ask(call, lambda: _copy(self.cluster.create(resource, _copy(body), namespace=namespace).obj))
 
     async def replace(
-        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, is_current: Callable[[], bool] = always, **where: Any
+        self, resource: Resource, body: Mapping[str, Any] | bytes, *, name: str, is_current: Condition = always, **where: Any
     ) -> Json:
         """`where`: namespace and subresource."""
         if not is_current():
@@ -114,17 +115,15 @@ class InProcessApi:
         name: str,
         *,
         namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_seconds: int | None = None,
         propagation: str = "",
-        dry_run: bool = False,
-        is_current: Callable[[], bool] = always,
+        is_current: Condition = always,
+        **how: Any,
     ) -> None:
+        """Whatever the propagation: dependents go when garbage is collected. `how` is as in `Options`."""
         if not is_current():
             raise Withdrawn(f"delete {resource} {name}: not sent, it is no longer wanted")
-        options = Options(uid=uid, resource_version=resource_version, grace=grace_period_seconds, dry_run=dry_run)
-        call = Call("delete", resource, namespace, name, dry_run=dry_run)
+        options = Options(**how)
+        call = Call("delete", resource, namespace, name, dry_run=options.dry_run)
         await self.ask(call, lambda: self.cluster.delete(resource, name, namespace=namespace, options=options))
 
     async def create_subresource(

@@ -246,10 +246,6 @@ def _placement(world: "World", item: PlannedEvent) -> None:
     world.node(item.whom).stop()
 
 
-def _set_field(obj: object, field: str, value: object) -> None:
-    setattr(obj, field, value)
-
-
 _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None]]] = {
     "claim": lambda world, item: world.spawn(item.whom, _make(world, item)),
     "delete": _delete,
@@ -281,8 +277,8 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "placement": _placement,
     "driver away": lambda world, item: world.node(item.whom).link.go_down(),
     "driver back": lambda world, item: world.node(item.whom).driver_back(),
-    "disk full": lambda world, item: _set_field(world.node(item.whom).folder, "full", True),
-    "disk free": lambda world, item: _set_field(world.node(item.whom).folder, "full", False),
+    "disk full": lambda world, item: setattr(world.node(item.whom).folder, "full", True),
+    "disk free": lambda world, item: setattr(world.node(item.whom).folder, "full", False),
     "outage": _everywhere,
     "recovery": _everywhere,
     "partition": lambda world, item: world.network.take_down(item.whom),
@@ -291,8 +287,8 @@ _TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None
     "cut": lambda world, item: world.network.break_connections(item.whom),
     "lag": lambda world, item: world.network.local_delay(item.whom, item.number),
     "lag over": lambda world, item: world.network.local_delay(item.whom, 0.0),
-    "errors": lambda world, item: _set_field(world, "errors", item.number),
-    "no errors": lambda world, item: _set_field(world, "errors", 0.0),
+    "errors": lambda world, item: setattr(world, "errors", item.number),
+    "no errors": lambda world, item: setattr(world, "errors", 0.0),
     "kubelet hangs": lambda world, item: world.silent.add(item.whom),
     "kubelet works": _kubelet_works,
     themes.LOST: lambda world, item: world.lose(_named(world, item), item.number, first=item.detail),

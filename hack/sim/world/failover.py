@@ -11,7 +11,7 @@ import random
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hack.sim.stand_ins.node_controllers import OUT_OF_SERVICE, is_ready, taint
 from hack.sim.world.failed_over import KEY
@@ -255,14 +255,6 @@ async def _word(world: "World", item: PlannedEvent) -> None:
     await merge(world, CLAIMS, f"{item.whom}-0", {"metadata": {"annotations": {names.FAILOVER: item.detail or None}}})
 
 
-def _sets_field(of: Callable[["World", str], Any], field: str, value: Any) -> Callable[["World", PlannedEvent], None]:
-    return lambda world, item: setattr(of(world, item.whom), field, item.detail if value is None else value)
-
-
-def _machine(world: "World", name: str) -> Any:
-    return world.machines.all[name]
-
-
 TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None]]] = {
     SET: _set,
     **dict.fromkeys(("link cut", "link healed", "isolated", "joined"), _on_links),
@@ -270,10 +262,10 @@ TABLE: Final[dict[str, Callable[["World", PlannedEvent], Awaitable[None] | None]
     **dict.fromkeys(("suspended", "resumed"), _by_hand),
     "power off": lambda world, item: world.machines.power_off(item.whom, in_good_order=bool(item.detail)),
     "power on": lambda world, item: world.machines.power_on(item.whom),
-    "kubelet dies": _sets_field(_machine, "kubelet", False),
-    "kubelet lives": _sets_field(_machine, "kubelet", True),
-    "reader fails": _sets_field(_machine, "reader", None),
-    "reader works": _sets_field(_machine, "reader", ""),
+    "kubelet dies": lambda world, item: setattr(world.machines.all[item.whom], "kubelet", False),
+    "kubelet lives": lambda world, item: setattr(world.machines.all[item.whom], "kubelet", True),
+    "reader fails": lambda world, item: setattr(world.machines.all[item.whom], "reader", item.detail),
+    "reader works": lambda world, item: setattr(world.machines.all[item.whom], "reader", ""),
     "clock jumps": lambda world, item: setattr(world.nodes[item.whom], "skew", world.dice.choice((-3600.0, -90.0, 90.0, 3600.0))),
     "clock is right": lambda world, item: setattr(world.nodes[item.whom], "skew", 0.0),
     "failover word": _word,

@@ -103,7 +103,7 @@ class Machines:
         self.dice = random.Random(f"machines {world.plan.seed}")
         self.storage = Storage(world.clock, seed=world.plan.seed)
         self.shared: set[str] = set()
-        self.all = {name: Machine(name, reads_at=self.dice.uniform(0.0, _READS)) for name in world.nodes}
+        self.all: dict[str, Machine] = {name: Machine(name, reads_at=self.dice.uniform(0.0, _READS)) for name in world.nodes}
         self.acknowledged: dict[str, list[str]] = {}
         self.attach_detach: AttachDetach = AttachDetach(
             world.api, DRIVER, clock=world.clock, dice=random.Random(f"attacher {world.plan.seed}"), in_use=self.in_use

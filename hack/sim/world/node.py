@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from hack.sim.clock import EPOCH
@@ -184,7 +185,7 @@ class Node:
         return over.result()
 
     async def _program(self, life: Life) -> None:
-        world, tell = self._world, self._world.transcript.voice(self.name)
+        world, tell = self._world, partial(self._world.transcript.tell, self.name)
         parsed = parse(
             [*_ARGS, *world.plan.args, *self.flags], {"NODE_NAME": self.name, "NAMESPACE": NAMESPACE, "POD_NAME": f"sidecar-{self.name}"}
         )

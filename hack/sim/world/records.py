@@ -35,10 +35,6 @@ class Transcript:
         self.lines.append(f"{self._clock():10.3f}  {where:<10} {what}")
         logging.getLogger("world").info("%s", self.lines[-1])
 
-    def voice(self, where: str) -> Callable[[str], None]:
-        """`tell` with the place filled in."""
-        return lambda what: self.tell(where, what)
-
 
 @dataclass(frozen=True, slots=True)
 class Asker:
