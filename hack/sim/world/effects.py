@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 SENDER: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("sender", default="")
 """The node whose sidecar sends a request, also when its process is dead by then; empty: somebody else."""
 
-WRONG_EVICTION: Final = "wrong eviction"
 CLAIM_DELETED: Final = "claim deleted"
 TOUCHED: Final = "existing node touched"
 NO_EVIDENCE: Final = "no evidence"
@@ -105,11 +104,9 @@ class Effects:
         options = body.get("deleteOptions") or {}
         if pod is None or not _is_hit(options, pod):
             return doing()
-        if self._world.plan.theme == "maintenance":
-            wrong = [(WRONG_EVICTION, text) for text in self._world.maintained.wrong_eviction(SENDER.get(), options, pod)]
-        else:
-            wrong = [(WRONG_EVICTION, text) for text in self._wrong_eviction(options, pod)]
-            wrong += self._world.replicas.faults(pod) if pod["spec"].get("nodeName") else ()  # who has none is away already
+        wrong = [("wrong eviction", text) for text in self._wrong_eviction(options, pod)]
+        if self._world.plan.theme != "maintenance" and pod["spec"].get("nodeName"):  # who has none is away already
+            wrong += self._world.replicas.faults(pod)
         answer = self._dying(doing)
         self._tell(pod, wrong)
         self._world.transcript.tell(SENDER.get(), f"evicted {name}")
@@ -189,14 +186,18 @@ class Effects:
     # --- an eviction -----------------------------------------------------------------------------------------------------
 
     def _wrong_eviction(self, options: Mapping[str, Any], pod: Json) -> Iterator[str]:
-        """It hits the judged pod, of its own node, while somebody asks for that; one after the other; and no data that stays."""
+        """It hits the judged pod, of its own node, while somebody asks for that; one after the other; and no data that stays. In a
+        declared maintenance it is for what was declared."""
         only, node = options.get("preconditions") or {}, pod["spec"].get("nodeName")
         if not only.get("uid"):
             yield "it names no uid"
-        if "gracePeriodSeconds" in options:
-            yield "it takes the pod's grace period"
         if node not in (None, SENDER.get()):
             yield f"it is on {node}"
+        if self._world.plan.theme == "maintenance":
+            yield from self._world.maintained.wrong_eviction(SENDER.get(), pod) if node else ()
+            return
+        if "gracePeriodSeconds" in options:
+            yield "it takes the pod's grace period"
         if self.unasked_for(SENDER.get()) > self._world.late:
             yield "nobody asks for its node to be emptied"
         if node:

@@ -5,7 +5,7 @@ whoever knows less of it than is true may do less, and not more.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -181,16 +181,9 @@ class Maintained:
         said = (report.get("status") or {}).get("maintenance") or ()
         return next((each.get("finished", 0) for each in said if each["uid"] == uid), 0)
 
-    def wrong_eviction(self, sender: str, options: Mapping[str, Any], pod: Json) -> Iterator[str]:
-        """It is called for each eviction by a sidecar, before that is carried out."""
+    def wrong_eviction(self, sender: str, pod: Json) -> Iterator[str]:
+        """It is called for each eviction by a sidecar of a pod that has a node, before that is carried out."""
         self.evictions += 1
-        node = pod["spec"].get("nodeName")
-        if not node:
-            return
-        if not (options.get("preconditions") or {}).get("uid"):
-            yield "it names no uid"
-        if node != sender:
-            yield f"it is on {node}"
         ended, former = self._over.get(sender, (0.0, _NOTHING))
         former = former if self._world.clock() - ended <= self._late else _NOTHING
         drains = [each.drains(sender) for each in self._lately()]
