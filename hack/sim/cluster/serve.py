@@ -29,7 +29,6 @@ from hack.sim.cluster.reading import Listed, Stream
 from hack.sim.cluster.refusals import Refused
 from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, Resource
 from sidecar.kube.wire import path_of
-from sidecar.model.objects import Json
 
 _JSON: Final = "application/json"
 _GONE: Final = 410
@@ -166,8 +165,7 @@ class Served:
                 # kubectl's words are in the query where there is no body.
                 grace = int(query["gracePeriodSeconds"]) if "gracePeriodSeconds" in query else None
                 options = options_of(body or {**query, "gracePeriodSeconds": grace})
-                stored, gone = cluster.delete(resource, name, namespace=namespace, options=options)
-                return 200, _encoded(_success(target, stored.obj)) if gone else stored.whole
+                return 200, cluster.delete(resource, name, namespace=namespace, options=options)[0].whole
             case "create" if target.subresource:
                 return 201, _encoded(cluster.post(resource, name, target.subresource, body, namespace=namespace))
             case "create":
@@ -233,11 +231,6 @@ def self_signed(folder: Path) -> Certificate:
 def _list_body(page: Listed) -> bytes:
     head = {"kind": f"{page.resource.kind}List", "apiVersion": page.resource.api_version, "metadata": page.meta}
     return _encoded(head)[:-1] + b',"items":[' + b",".join(item.item for item in page.items) + b"]}"
-
-
-def _success(target: Target, obj: Json) -> Json:
-    details = {"name": target.name, "group": target.resource.group, "kind": target.resource.plural, "uid": obj["metadata"]["uid"]}
-    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
 def _error_event(refusal: Refused) -> bytes:

@@ -158,8 +158,8 @@ async def kill_in_mid_creation(stage: Stage) -> None:
 
 async def delete_one(stage: Stage) -> None:
     heading("One claim is deleted, which makes room for the pod that waits:")
-    await stage.delete(PODS, "fill")
-    await stage.delete(CLAIMS, "fill")
+    for resource in (PODS, CLAIMS):
+        await stage.api.delete(resource, "fill", namespace=NAMESPACE)
     stage.say("fill: pod and claim are deleted")
     await stage.until(lambda: not (stage.has_volume("fill") or stage.exists("fill")), "the volume of fill is gone")
     if stage.state(SMALL).named(f"pvc-{stage.claims['fill'].uid}"):

@@ -74,7 +74,7 @@ class Stage:
     def __init__(self, api: KubeApi, drivers: Mapping[str, OurDriver], sidecars: Mapping[str, Sidecar]) -> None:
         self.drivers, self.sidecars = drivers, sidecars
         self.claims: dict[str, Seen] = {}
-        self._api = api
+        self.api = api
         self._start = time.monotonic()
         self._told: set[str] = set()
         self._now: dict[Resource, dict[str, Json]] = {}
@@ -130,7 +130,7 @@ class Stage:
 
     async def _look(self) -> None:
         for resource in (CLAIMS, VOLUMES, PODS, CAPACITIES):
-            page = await self._api.list_page(resource, namespace=NAMESPACE if resource.namespaced else "")
+            page = await self.api.list_page(resource, namespace=NAMESPACE if resource.namespaced else "")
             self._now[resource] = {item["metadata"]["name"]: item for item in page.items}
         for name, claim in self._now[CLAIMS].items():
             seen, node = self.claims[name], str((claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, ""))
@@ -193,15 +193,12 @@ class Stage:
     async def claim(self, name: str, binding: str, size: str) -> None:
         self.claims[name] = Seen(size=size, created=time.monotonic())
         body = programs.claim(name, CLASS_OF[binding], size=size)
-        self.claims[name].uid = (await self._api.create(CLAIMS, body, namespace=NAMESPACE))["metadata"]["uid"]
+        self.claims[name].uid = (await self.api.create(CLAIMS, body, namespace=NAMESPACE))["metadata"]["uid"]
 
     async def pod(self, name: str, *, on: str = "") -> None:
         """A pod with the claim of its name; `on` binds it to a node as a nodeSelector does, which leaves the choice to the scheduler."""
         body = programs.pod(name, name, **({"nodeSelector": {_HOSTNAME: on}} if on else {}))
-        await self._api.create(PODS, body, namespace=NAMESPACE)
-
-    async def delete(self, resource: Resource, name: str) -> None:
-        await self._api.delete(resource, name, namespace=NAMESPACE)
+        await self.api.create(PODS, body, namespace=NAMESPACE)
 
     def misbehave(self, *faults: Json) -> None:
         """Sets the faults of all drivers from now on; none if none is given."""
@@ -210,20 +207,17 @@ class Stage:
 
     async def furnish(self, node_labels: Mapping[str, str]) -> None:
         """Creates what an administrator and the kubelets would have created."""
-        if (await self._api.list_page(NODES, limit=1)).items:
+        if (await self.api.list_page(NODES, limit=1)).items:
             raise Failed("this cluster has nodes already; the demo wants one of its own, and makes the nodes itself")
-        await self._create(CSI_DRIVERS, DRIVER, spec={"attachRequired": False, "storageCapacity": True})
+        await self.api.create(CSI_DRIVERS, {"metadata": {"name": DRIVER}, "spec": {"attachRequired": False, "storageCapacity": True}})
         for binding, name in CLASS_OF.items():
-            await self._api.create(CLASSES, programs.storage_class(name, DRIVER, binding))
+            await self.api.create(CLASSES, programs.storage_class(name, DRIVER, binding))
         resources = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
         for name, driver in self.drivers.items():
-            labels = {_HOSTNAME: name, driver.key: name, **node_labels}
-            await self._create(NODES, name, labels=labels, status={"allocatable": resources, "capacity": resources})
-            await self._create(CSI_NODES, name, spec={"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": [driver.key]}]})
-
-    async def _create(self, resource: Resource, name: str, *, labels: Mapping[str, str] | None = None, **body: object) -> None:
-        meta = {"name": name, "labels": dict(labels or {})}
-        await self._api.create(resource, {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body})
+            meta = {"name": name, "labels": {_HOSTNAME: name, driver.key: name, **node_labels}}
+            await self.api.create(NODES, {"metadata": meta, "status": {"allocatable": resources, "capacity": resources}})
+            known = {"drivers": [{"name": DRIVER, "nodeID": name, "topologyKeys": [driver.key]}]}
+            await self.api.create(CSI_NODES, {"metadata": {"name": name}, "spec": known})
 
     def verdict(self) -> tuple[str, bool]:
         """The drivers' own state against what the API server says, and whether they agree."""
