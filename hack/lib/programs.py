@@ -162,7 +162,7 @@ class OurDriver(Driver):
         return [call for line in lines if line and (call := json.loads(line)).get("method", "") == method]
 
     def misbehave(self, *faults: Json) -> None:
-        """Sets the driver's faults from now on, written as in `hack.sim.driver.faults`; without any, nothing goes wrong."""
+        """Sets the driver's faults from now on, written as in `hack.sim.driver.calls`; without any, nothing goes wrong."""
         for fault in faults:
             fault_of(fault)  # the driver would only complain in its log
         draft = self.faults.with_suffix(".draft")
