@@ -98,7 +98,14 @@ class Failover:
 
     async def run(self) -> None:
         reflector: Reflector[Node] = Reflector(
-            self._kube, NODES, project=Node.of, store=self._off, label_selector=names.POWERED_OFF, optional=True, clock=self._clock
+            self._kube,
+            NODES,
+            project=Node.of,
+            store=self._off,
+            label_selector=names.POWERED_OFF,
+            optional=True,
+            clock=self._clock,
+            rng=self._tools.rng,
         )
         parts = {
             "evidence": self._door.run,
