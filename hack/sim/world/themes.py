@@ -367,12 +367,12 @@ _ALL: Final = (
 THEMES: Final = {theme.name: theme for theme in _ALL}
 
 
-def plan_of(seed: int, theme: str = "claims", *, claims: int = 0, without: Collection[str] = ()) -> Plan:
-    """`claims` replaces the drawn number of claims, workloads or sets; `without` leaves out kinds of trouble."""
+def plan_of(seed: int, theme: str = "claims", *, without: Collection[str] = ()) -> Plan:
+    """`without` leaves out kinds of trouble."""
     of = THEMES[theme]
     dice = random.Random(f"{of.salt} {seed}")
     nodes = tuple(f"n{number}" for number in range(dice.randint(*of.nodes)))
-    plan = Plan(seed, nodes, theme, claims=claims or dice.randint(*of.claims), settle=of.settle)
+    plan = Plan(seed, nodes, theme, claims=dice.randint(*of.claims), settle=of.settle)
     of.flags(dice, plan)
     drawn = [kind for kind in of.troubles if dice.random() < of.share]
     plan.troubles = tuple(kind for kind in drawn if kind not in without)
