@@ -2,43 +2,10 @@ import asyncio
 import itertools
 import math
 import socket
-import time
 
 import pytest
 
 from hack.sim.clock import Deadlock, Runaway, run_virtual
-
-
-async def sleep_and_tell(seconds: float) -> float:
-    await asyncio.sleep(seconds)
-    return asyncio.get_running_loop().time()
-
-
-def test_an_hour_passes_at_once():
-    started = time.monotonic()
-    assert run_virtual(sleep_and_tell(3600.0)) == 3600.0
-    assert time.monotonic() - started < 5.0
-
-
-def test_sleepers_wake_in_the_order_of_their_times():
-    woken = []
-
-    async def sleeper(seconds: float) -> None:
-        woken.append(await sleep_and_tell(seconds))
-
-    async def main() -> None:
-        await asyncio.gather(sleeper(0.3), sleeper(0.1), sleeper(0.2))
-
-    run_virtual(main())
-    assert woken == [0.1, 0.2, 0.3]
-
-
-def test_a_timer_that_was_cancelled_takes_no_time():
-    async def main() -> float:
-        asyncio.get_running_loop().call_later(1.0, lambda: None).cancel()
-        return await sleep_and_tell(5.0)
-
-    assert run_virtual(main()) == 5.0
 
 
 def test_a_deadlock_says_who_waits_and_where():

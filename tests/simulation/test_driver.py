@@ -4,32 +4,39 @@ What CSI asks for is held by csi-sanity, and real mounts by the kernel, in tests
 """
 
 import asyncio
-import errno
 import itertools
 import json
-import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from hack.sim.clock import run_virtual
-from hack.sim.driver.calls import NO_FAULT, Call, Fault, Faults, Reception, Record, read_calls
-from hack.sim.driver.folders import Folders
+from hack.sim.driver.calls import NO_FAULT, Fault, Faults, Reception, Record
 from hack.sim.driver.local_driver import MIB, LocalDriver, Spec
-from hack.sim.driver.state import Journal, read_journal, read_state
+from hack.sim.driver.state import read_state
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
 from sidecar.model.topology import Segment
-from tests.harness.driver.calls import refusal, wanted
 
 POOLS = {"fast": 10 * MIB + 7, "slow": 100 * MIB}
 ELSEWHERE = Segment((("zone", "b"),))
+
+
+def wanted(name: str = "pvc-1", required: int = MIB, **fields: Any) -> CreateRequest:
+    writer = Capability("SINGLE_NODE_WRITER", fs_type="ext4")
+    return CreateRequest(**{"name": name, "required_bytes": required, "capabilities": (writer,), **fields})
+
+
+def refusal(act: Any, *args: Any, **kwargs: Any) -> Code:
+    with pytest.raises(DriverError) as caught:
+        act(*args, **kwargs)
+    return caught.value.code
 
 
 def local(*, state: Path | None = None, **options: Any) -> LocalDriver:
@@ -125,74 +132,6 @@ def test_refusals_leave_nothing_behind() -> None:
     assert driver.volumes() == ()
 
 
-def test_capacity_is_of_a_pool_a_place_and_a_use() -> None:
-    for query, available, maximum in (
-        (CapacityQuery(), 10 * MIB + 7, 10 * MIB),
-        (CapacityQuery({"pool": "slow"}), 100 * MIB, 100 * MIB),
-        (CapacityQuery({"pool": "none"}), 0, 0),
-        (CapacityQuery({}, ELSEWHERE), 0, 0),
-        (CapacityQuery({}, None, (Capability("MULTI_NODE_MULTI_WRITER"),)), 0, 0),
-    ):
-        answer = local().get_capacity(query)
-        assert (answer.available, answer.maximum, answer.minimum) == (available, maximum, MIB)
-
-
-def test_a_shrunken_pool_has_no_room_and_keeps_its_volumes(tmp_path: Path) -> None:
-    local(state=tmp_path / "state", pools={"only": 10 * MIB}).create(wanted(required=10 * MIB))
-    smaller = local(state=tmp_path / "state", pools={"only": 5 * MIB})
-    assert smaller.get_capacity(CapacityQuery()).available == 0
-    assert len(smaller.volumes()) == 1
-    with pytest.raises(ValueError, match="node-a"):
-        local(state=tmp_path / "state", node_id="node-b")
-
-
-def test_what_a_person_shares_is_a_volume_of_every_node_and_stays(tmp_path: Path) -> None:
-    for name in ("shared-a", "node-a-vol-7", "other"):
-        (tmp_path / name).mkdir()
-    driver = LocalDriver(Spec(node_id="node-a", pools=POOLS), backing=Folders(tmp_path, node_id="node-a"), state=tmp_path / ".journal")
-    assert driver.validate("shared-a", (Capability("SINGLE_NODE_WRITER"),)) == ""
-    for unknown in ("shared-b", "node-a-vol-7", "other", "shared-../other"):
-        assert refusal(driver.validate, unknown, (Capability("SINGLE_NODE_WRITER"),)) is Code.NOT_FOUND
-    driver.delete("shared-a")
-    assert (tmp_path / "shared-a").is_dir() and driver.volumes() == ()
-
-
-def test_a_state_that_cannot_be_written_is_no_volume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = local(state=tmp_path / "state")
-
-    def full(file: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "write", full)
-    assert refusal(driver.create, wanted()) is Code.INTERNAL
-    monkeypatch.undo()
-    assert driver.volumes() == () and read_state(tmp_path / "state").volumes == {}
-    driver.create(wanted())
-    driver.close()
-
-
-LINES = st.lists(st.dictionaries(st.text(max_size=4), st.integers() | st.text(max_size=4), max_size=2), min_size=1, max_size=5)
-
-
-@given(lines=LINES, cut=st.data())
-def test_a_torn_tail_loses_at_most_the_unanswered_line(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[dict[str, object]], cut: st.DataObject
-) -> None:
-    path = tmp_path_factory.mktemp("journal") / "file"
-    journal = Journal(path)
-    for line in lines[:-1]:
-        journal.append(line)
-    told = path.stat().st_size
-    journal.append(lines[-1])
-    journal.close()
-    os.truncate(path, cut.draw(st.integers(told, path.stat().st_size - 1)))
-    assert read_journal(path) == lines[:-1]
-    journal = Journal(path)
-    journal.append({"after": "the crash"})
-    journal.close()
-    assert read_journal(path) == [*lines[:-1], {"after": "the crash"}]
-
-
 # --- what happens to one call, in virtual time --------------------------------------------------------------------------
 
 
@@ -260,24 +199,6 @@ def test_a_hanging_call_is_taken_back_with_its_caller() -> None:
         assert await stage.call() is Code.OK, "the volume is not busy any more"
 
     play(scene, Fault(method="CreateVolume", times=1, hang=float("inf")))
-
-
-def test_the_record_merges_processes_and_knows_unanswered_calls(tmp_path: Path) -> None:
-    path, times = tmp_path / "calls", iter([1.0, 2.0, 3.5, 4.0, 4.0])
-    first = Record(path, now=lambda: next(times))
-    begun = first.begin("CreateVolume", "pvc-1", request={"name": "pvc-1"})
-    first.begin("CreateVolume", "pvc-2", request={})
-    first.end(begun, Code.ABORTED, message="busy")
-    first.close()
-    second = Record(path, now=lambda: next(times))
-    second.end(second.begin("Probe", "", request={}), Code.OK)
-    expected = [
-        Call(1.0, "CreateVolume", "pvc-1", {"name": "pvc-1"}, Code.ABORTED, "busy", 2.5),
-        Call(2.0, "CreateVolume", "pvc-2", {}),
-        Call(4.0, "Probe", "", {}, Code.OK, "", 0.0),
-    ]
-    assert read_calls(path) == expected == second.calls
-    second.close()
 
 
 def test_a_script_of_faults_means_what_it_says() -> None:

@@ -1,1 +1,1 @@
-"""The simulated driver: in this process, as a program, and the calls to it."""
+"""The simulated driver: in this process, and as a program."""

@@ -215,3 +215,12 @@ def test_a_driver_goes_on_after_the_deadline_or_drops_it(forsakes: bool, volumes
         assert len(scene.local.volumes()) == volumes
 
     played(story, forsakes=forsakes, faults=(Fault(method="CreateVolume", times=1, hang=20.0),))
+
+
+def test_each_watch_of_a_lagging_node_lags_by_a_part_of_its_own():
+    network = Network(random.Random(1), Weather(watch=Latency(0.0, 0.0)))
+    network.local_delay("n0", 10.0)
+    claims, volumes = network.watch_delay("n0", "claims"), network.watch_delay("n0", "volumes")
+    assert 0.0 < claims < 10.0 and 0.0 < volumes < 10.0 and claims != volumes
+    assert network.watch_delay("n0", "claims") == claims
+    assert network.watch_delay("n1", "claims") == 0.0

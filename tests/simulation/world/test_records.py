@@ -3,14 +3,9 @@ import asyncio
 import pytest
 
 from hack.sim.clock import run_virtual
-from hack.sim.world.records import CREATIONS, DELETIONS, MEASURES, MOST, WRITES, Asker, RequestLog, most_in_a_minute
+from hack.sim.world.records import CREATIONS, DELETIONS, MEASURES, MOST, WRITES, Asker, RequestLog
 from sidecar.engine.backoff import Backoff
 from sidecar.engine.loop import Loop
-
-
-@pytest.mark.parametrize(("times", "most"), [([], 0), ([0.0, 60.0], 2), ([0.0, 60.1], 1), ([0.0, 1.0, 59.0, 61.0, 200.0], 3)])
-def test_the_busiest_minute(times: list[float], most: int) -> None:
-    assert most_in_a_minute(times) == most
 
 
 def test_who_asks_is_told_from_the_task_of_a_loop() -> None:
