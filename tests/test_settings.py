@@ -36,14 +36,10 @@ def test_provisioning_is_told_of_gates_names_and_placement() -> None:
 
 
 def test_capacity_is_told_whom_to_publish_for_and_the_owner_comes_later() -> None:
-    told = settings.publisher(parsed("--enable-capacity", "--capacity-poll-interval=5s", environ=POD).config, "d")
-    assert (told.driver, told.manager, told.owner, told.poll_interval, told.reserve_pending) == (
-        "d",
-        "external-provisioner-node-1",
-        None,
-        5.0,
-        True,
-    )
+    words = ("--enable-capacity", "--capacity-poll-interval=5s", "--capacity-stale-after=5m")
+    told = settings.publisher(parsed(*words, environ=POD).config, "d")
+    assert (told.driver, told.manager, told.owner) == ("d", "external-provisioner-node-1", None)
+    assert (told.poll_interval, told.stale_after, told.reserve_pending) == (5.0, 300.0, True)
 
 
 def test_drain_decisions_are_told_in_words_of_their_own() -> None:
