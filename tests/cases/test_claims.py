@@ -9,7 +9,7 @@ from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
 from tests.harness.loops import until
 from tests.harness.provisioning.bench import rpc
-from tests.harness.provisioning.room import Json, Room, room_for
+from tests.harness.provisioning.room import Json, Room
 from tests.harness.sidecar import SELECTED, ListedKube, SlowDriver, running, sidecar_on, world_of
 
 PROVISION = "controller_persistentvolumeclaim_provision"
@@ -68,26 +68,6 @@ def test_M14_what_is_ignored_makes_no_event_and_is_not_looked_at_again() -> None
         assert room.told.events == [] and room.kube.asked == [] and room.driver.asked == []
         assert room.value(PROVISION) == 0
         assert room.room.claim_attempts.count("testid") == 0
-
-
-def test_M25_the_stored_volume_names_its_claim_its_maker_its_class_and_bears_our_finalizer() -> None:
-    obj = samples.claim_json(annotations={"volume.beta.kubernetes.io/storage-class": "beta-class"})
-    room = room_for(obj)
-    room.see(class_=samples.class_(metadata={"name": "beta-class", "uid": "beta-uid"}))
-    assert room.claim() is None
-    volume = room.kube.wrote_volume()
-    assert (volume["apiVersion"], volume["kind"], volume["metadata"]["name"]) == ("v1", "PersistentVolume", "test-testi")
-    assert volume["spec"]["claimRef"] == {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": "fake-ns",
-        "name": "fake-pvc",
-        "uid": "testid",
-        "resourceVersion": "7",
-    }
-    assert volume["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == samples.DRIVER
-    assert volume["metadata"]["finalizers"] == ["external-provisioner.volume.kubernetes.io/finalizer"]
-    assert volume["spec"]["storageClassName"] == "beta-class"
 
 
 def test_M29_an_event_during_the_longest_back_off_is_acted_upon_at_once() -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 from sidecar.csi.api import CapacityAnswer, CapacityQuery
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.kube.errors import Conflict
 from sidecar.provisioning.findings import NOTHING_FOUND
 from sidecar.provisioning.progress import NOT_BEGUN, race_of
 from tests.harness import samples
-from tests.harness.doors import ScriptedDriver, ScriptedKube
+from tests.harness.doors import ScriptedDriver
 from tests.harness.provisioning.bench import UID, Bench, immediate
 
 
@@ -46,14 +45,6 @@ def test_N20_the_count_of_delays_goes_when_the_claim_is_deleted_or_claimed() -> 
         assert race_of(bench.table.progress(UID)) is None
 
 
-def test_N27_the_class_may_stand_in_the_beta_annotation_alone() -> None:
-    claim = samples.claim(annotations={"volume.beta.kubernetes.io/storage-class": "fake-class"}, storageClassName=None)
-    bench = Bench().see(claim=claim, class_=samples.class_(volumeBindingMode="Immediate"))
-    bench.now = bench.claim() or 0.0
-    bench.claim()
-    assert len(bench.kube.wrote("replace")) == 1
-
-
 def test_N28_a_driver_without_topology_is_raced_for_too() -> None:
     bench = immediate(driver=ScriptedDriver(info=samples.info(topology=False)))
     bench.now = bench.claim() or 0.0
@@ -74,16 +65,6 @@ def test_N29_a_driver_that_hangs_is_waited_for_no_longer_than_one_call_may_take(
     bench.now = bench.claim() or 0.0
     bench.claim()
     assert len(bench.kube.wrote("replace")) == 1, "somebody must own it, so that its user sees the failure"
-
-
-def test_N31_a_node_that_loses_asks_and_writes_nothing() -> None:
-    bench = immediate(kube=ScriptedKube(failures={"replace": [Conflict("old")]}))
-    bench.now = bench.claim() or 0.0
-    bench.claim()
-    won_by(bench, "bar")
-    bench.claim()
-    assert [verb for verb, *_ in bench.kube.asked] == ["replace"], "its own bid, and nothing else"
-    assert bench.told.events == []
 
 
 def test_N26_claims_that_wait_hold_no_worker() -> None:

@@ -19,8 +19,9 @@ def test_M5_the_newer_provisioner_annotation_wins() -> None:
     assert samples.claim().provisioner == samples.DRIVER
 
 
-def test_M7_the_class_annotation_wins_over_the_field() -> None:
+def test_M7_N27_the_class_annotation_wins_over_the_field() -> None:
     assert samples.claim(annotations={"volume.beta.kubernetes.io/storage-class": "beta"}).class_name == "beta"
+    assert samples.claim(annotations={"volume.beta.kubernetes.io/storage-class": "beta"}, storageClassName=None).class_name == "beta"
     assert samples.claim().class_name == "fake-class"
 
 

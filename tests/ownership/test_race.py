@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sidecar.csi.api import CapacityAnswer
 from sidecar.csi.outcome import Unmeasured
 from sidecar.model.objects import Claim
-from sidecar.model.standing import Standing
 from sidecar.ownership.placement import Placement, RandomDelay, Ranked
 from sidecar.ownership.roster import Roster
 from sidecar.ownership.rules import Bid, LostTo, Measure, NotForUs, Ours, OwnershipView, Race, Tell, Wait, after_conflict, decide
@@ -33,7 +32,6 @@ class Node:
     race: Race | None = None
     looked_for: float = -1.0
     notices: int = 0
-    opens_at: float = 0.0
 
 
 @dataclass
@@ -56,8 +54,6 @@ class Play:
     def run(self, limit: float) -> None:
         for node in self.nodes:
             self.at(self.delay(), "seen", node, samples.claim(meta={"resourceVersion": "1"}))
-            if node.opens_at:
-                self.at(max(node.opens_at, self.slowest), "look", node)
         while self.events:
             now, _, what, node, detail = heapq.heappop(self.events)
             if now > limit:
@@ -118,7 +114,6 @@ class Play:
             race=node.race,
             free=None,
             roster=node.roster,
-            standing=Standing(closed=now < node.opens_at, why="it is cordoned"),
         )
 
     def arrive(self, now: float, node: Node, version: object) -> None:
@@ -179,26 +174,6 @@ def test_N22_never_two_owners_and_always_one_while_somebody_has_room(placement: 
     else:
         assert sum(node.notices for node in play.nodes) >= 1, "somebody says why it waits"
         assert all(node.notices <= 1 for node in play.nodes)
-
-
-@pytest.mark.parametrize("placement", [UPSTREAM, Ranked(UPSTREAM)], ids=["random", "ranked"])
-@settings(max_examples=25)
-@given(data=st.data())
-def test_D9_while_nodes_are_closed_the_others_take_it_and_once_they_open_they_take_part(placement: Placement, data: st.DataObject) -> None:
-    opening = data.draw(st.lists(st.sampled_from([0.0, 300.0]), min_size=1, max_size=8))
-    names = [f"n{number}" for number in range(len(opening))]
-    roster = data.draw(rosters(names))
-    play = Play(
-        [Node(name, ROOM, roster, opens_at=opens) for name, opens in zip(names, opening, strict=True)],
-        placement,
-        random.Random(data.draw(st.integers(0, 2**32))),
-        slowest=data.draw(st.sampled_from([0.05, 5.0])),
-        lost=0.0,
-    )
-    play.run(limit=900.0)
-    owner = next(node for node in play.nodes if node.name == play.owner)
-    assert play.owned_at >= owner.opens_at
-    assert (play.owned_at < 300.0) == (0.0 in opening)
 
 
 def test_with_the_right_knowledge_the_first_node_has_it_at_once_and_nobody_else_bids() -> None:

@@ -163,12 +163,6 @@ def test_N13_a_claim_of_nothing_is_taken_without_measuring() -> None:
     assert isinstance(decide(view(race=DUE, claim=claim)), Bid)
 
 
-def test_N16_after_a_conflict_the_winner_ends_it() -> None:
-    wait = after_conflict(view(race=DUE))
-    assert wait.race.attempt == 1
-    assert decide(view(race=wait.race, claim=samples.claim(selected="bar"))) == LostTo("bar")
-
-
 def test_N17_after_a_conflict_without_a_winner_the_delay_is_longer() -> None:
     wait = after_conflict(view(race=DUE))
     assert wait.until == 100.0 + 40.0 - 5.0

@@ -1,9 +1,7 @@
 """One look, one decision; and what is concluded from the driver's answer."""
 
-from sidecar.csi.api import CreatedVolume
-from sidecar.csi.outcome import Code, Done, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Refused, of_failure
+from sidecar.csi.outcome import Code, DriverError, MaybeRunning, NeverSent, NoSpaceHere, Refused, of_failure
 from sidecar.ownership.rules import Race
-from sidecar.ownership.selected_node_body import GiveBack
 from sidecar.provisioning.conclusions import conclude
 from sidecar.provisioning.decisions import (
     Bid,
@@ -14,7 +12,6 @@ from sidecar.provisioning.decisions import (
     Reschedule,
     Retry,
     Store,
-    Undo,
 )
 from sidecar.provisioning.progress import BELIEVED, NOT_BEGUN, Creating, HandedBack, Racing, Stored, Unsaved
 from sidecar.provisioning.rules import decide
@@ -24,10 +21,6 @@ from tests.harness.provisioning.views import create, view
 CREATING = Creating(samples.claim(selected="foo"))
 IMMEDIATE = samples.class_(volumeBindingMode="Immediate")
 STORED = Stored.at(100.0, "handle")
-
-
-def test_N1_selected_here_is_created_here() -> None:
-    assert create().request.name == "test-testi"
 
 
 def test_M2_M6_M8_M13_N3_X2_nothing_to_do() -> None:
@@ -52,16 +45,6 @@ def test_M27_a_claim_being_deleted_is_still_provisioned() -> None:
     assert isinstance(decide(view(claim=samples.claim(selected="foo", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}))), Create)
 
 
-def test_M3_a_missing_class_is_a_failure() -> None:
-    decision = decide(view(class_=None))
-    assert isinstance(decision, Refuse) and "fake-class" in decision.why
-
-
-def test_an_unfit_claim_is_refused_with_the_reason() -> None:
-    decision = decide(view(claim=samples.claim(selected="foo", selector={})))
-    assert isinstance(decision, Refuse) and "selector" in decision.why
-
-
 def test_N12_a_claim_that_cannot_be_asked_about_is_taken_all_the_same() -> None:
     decision = decide(view(claim=samples.claim(selector={}), class_=IMMEDIATE, progress=Racing(Race(0, 0.0))))
     assert isinstance(decision, Bid) and "selector" in decision.why
@@ -71,35 +54,6 @@ def test_M23_an_unsaved_volume_is_stored_before_anything_else() -> None:
     claim = samples.claim(selected="bar")
     decision = decide(view(progress=Unsaved.of(claim, samples.PACKED), claim=claim))
     assert isinstance(decision, Store)
-
-
-def test_M12_a_remembered_creation_goes_on_after_the_claim_was_deleted() -> None:
-    assert isinstance(decide(view(progress=CREATING)), Create)
-
-
-def test_a_remembered_claim_that_went_to_another_node_is_let_go() -> None:
-    assert isinstance(decide(view(progress=CREATING, claim=samples.claim(selected="bar"))), Ignore)
-
-
-def test_done_is_stored() -> None:
-    progress, conclusion = conclude(view(), create(), Done(CreatedVolume("id", 100)))
-    assert isinstance(conclusion, Store) and conclusion.body["spec"]["csi"]["volumeHandle"] == "id"
-    assert progress == Unsaved.of(samples.claim(selected="foo"), conclusion.body)
-
-
-def test_V4_too_small_is_undone() -> None:
-    progress, conclusion = conclude(view(), create(), Done(CreatedVolume("id", 99)))
-    assert progress == NOT_BEGUN and isinstance(conclusion, Undo) and conclusion.volume_id == "id"
-
-
-def test_N23_no_space_gives_the_claim_back() -> None:
-    progress, conclusion = conclude(view(), create(), NoSpaceHere("full"))
-    assert progress == NOT_BEGUN and isinstance(conclusion, Reschedule) and conclusion.edit == GiveBack()
-
-
-def test_M10_may_be_running_is_remembered() -> None:
-    claim = samples.claim(selected="foo")
-    assert conclude(view(), create(), MaybeRunning("timeout")) == (Creating(claim), Remember(claim, "timeout"))
 
 
 def test_what_was_never_sent_has_begun_nothing() -> None:

@@ -18,6 +18,10 @@ from sidecar.provisioning.volume_rules import (
 )
 from tests.harness import samples
 
+ELSEWHERE = {
+    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
+}
+
 
 def look(**changes: Any) -> VolumeDecision:
     base = VolumeView(here=samples.here(), volume=samples.volume(), class_=samples.class_())
@@ -37,21 +41,10 @@ def test_P2_P4_P5_D10_volumes_that_stay() -> None:
         samples.volume(spec={"persistentVolumeReclaimPolicy": "Retain"}, meta={"finalizers": ["other"]}),
         samples.volume(meta={"deletionTimestamp": "now", "finalizers": ["other"]}),
         samples.volume(annotations={"pv.kubernetes.io/provisioned-by": "other"}),
-        samples.volume(
-            spec={
-                "nodeAffinity": {
-                    "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}
-                }
-            }
-        ),
+        samples.volume(spec=ELSEWHERE),
         samples.volume(spec={"nodeAffinity": None}),
     ]:
         assert isinstance(look(volume=volume), Rest)
-
-
-ELSEWHERE = {
-    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
-}
 
 
 def test_P3_our_finalizer_leaves_volumes_that_are_not_ours_to_empty() -> None:
@@ -98,10 +91,6 @@ def test_without_affinity_the_identity_is_the_proof() -> None:
 def test_what_was_asked_for_is_not_asked_again_before_the_watch_shows_it() -> None:
     assert isinstance(look(progress=RemovalStep.REMOVED), Rest)
     assert isinstance(look(progress=RemovalStep.UNFINALIZED, volume=samples.volume(meta={"deletionTimestamp": "now"})), Rest)
-
-
-def test_D17_a_terminating_volume_with_our_finalizer_is_emptied_first() -> None:
-    assert isinstance(look(volume=samples.volume(meta={"deletionTimestamp": "now"})), Empty)
 
 
 def test_a_volume_that_was_merely_bound_is_not_looked_at() -> None:

@@ -118,26 +118,6 @@ def test_a_claim_is_a_span_and_what_was_asked_for_it_are_its_children(tmp_path: 
     assert collector.resource()["service.name"] == "csi-node-sidecar"
 
 
-def test_its_status_says_what_the_event_says(tmp_path: Path, collector: Collector) -> None:
-    """A driver that fails, and then does not: one span, with both."""
-    driver = FakeDriver(tmp_path / "csi.sock", fails={"CreateVolume": (grpc.StatusCode.INVALID_ARGUMENT, "no such pool")})
-
-    async def story() -> None:
-        async with program(tmp_path, collector, driver) as (cluster, _):
-            made(cluster)
-            await until(lambda: bool(collector.named("csi.v1.Controller/CreateVolume")))
-
-    run(story())
-    (root,) = collector.named("provision claim")
-    assert root["status"]["code"] == 2
-    assert root["status"]["message"].startswith("ProvisioningFailed: ")
-    assert "rpc error: code = InvalidArgument desc = no such pool" in root["status"]["message"]
-    assert root["events"][-1]["name"] == "process stops"
-    call = collector.named("csi.v1.Controller/CreateVolume")[0]
-    assert call["status"] == {"code": 2, "message": "InvalidArgument"}
-    assert values(call)["rpc.grpc.status_code"] == 3
-
-
 def test_an_annotation_that_is_none_is_not_repeated_anywhere(tmp_path: Path, collector: Collector, log: io.StringIO) -> None:
     root = of_claim_with(f"{PARENT}\n{SECRET}", tmp_path, collector)
     assert "parentSpanId" not in root

@@ -173,16 +173,6 @@ def test_a_process_that_still_runs_keeps_its_own_and_leaves_it_when_it_ends(tmp_
     assert {item.uid for item in left(tmp_path)} == {"uid-1", "uid-2"}
 
 
-def test_an_orderly_end_leaves_no_file_behind_when_there_is_nothing_to_tell(tmp_path: Path) -> None:
-    async def doing(journal: FileJournal) -> None:
-        await begin(journal, FIRST)
-        journal.end("uid-1")
-        await journal.close()
-
-    run(tmp_path, doing)
-    assert files(tmp_path) == []
-
-
 def test_an_orderly_end_strikes_out_what_ended_and_leaves_what_is_open(tmp_path: Path) -> None:
     async def doing(journal: FileJournal) -> None:
         await begin(journal, FIRST, SECOND)

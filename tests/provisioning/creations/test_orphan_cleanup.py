@@ -38,23 +38,6 @@ def test_what_the_driver_rules_out_is_struck_out_and_what_it_leaves_open_is_kept
         assert bool(paper.lines) == kept
 
 
-def test_X1_a_claim_deleted_while_no_process_ran_has_its_volume_deleted() -> None:
-    bench, paper = after_a_death()
-    assert bench.claim() is None
-    assert [method for method, _ in bench.driver.asked] == ["create", "delete"]
-    assert paper.lines == {}
-    assert bench.kube.wrote("create") == [], "no PersistentVolume is needed for that"
-    assert bench.told.events == []
-
-
-def test_a_claim_that_is_still_there_is_created_as_ever() -> None:
-    bench, paper = after_a_death()
-    bench.see(claim=samples.claim(selected="foo"))
-    bench.claim()
-    assert [method for method, _ in bench.driver.asked] == ["create"]
-    assert len(bench.kube.wrote("create")) == 1 and paper.lines == {}
-
-
 def test_a_volume_whose_object_the_watch_has_not_shown_yet_is_left_alone_too() -> None:
     bench, paper = after_a_death()
     bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(status={"phase": "Bound"})

@@ -30,7 +30,7 @@ def outcome(
     return build(place, wanted, kind, request, created)
 
 
-def test_V1_the_fixture() -> None:
+def test_V1_M25_the_fixture() -> None:
     assert built(here=samples.here(samples.info(topology=False))) == {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
