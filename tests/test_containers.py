@@ -1,14 +1,44 @@
 """Of objects that have come and gone nothing stays: one instance, in virtual time, sees many of everything, made and deleted."""
 
 import asyncio
+import gc
 import random
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any
 
 from hack.sim.clock import run_virtual
 from hack.sim.stand_ins import Binder, StandInBase
 from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
-from tests.harness.containers import entries
 from tests.harness.tenants import LOUD, QUIET, Crowd, Stage
+
+_CONTAINERS = (dict, set, list, deque)
+
+
+def entries() -> Counter[str]:
+    """Of all objects of the program that live in this process now, those of simulations left out."""
+    gc.collect()
+    found: Counter[str] = Counter()
+    for obj in gc.get_objects():
+        module = type(obj).__module__
+        if module.startswith("sidecar.") and not module.startswith("hack.sim") and not isinstance(obj, type):
+            for name, value in _attributes(obj):
+                if isinstance(value, _CONTAINERS):
+                    found[f"{type(obj).__name__}.{name}"] += _size(value)
+    return found
+
+
+def _attributes(obj: Any) -> list[tuple[str, Any]]:
+    slots = [name for kind in type(obj).__mro__ for name in getattr(kind, "__slots__", ())]
+    kept = [(name, getattr(obj, name, None)) for name in slots if name != "__dict__"]
+    return [*getattr(obj, "__dict__", {}).items(), *kept]
+
+
+def _size(container: Any) -> int:
+    """With the entries of containers within it, which indexes are made of."""
+    values = container.values() if isinstance(container, Mapping) else container
+    return len(container) + sum(len(value) for value in values if isinstance(value, _CONTAINERS))
+
 
 # What keeps the latest of something, and the most that it may hold: three memories of events, with the events that are alike; how often
 # claims have failed that may come back; and which volumes are gone, for a watch that is behind.

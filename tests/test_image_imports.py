@@ -66,30 +66,15 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kubernetes", None)
 
 
-COMMANDS = (
-    ["explain", "nodes"],
-    ["explain", "node", "n1", "-o", "json"],
-    ["explain", "pvc", "default/c"],
-    ["label"],
-    ["node", "retire", "n1", "--yes"],
-    ["uninstall"],
-)
-
-
-def called(words: list[str], file: Path) -> int:
-    return main([*words, *([] if words[0] == "node" or "pvc" in words else ["--driver=d"]), f"--kubeconfig={file}"])
-
-
 @pytest.mark.usefixtures("without")
 def test_a_plugin_ends_a_command_in_the_image_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for plugin, user in USERS.items():
-        for words in COMMANDS:
-            assert called(words, written(tmp_path, user)) == 1
+        for words in (["explain", "nodes"], ["node", "retire", "n1", "--yes"]):
+            assert main([*words, f"--kubeconfig={written(tmp_path, user)}"]) == 1
             out, err = capsys.readouterr()
             assert (out, err.count("\n")) == ("", 1)
-            assert all(
-                part in err for part in (f'user "me" gets credentials by {plugin}', "no Python module kubernetes", "give it a token")
-            )
+            assert f'user "me" gets credentials by {plugin}' in err
+            assert "no Python module kubernetes" in err and "give it a token" in err
 
 
 WITHOUT = "import sys; sys.modules.update(kubernetes=None); from sidecar.cli import main; sys.exit(main())"

@@ -164,29 +164,6 @@ def leaving_source() -> Json:
     return samples.claim_json(meta=leaving, annotations={"volume.kubernetes.io/selected-node": "bar"}, volumeName="pv-source")
 
 
-@pytest.mark.parametrize("binding", ["WaitForFirstConsumer", "Immediate"])
-def test_a_source_stays_while_a_clone_of_it_is_pending_though_nobody_is_asked_to_make_that_yet(binding: str) -> None:
-    clone = samples.claim_json(
-        meta={"name": "clone", "uid": "uid-clone"},
-        dataSource={"kind": "PersistentVolumeClaim", "name": "source"},
-        annotations={"volume.beta.kubernetes.io/storage-provisioner": None},
-    )
-    kube = ListedKube(
-        persistentvolumeclaims=[leaving_source(), clone],
-        persistentvolumes=[source_volume()],
-        storageclasses=[samples.class_json(volumeBindingMode=binding)],
-    )
-
-    async def then(program: Sidecar) -> None:
-        await asyncio.sleep(3600.0)
-        assert program.caches.claims.keys() == ["uid-source"] and not kube.wrote("replace")
-        clone["status"]["phase"] = "Bound"
-        await asyncio.sleep(300.0)
-        assert len(kube.wrote("replace")) == 1
-
-    running(lambda: cloning_on(kube), then, play=run_virtual, limit=10_000.0)
-
-
 @pytest.mark.parametrize(
     "volumes",
     [

@@ -26,7 +26,6 @@ from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.wiring import Sidecar
 from tests.harness import samples
 from tests.harness.loops import until
-from tests.harness.memory import Cluster, held_by, some_claim, some_volume
 from tests.harness.provisioning.bench import UID, run
 from tests.harness.provisioning.journal import written
 from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, room_for
@@ -269,22 +268,3 @@ def test_X5_volumes_created_while_the_api_server_is_away_are_all_stored_and_none
     assert room.told.reasons().count("ProvisioningSucceeded") == claims
     assert "ProvisioningFailed" not in room.told.reasons()
     assert room.table.unsaved() == 0 and not room.paper.lines
-
-
-# ---- memory --------------------------------------------------------------------------------------------------------
-
-
-def test_X6_thousands_of_foreign_claims_and_volumes_cost_no_memory_that_stays() -> None:
-    """How little is kept of our own, and what a list takes while it lasts, is held in tests/test_memory.py."""
-    held_by(Cluster())
-    few, many = (
-        held_by(
-            Cluster(
-                persistentvolumeclaims=(some_claim(driver="other", node="bar"), count),
-                persistentvolumes=(some_volume(driver="other", node="bar"), count),
-            )
-        )
-        for count in (10, 1_000)
-    )
-    assert (many.claims, many.volumes) == (0, 0)
-    assert many.after - few.after < 100_000

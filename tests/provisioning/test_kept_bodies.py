@@ -1,7 +1,6 @@
 """PersistentVolumes that wait for the API server, of volumes of which the driver has much to say: what is kept of them is bounded."""
 
 import heapq
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,11 +26,9 @@ class Talkative(OpenDriver):
     def __init__(self, size: int = LARGE, entries: int = 1) -> None:
         super().__init__()
         self.size, self.entries = size, entries
-        self.made: Counter[str] = Counter()
 
     async def create_volume(self, request: CreateRequest, *, secrets: Mapping[str, str] = NOTHING) -> CreatedVolume:
         self.asked.append(("create", request))
-        self.made[request.name] = 1
         each = self.size // self.entries
         context = {f"{number:06}": request.name.ljust(each, ".") for number in range(self.entries)}
         return CreatedVolume(f"id-of-{request.name}", request.required_bytes, context=context)
@@ -83,23 +80,6 @@ def test_all_that_is_kept_together_is_bounded_in_bytes() -> None:
         assert 70 * LARGE < room.table.kept() <= MOST_KEPT
         assert room.table.unsaved() == 100, "each is known to exist, whether its PersistentVolume is kept or not"
         assert all(not room.table.takes_space(uid) for _, uid in due)
-
-
-@pytest.mark.usefixtures("little_room")
-def test_all_are_stored_once_the_api_server_takes_them_and_each_was_made_once() -> None:
-    driver = Talkative()
-    room, due = waiting(100, driver)
-    live(room, due, until=200.0)
-    assert len(due) == 100 and driver.count("delete") == 0
-    room.kube.why = None
-    live(room, due, until=220.0)
-    assert due == []
-    stored = {name: body for (plural, name), body in room.kube.objects.items() if plural == "persistentvolumes"}
-    assert stored.keys() == driver.made.keys() and len(stored) == 100
-    assert all(body["spec"]["csi"]["volumeHandle"] == f"id-of-{name}" for name, body in stored.items())
-    assert all(len(body["spec"]["csi"]["volumeAttributes"]["000000"]) == LARGE for body in stored.values())
-    assert room.table.unsaved() == room.table.kept() == 0 and not room.paper.lines
-    assert driver.count("delete") == 0
 
 
 def without_room(monkeypatch: pytest.MonkeyPatch, why: Exception, *, driver: OpenDriver | None = None) -> Room:

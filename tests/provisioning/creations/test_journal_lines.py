@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sidecar.csi.api import CreateRequest
 from sidecar.provisioning.creations import journal_lines
-from sidecar.provisioning.creations.creation_record import from_line, to_line
+from sidecar.provisioning.creations.creation_record import CreationRecord, from_line, to_line
 from sidecar.provisioning.creations.journal_lines import (
     Content,
     Damage,
@@ -21,7 +22,9 @@ from sidecar.provisioning.creations.journal_lines import (
     read_lines,
     settled_line,
 )
-from tests.harness.provisioning.journal_line import LINE, RECORD
+
+RECORD = CreationRecord("uid-1", "ns", "claim-1", "fast", CreateRequest(name="pvc-1", required_bytes=2**30, capabilities=()))
+LINE = begin_line(RECORD)
 
 
 def content(*lines: bytes, largest: int = 10_000, most_open: int = 10_000) -> Content:
