@@ -220,6 +220,18 @@ def test_an_attachment_that_goes_wakes_its_volume() -> None:
     running(lambda: sidecar_on(kube, "--retry-interval-start=100s", driver=driver), then)
 
 
+def test_C27_capacity_is_listed_in_its_namespace_by_our_labels() -> None:
+    kube = ListedKube(storageclasses=[samples.class_json()])
+    environ = {"NAMESPACE": "ns"}
+
+    async def then(program: Sidecar) -> None:
+        await until(lambda: kube.wrote("create"))
+        selector = f"csi.storage.k8s.io/drivername={samples.DRIVER},csi.storage.k8s.io/managed-by=external-provisioner-foo"
+        assert ("csistoragecapacities", "ns", selector) in kube.lists
+
+    running(lambda: sidecar_on(kube, "--enable-capacity", "--capacity-ownerref-level=-1", environ=environ), then)
+
+
 def test_S10_the_identity_ends_with_driver_and_node_and_is_new_at_every_start() -> None:
     identities = {sidecar_on(ListedKube()).here().identity for _ in range(50)}
     assert len(identities) > 1
