@@ -2,15 +2,13 @@
 
 import asyncio
 import gc
-import random
 from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
-from hack.sim.clock import run_virtual
-from hack.sim.stand_ins import Binder, StandInBase
-from sidecar.kube.api import CLAIMS, VOLUMES, KubeApi
-from tests.harness.tenants import LOUD, QUIET, Crowd, Stage
+from sidecar.kube.api import CLAIMS, VOLUMES
+from tests.harness.drain.simulated import all_of
+from tests.harness.tenants import LOUD, QUIET, Crowd, Stage, play
 
 _CONTAINERS = (dict, set, list, deque)
 
@@ -21,7 +19,7 @@ def entries() -> Counter[str]:
     found: Counter[str] = Counter()
     for obj in gc.get_objects():
         module = type(obj).__module__
-        if module.startswith("sidecar.") and not module.startswith("hack.sim") and not isinstance(obj, type):
+        if module.startswith("sidecar.") and not isinstance(obj, type):
             for name, value in _attributes(obj):
                 if isinstance(value, _CONTAINERS):
                     found[f"{type(obj).__name__}.{name}"] += _size(value)
@@ -56,44 +54,37 @@ BOUNDED = {
 COUNT = 30
 
 
-async def come_and_go(api: KubeApi, stage: Stage, first: int, count: int) -> None:
+async def come_and_go(stage: Stage, first: int) -> None:
     """Claims of all kinds: provisioned, and then deleted with their volume or after it; and such as are never provisioned."""
-    for number in range(first, first + count):
+    you = stage.bench.you
+    for number in range(first, first + COUNT):
         await stage.claim(QUIET, f"made-{number}", "1Mi")
         await stage.claim(LOUD, f"never-{number}", "1Pi")
-    await asyncio.sleep(60.0 + count)
-    volumes = (await api.list_page(VOLUMES, limit=0)).items
-    assert len(volumes) == count
+    await asyncio.sleep(60.0 + COUNT)
+    volumes = await all_of(stage.bench, VOLUMES)
+    assert len(volumes) == COUNT
     for volume in volumes[::2]:  # directly: it goes when its claim is gone
-        await api.delete(VOLUMES, volume["metadata"]["name"])
-    for claim in (await api.list_page(CLAIMS, limit=0)).items:
-        await api.delete(CLAIMS, claim["metadata"]["name"], namespace=claim["metadata"]["namespace"])
-    await asyncio.sleep(120.0 + count)
-    assert (await api.list_page(VOLUMES, limit=0)).items == (await api.list_page(CLAIMS, limit=0)).items == []
+        await you.delete(VOLUMES, volume["metadata"]["name"])
+    for claim in await all_of(stage.bench, CLAIMS):
+        await you.delete(CLAIMS, claim["metadata"]["name"], namespace=claim["metadata"]["namespace"])
+    await asyncio.sleep(120.0 + COUNT)
+    assert await all_of(stage.bench, VOLUMES) == await all_of(stage.bench, CLAIMS) == []
 
 
-def growth(count: int) -> tuple[Counter[str], Counter[str]]:
+def growth() -> tuple[Counter[str], Counter[str]]:
     """The entries that a second round leaves behind, and all there are then."""
+    seen: list[Counter[str]] = []
 
-    async def story() -> tuple[Counter[str], Counter[str]]:
-        stage = Stage(Crowd(claims=0, qps=1000.0, burst=1000, call_seconds=0.01))
-        await stage.furnish()
-        base = StandInBase(stage.api, clock=stage.clock, rng=random.Random(5))
-        Binder(base)
-        tasks = [asyncio.create_task(stage.node.run()), asyncio.create_task(base.run())]
-        await asyncio.sleep(30.0)
-        await come_and_go(stage.api, stage, 0, count)
-        before = entries()
-        await come_and_go(stage.api, stage, count, count)
-        after = entries()
-        for task in tasks:
-            task.cancel()
-        return after - before, after
+    async def story(stage: Stage) -> None:
+        for number in range(2):
+            await come_and_go(stage, number * COUNT)
+            seen.append(entries())
 
-    return run_virtual(story(), limit=1_000_000.0, seed=1)
+    play(Crowd(claims=0, qps=1000.0, burst=1000, call_seconds=0.01), story)
+    return seen[1] - seen[0], seen[1]
 
 
 def test_of_what_has_come_and_gone_no_container_holds_anything() -> None:
-    more, held = growth(COUNT)
+    more, held = growth()
     assert {where: left for where, left in more.items() if left >= COUNT // 3 and where not in BOUNDED} == {}
     assert {where: held[where] for where, most in BOUNDED.items() if held[where] > most} == {}
