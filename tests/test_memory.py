@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Doors, Instruments
 from sidecar.kube.api import Page, Resource, WatchEvent
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.wiring import Sidecar
 from tests.harness import samples
+from tests.harness.config import parsed
 from tests.harness.doors import ScriptedDriver, ScriptedKube
 
 Json = dict[str, Any]
@@ -70,13 +70,12 @@ def some_claim(*, driver: str = samples.DRIVER, node: str = "") -> Json:
 
 
 def some_volume(*, driver: str = samples.DRIVER, node: str = samples.NODE) -> Json:
-    place = {"key": samples.KEY, "operator": "In", "values": [node]}
     return samples.volume_json(
         meta={"name": "volume-NUMBER", "uid": "volume-uid-NUMBER", "labels": _LABELS, "managedFields": _MANAGED_FIELDS},
         spec={
             "csi": {"driver": driver, "volumeHandle": "handle-NUMBER", "volumeAttributes": {"pool": "main"}},
             "claimRef": {"uid": "claim-uid-NUMBER", "namespace": "fake-ns", "name": "claim-NUMBER"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}},
+            "nodeAffinity": samples.placed(node),
         },
         status={"phase": "Bound"},
     )
@@ -103,11 +102,10 @@ def held_by(cluster: Cluster) -> Held:
 
 
 async def _live(cluster: Cluster) -> Held:
-    parsed = parse(["--node-deployment"], {"NODE_NAME": samples.NODE})
-    assert isinstance(parsed, Parsed)
+    config = parsed(environ={"NODE_NAME": samples.NODE}).config
     doors = Doors(cluster, cluster, ScriptedDriver())  # type: ignore[arg-type]
     tools = Instruments()
-    program = Sidecar(parsed.config, doors, tools, recorder=EventRecorder(cluster, component="test"))  # type: ignore[arg-type]
+    program = Sidecar(config, doors, tools, recorder=EventRecorder(cluster, component="test"))  # type: ignore[arg-type]
     task = asyncio.create_task(program.run())
     try:
         async with asyncio.timeout(60):

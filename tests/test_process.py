@@ -11,11 +11,10 @@ from unittest.mock import Mock
 import pytest
 
 from sidecar import process
-from sidecar.config.config import Config
-from sidecar.config.parse import Parsed, parse
 from sidecar.doors import Instruments, fitted, open_doors
 from sidecar.kube.api import Resource
 from sidecar.kube.errors import ApiError, Forbidden, NotFound, Unavailable
+from tests.harness.config import parsed
 from tests.harness.doors import ScriptedKube
 from tests.harness.driver.in_loop import FakeDriver
 from tests.harness.loops import run
@@ -54,14 +53,8 @@ class Discovered(ScriptedKube):
         return await super().resource_for(api_version, kind)
 
 
-def config_of(*argv: str) -> Config:
-    parsed = parse(["--node-deployment", *argv], {"NODE_NAME": "n"})
-    assert isinstance(parsed, Parsed)
-    return parsed.config
-
-
 def attributes_classes(kube: Discovered, *argv: str) -> bool:
-    config = asyncio.run(fitted(config_of(*argv), kube))  # type: ignore[arg-type]
+    config = asyncio.run(fitted(parsed(*argv).config, kube))  # type: ignore[arg-type]
     assert config.gate("Topology")
     return config.gate("VolumeAttributesClass")
 
@@ -87,7 +80,7 @@ def test_calls_carry_the_drivers_name_from_the_moment_it_has_told_it(tmp_path: P
     async def main() -> str:
         driver, tools = FakeDriver(tmp_path / "csi.sock"), Instruments()
         await driver.start()
-        config = config_of(f"--csi-address={driver.path}", "--master=http://127.0.0.1:1")
+        config = parsed(f"--csi-address={driver.path}", "--master=http://127.0.0.1:1").config
         doors = await open_doors(config, tools, on_link=lambda _: None)
         link = asyncio.create_task(doors.connection.run())
         await doors.connection.first_ready()
@@ -110,7 +103,7 @@ def test_threads_that_are_not_of_this_life_are_not_waited_for(monkeypatch: pytes
     over = threading.Event()
     others, own = threading.Thread(target=over.wait), threading.Thread(target=over.wait)
     others.start()
-    life = process._Life(config_of("--csi-address=/csi.sock"))
+    life = process._Life(parsed("--csi-address=/csi.sock").config)
     life.leave_if_a_disk_hangs(3)
     left.assert_not_called()
     own.start()

@@ -14,7 +14,6 @@ import pytest
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import ApiServer, Call, InProcessApi
 from hack.sim.cluster.reading import Query
-from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import CLONE_VOLUME, CREATE_DELETE_VOLUME, GET_CAPACITY, DriverInfo
 from sidecar.doors import Doors, Instruments
 from sidecar.engine.health import OK
@@ -27,6 +26,7 @@ from sidecar.report_only import ReportOnly
 from sidecar.start import load_rooms
 from sidecar.wiring import Sidecar
 from tests.harness import samples
+from tests.harness.config import parsed
 from tests.harness.doors import ScriptedDriver
 
 ALL_CAPABLE = samples.info(controller=(CREATE_DELETE_VOLUME, GET_CAPACITY, CLONE_VOLUME))
@@ -88,9 +88,8 @@ class Scene:
     async def run(self, *args: str, seconds: float = AN_HOUR, then: Callable[[Any], None] = lambda _: None) -> None:
         """The program that these flags ask for."""
         environ = {"NODE_NAME": samples.NODE, "NAMESPACE": "default"}
-        parsed = parse(["--node-deployment", f"--csi-address={self.folder}/csi.sock", *args], environ)
-        assert isinstance(parsed, Parsed)
-        load_rooms(parsed.config)
+        config = parsed(f"--csi-address={self.folder}/csi.sock", *args, environ=environ).config
+        load_rooms(config)
 
         async def noted(call: Call) -> None:
             self.calls.append(call)
@@ -100,9 +99,9 @@ class Scene:
         self.instruments = Instruments(clock=loop.time, wall=loop.time, rng=random.Random(2).random)
         doors, recorder = Doors(door, door, self.driver), EventRecorder(door, component="test")
         program = (
-            Sidecar(parsed.config, doors, self.instruments, recorder=recorder)
-            if parsed.config.provisioning
-            else ReportOnly(parsed.config, doors, self.instruments, recorder=recorder, journals=self)
+            Sidecar(config, doors, self.instruments, recorder=recorder)
+            if config.provisioning
+            else ReportOnly(config, doors, self.instruments, recorder=recorder, journals=self)
         )
         task = asyncio.create_task(program.run())
         await asyncio.sleep(seconds)
@@ -187,8 +186,7 @@ LOCAL = {
 
 
 def on(node: str) -> Json:
-    place = {"key": samples.KEY, "operator": "In", "values": [node]}
-    return {**CENTRAL, "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}}
+    return {**CENTRAL, "nodeAffinity": samples.placed(node)}
 
 
 def bound(scene: Scene, spec: Json, **meta: Json) -> None:

@@ -21,11 +21,6 @@ from tests.harness.loops import until
 from tests.harness.sidecar import Json, ListedKube, running, sidecar_on
 
 
-def affinity(node: str) -> Json:
-    expression = {"key": samples.KEY, "operator": "In", "values": [node]}
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
-
-
 def test_foreign_objects_are_dropped() -> None:
     selected = "volume.kubernetes.io/selected-node"
     claims = [
@@ -37,7 +32,7 @@ def test_foreign_objects_are_dropped() -> None:
     ]
     volumes = [
         samples.volume_json(meta={"name": "here"}, status={"phase": "Bound"}),
-        samples.volume_json(meta={"name": "there"}, spec=affinity("bar")),
+        samples.volume_json(meta={"name": "there"}, spec={"nodeAffinity": samples.placed("bar")}),
         samples.volume_json(meta={"name": "nowhere"}, spec={"nodeAffinity": None}),
         samples.volume_json(meta={"name": "foreign"}, spec={"csi": {"driver": "other", "volumeHandle": "h"}}),
         samples.volume_json(meta={"name": "not-csi"}, spec={"csi": None, "hostPath": {"path": "/x"}}),
@@ -168,7 +163,7 @@ def leaving_source() -> Json:
     "volumes",
     [
         pytest.param([], id="it-is-gone"),
-        pytest.param([source_volume(**affinity("bar"))], id="its-node-is-dead"),
+        pytest.param([source_volume(nodeAffinity=samples.placed("bar"))], id="its-node-is-dead"),
         pytest.param([source_volume(nodeAffinity=None)], id="no-node-made-it"),
     ],
 )

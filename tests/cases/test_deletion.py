@@ -28,12 +28,6 @@ def without_notes(**changes: Any) -> Json:
     return obj
 
 
-def affinity(*nodes: str) -> Json:
-    """One term per node."""
-    terms = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]} for node in nodes]
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
-
-
 def deleted(room: Room) -> dict[str, str]:
     """The driver was asked once, the object is gone, nobody complains. Returns the secrets the driver was given."""
     assert room.volume() == room.now, "the next step is taken at once"
@@ -137,14 +131,14 @@ def test_D8_an_attachment_of_another_volume_is_not_in_the_way() -> None:
 
 def test_D10_D18_a_volume_of_another_node_is_ignored_and_not_counted() -> None:
     for nodes in [("bar",), ("bar", "baz")]:
-        room = released(samples.volume_json(spec=affinity(*nodes)))
+        room = released(samples.volume_json(spec={"nodeAffinity": samples.placed(*nodes)}))
         left_alone(room)
         assert room.changes == [], "and no figure of free space changes"
 
 
 def test_D11_D12_a_volume_of_this_node_is_deleted_and_one_term_that_matches_is_enough() -> None:
     for nodes in [("foo",), ("foo", "bar"), ("bar", "foo"), ("bar", "baz", "foo")]:
-        room = released(samples.volume_json(spec=affinity(*nodes)))
+        room = released(samples.volume_json(spec={"nodeAffinity": samples.placed(*nodes)}))
         deleted(room)
         assert room.changes == [("fake-class", True)]
         assert counted(room) == (1, 0)

@@ -4,13 +4,9 @@ The names of nodes and volumes, F8 to F13 and F15, are tested where names are ma
 which a program that runs on every node does not take.
 """
 
-import pytest
-
 from sidecar.config.config import Config
-from sidecar.config.errors import Refused, UsageError
 from sidecar.config.parse import Parsed, parse
-
-POD = {"NODE_NAME": "node01", "NAMESPACE": "storage", "POD_NAME": "plugin-x7k2p"}
+from tests.harness.config import POD, faults, mistakes, parsed
 
 
 def without(*names: str) -> dict[str, str]:
@@ -18,16 +14,11 @@ def without(*names: str) -> dict[str, str]:
 
 
 def started(*argv: str, environ: dict[str, str] = POD) -> Config:
-    result = parse(["--node-deployment", *argv], environ)
-    assert isinstance(result, Parsed)
-    return result.config
+    return parsed(*argv, environ=environ).config
 
 
 def refused(*argv: str, environ: dict[str, str] = POD) -> str:
-    with pytest.raises(Refused) as refusal:
-        parse(["--node-deployment", *argv], environ)
-    assert refusal.value.exit_code == 1
-    (fault,) = refusal.value.faults
+    (fault,) = faults("--node-deployment", *argv, environ=environ)
     return fault
 
 
@@ -42,10 +33,8 @@ def test_F2_two_listen_addresses_are_refused():
 
 
 def test_F3_an_unknown_feature_gate_is_fatal():
-    with pytest.raises(UsageError) as malformed:
-        parse(["--node-deployment", "--feature-gates=Nope=true"], POD)
-    assert malformed.value.exit_code == 2
-    assert '"Nope" is not a feature gate' in str(malformed.value)
+    (mistake,) = mistakes("--feature-gates=Nope=true")
+    assert '"Nope" is not a feature gate' in mistake
 
 
 def test_F4_capacity_without_what_it_is_published_under_is_refused():

@@ -116,9 +116,8 @@ def test_an_affinity_that_names_no_place_of_this_node_is_no_proof() -> None:
 
 
 def test_a_driver_that_tells_no_place_for_a_moment_deletes_nobody_elses_volume() -> None:
-    terms = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]
     csi = {"driver": samples.DRIVER, "volumeHandle": "h", "volumeAttributes": {names.PROVISIONER_IDENTITY: "1-2-test-driver-foo"}}
-    volume = samples.volume(spec={"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}, "csi": csi}, status={"phase": "Released"})
+    volume = samples.volume(spec={"nodeAffinity": samples.placed("bar"), "csi": csi}, status={"phase": "Released"})
     assert isinstance(decide_volume(VolumeView(samples.here(samples.info(segment={})), volume)), Rest)
 
 

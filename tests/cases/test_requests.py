@@ -271,9 +271,7 @@ def test_R39_a_source_that_somebody_else_writes_at_the_same_time_is_read_again()
 
 
 def test_a_source_on_another_node_is_told_of_and_looked_at_seldom() -> None:
-    place = {"key": samples.KEY, "operator": "In", "values": ["bar"]}
-    elsewhere = {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}
-    room = filled_from(FROM_CLAIM, facts=world(THE_VOLUME, spec__nodeAffinity=elsewhere))
+    room = filled_from(FROM_CLAIM, facts=world(THE_VOLUME, spec__nodeAffinity=samples.placed("bar")))
     assert settle(room) == room.now + 300.0
     assert room.untouched() and "schedule the pod that uses the claim there" in room.said()
 

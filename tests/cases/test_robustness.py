@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
 from sidecar.doors import Doors, Instruments
 from sidecar.kube.api import Change, Resource
@@ -25,6 +24,7 @@ from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.wiring import Sidecar
 from tests.harness import samples
+from tests.harness.config import parsed
 from tests.harness.loops import until
 from tests.harness.provisioning.bench import UID, run
 from tests.harness.provisioning.journal import written
@@ -162,10 +162,9 @@ def test_X2_a_cache_that_still_shows_the_claim_when_its_volume_has_come_and_gone
 
 def program_on(folder: Path, driver: SlowDriver, kube: ListedKube) -> Sidecar:
     """The whole program but for its doors, with a journal on the disk."""
-    parsed = parse(["--node-deployment", "--volume-name-prefix=test", "--volume-name-uuid-length=5"], {"NODE_NAME": samples.NODE})
-    assert isinstance(parsed, Parsed)
+    config = parsed("--volume-name-prefix=test", "--volume-name-uuid-length=5", environ={"NODE_NAME": samples.NODE}).config
     doors = Doors(kube, kube, driver, FileJournal(folder, samples.DRIVER, on_state=print))  # type: ignore[arg-type]
-    return Sidecar(parsed.config, doors, Instruments(), recorder=EventRecorder(kube, component="test"))  # type: ignore[arg-type]
+    return Sidecar(config, doors, Instruments(), recorder=EventRecorder(kube, component="test"))  # type: ignore[arg-type]
 
 
 async def stopped_while_creating(folder: Path, kube: ListedKube, *, limit: float, answers: bool) -> tuple[bool, SlowDriver]:

@@ -16,10 +16,6 @@ ELSEWHERE = f"1700000000000-1-{samples.DRIVER}-bar"
 Json = dict[str, Any]
 
 
-def asks_for(key: str, value: str) -> Json:
-    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}]}}
-
-
 def clone(*, source: Json | None = None, affinity: Json | None = None, identity: str = "", **driver: Any) -> Bench:
     """An Immediate clone of a claim that is bound to a volume that somebody made. The cache holds neither."""
     made = Bench(driver=ScriptedDriver(info=CLONES, **driver)).see(
@@ -57,7 +53,7 @@ def selected(made: Bench) -> None:
 
 
 def test_a_node_that_can_reach_the_source_takes_the_clone_after_those_that_have_it() -> None:
-    for affinity in [None, asks_for(names.HOSTNAME, "foo"), asks_for("rack", "7")]:
+    for affinity in [None, samples.placed("foo", key=names.HOSTNAME), samples.placed("7", key="rack")]:
         made = clone(affinity=affinity, creates=[CreatedVolume("clone", 100, has_source=True)])
         assert 20.0 <= until_it_writes(made) <= 40.0, "a node that has the source bids within the first 20 s"
         assert b'"volume.kubernetes.io/selected-node":"foo"' in made.kube.wrote("replace")[0]
@@ -70,7 +66,7 @@ def test_a_node_that_can_reach_the_source_takes_the_clone_after_those_that_have_
 
 
 def test_what_is_on_another_node_is_left_to_it_and_seldom_asked_about() -> None:
-    for affinity, identity in [(asks_for(samples.KEY, "bar"), ""), (asks_for(names.HOSTNAME, "bar"), ""), (None, ELSEWHERE)]:
+    for affinity, identity in [(samples.placed("bar"), ""), (samples.placed("bar", key=names.HOSTNAME), ""), (None, ELSEWHERE)]:
         made = clone(affinity=affinity, identity=identity)
         assert until_it_writes(made, 24 * 3600.0) == float("inf")
         assert len(made.kube.asked) <= 2 * 6

@@ -94,6 +94,12 @@ def class_(**changes: Any) -> Class:
     return Class.of(class_json(**changes))
 
 
+def placed(*nodes: str, key: str = KEY) -> Json:
+    """A node affinity with a term for each of these nodes."""
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [node]}]} for node in nodes]
+    return {"required": {"nodeSelectorTerms": terms}}
+
+
 def volume_json(*, meta: Json | None = None, spec: Json | None = None, status: Json | None = None, annotations: Json | None = None) -> Json:
     obj = copy.deepcopy(_VOLUME)
     obj["metadata"] |= meta or {}

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import Any
 
-from sidecar.config.parse import Parsed, parse
 from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code
 from sidecar.doors import Doors, Instruments
@@ -12,6 +11,7 @@ from sidecar.kube.api import Page, Resource, WatchEvent
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.wiring import Sidecar
 from tests.harness import samples
+from tests.harness.config import parsed
 from tests.harness.doors import ScriptedDriver, ScriptedKube
 from tests.harness.provisioning.bench import rpc
 
@@ -47,11 +47,10 @@ def sidecar_on(
     environ: dict[str, str] | None = None,
     instruments: Instruments | None = None,
 ) -> Sidecar:
-    parsed = parse(["--node-deployment", *args], {"NODE_NAME": samples.NODE, **(environ or {})})
-    assert isinstance(parsed, Parsed)
+    config = parsed(*args, environ={"NODE_NAME": samples.NODE, **(environ or {})}).config
     doors = Doors(kube, kube, driver or ScriptedDriver())  # type: ignore[arg-type]
     recorder = EventRecorder(kube, component="test")  # type: ignore[arg-type]
-    return Sidecar(parsed.config, doors, instruments or Instruments(), recorder=recorder)
+    return Sidecar(config, doors, instruments or Instruments(), recorder=recorder)
 
 
 def running(

@@ -23,9 +23,8 @@ def watch_of(resource: Any, caches: Caches | None = None) -> Watch[Any]:
     return found
 
 
-def on(*nodes: str) -> dict[str, Any]:
-    place = {"key": samples.KEY, "operator": "In", "values": list(nodes)}
-    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [place]}]}}}
+def volume(node: str) -> dict[str, Any]:
+    return samples.volume_json(spec={"nodeAffinity": samples.placed(node)})
 
 
 KEPT: dict[str, tuple[Any, dict[str, Any], bool]] = {
@@ -34,8 +33,8 @@ KEPT: dict[str, tuple[Any, dict[str, Any], bool]] = {
     "an open one": (CLAIMS, samples.claim_json(), False),
     "one that has its volume, which drain keeps itself": (CLAIMS, samples.claim_json(annotations=SELECTED, volumeName="pv"), False),
     "another driver's": (CLAIMS, samples.claim_json(annotations=SELECTED | OTHER), False),
-    "a volume here": (VOLUMES, samples.volume_json(spec=on(samples.NODE)), True),
-    "a volume elsewhere": (VOLUMES, samples.volume_json(spec=on("bar")), False),
+    "a volume here": (VOLUMES, volume(samples.NODE), True),
+    "a volume elsewhere": (VOLUMES, volume("bar"), False),
     "a volume of another driver": (VOLUMES, samples.volume_json(spec={"csi": {"driver": "other", "volumeHandle": "h"}}), False),
     "a class": (CLASSES, samples.class_json(), True),
     "a class of another driver": (CLASSES, samples.class_json(provisioner="other.example"), False),
@@ -53,8 +52,8 @@ def test_what_is_kept_and_that_it_is_read() -> None:
 @pytest.mark.parametrize("resource", [CLAIMS, VOLUMES], ids=str)
 def test_what_is_kept_is_read_again_when_it_becomes_another_nodes(resource: Any) -> None:
     caches = Caches.empty()
-    here = samples.claim_json(annotations=SELECTED) if resource == CLAIMS else samples.volume_json(spec=on(samples.NODE))
-    there = samples.claim_json(annotations={names.SELECTED_NODE: "bar"}) if resource == CLAIMS else samples.volume_json(spec=on("bar"))
+    here = samples.claim_json(annotations=SELECTED) if resource == CLAIMS else volume(samples.NODE)
+    there = samples.claim_json(annotations={names.SELECTED_NODE: "bar"}) if resource == CLAIMS else volume("bar")
     watch = watch_of(resource, caches)
     meta = here["metadata"]
     prefix = EventPrefix(meta["name"], meta["uid"], "2")

@@ -134,9 +134,9 @@ def test_the_usual_ones_pass_by() -> None:
     assert not is_foreign_claim(as_line(samples.claim_json(annotations={names.STORAGE_PROVISIONER: samples.DRIVER})), HERE)
     volume = samples.volume_json()
     assert is_foreign_volume(as_line(samples.volume_json(spec={"csi": {"driver": "other", "volumeHandle": "h"}})), HERE)
-    volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term_of("other")]}}
+    volume["spec"]["nodeAffinity"] = samples.placed("other")
     assert is_foreign_volume(as_line(volume), HERE)
-    volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term_of("other"), term_of(NODE)]}}
+    volume["spec"]["nodeAffinity"] = samples.placed("other", NODE)
     assert not is_foreign_volume(as_line(volume), HERE)
 
 
@@ -144,9 +144,5 @@ def test_the_usual_ones_pass_by() -> None:
 def test_without_a_place_of_its_own_a_node_reads_of_every_volume(segment: dict[str, str] | None) -> None:
     here = samples.here(samples.info(topology=segment is None, segment=segment or {}))
     volume = samples.volume_json()
-    volume["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term_of("other")]}}
+    volume["spec"]["nodeAffinity"] = samples.placed("other")
     assert not is_foreign_volume(as_line(volume), here)
-
-
-def term_of(node: str) -> dict[str, Any]:
-    return {"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}

@@ -411,8 +411,7 @@ def test_who_comes_later_does_not_take_a_namesake_for_the_claim() -> None:
 
 def test_a_volume_made_here_for_a_claim_that_has_one_elsewhere_is_deleted_again() -> None:
     bench = late(kube=ScriptedKube(failures={"create": [AlreadyExists("taken")]}))
-    elsewhere = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
-    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"nodeAffinity": elsewhere})
+    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"nodeAffinity": samples.placed("bar")})
     bench.claim()
     assert ("delete", "test-volume-id") in bench.driver.asked
     assert bench.table.unsaved() == 0

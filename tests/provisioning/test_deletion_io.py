@@ -20,8 +20,7 @@ Json = dict[str, Any]
 
 
 def pv(name: str, handle: str, *, driver: str = samples.DRIVER, node: str = "foo") -> Json:
-    place = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}]
-    spec = {"csi": {"driver": driver, "volumeHandle": handle}, "nodeAffinity": {"required": {"nodeSelectorTerms": place}}}
+    spec = {"csi": {"driver": driver, "volumeHandle": handle}, "nodeAffinity": samples.placed(node)}
     return samples.volume_json(meta={"name": name}, spec=spec)
 
 

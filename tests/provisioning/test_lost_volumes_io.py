@@ -20,9 +20,8 @@ LISTING = samples.info(controller=frozenset({*samples.info().controller, LIST_VO
 
 
 def pv(name: str = "pv", handle: str = "h", *, node: str = "", **meta: Any) -> Json:
-    place = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}]
     spec: Json = {"csi": {"driver": samples.DRIVER, "volumeHandle": handle}}
-    spec |= {"nodeAffinity": {"required": {"nodeSelectorTerms": place}}} if node else {}
+    spec |= {"nodeAffinity": samples.placed(node)} if node else {}
     return samples.volume_json(meta={"name": name, "uid": f"uid-{name}", "resourceVersion": "9"} | meta, spec=spec)
 
 

@@ -33,7 +33,7 @@ def told(obj: Json, *, topology: bool = False) -> Bench:
     return bench
 
 
-IN_A_RACK = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "rack", "operator": "In", "values": ["7"]}]}]}}
+IN_A_RACK = samples.placed("7", key="rack")
 
 
 def test_it_is_told_once_why_nobody_deletes_it() -> None:

@@ -18,9 +18,7 @@ from sidecar.provisioning.volume_rules import (
 )
 from tests.harness import samples
 
-ELSEWHERE = {
-    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]}}
-}
+ELSEWHERE = {"nodeAffinity": samples.placed("bar")}
 
 
 def look(**changes: Any) -> VolumeDecision:

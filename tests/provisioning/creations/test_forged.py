@@ -36,8 +36,7 @@ def class_with(parameters: dict[str, str], **changes: Any) -> tuple[str, dict[st
 
 
 def volume_on(node: str, **changes: Any) -> tuple[str, dict[str, Any]]:
-    place = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": [node]}]}]}}
-    return "persistentvolumes", samples.volume_json(spec={"nodeAffinity": place, **changes.pop("spec", {})}, **changes)
+    return "persistentvolumes", samples.volume_json(spec={"nodeAffinity": samples.placed(node), **changes.pop("spec", {})}, **changes)
 
 
 def given(made: Bench) -> list[dict[str, str]]:

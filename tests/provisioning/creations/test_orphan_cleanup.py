@@ -67,10 +67,7 @@ def test_a_claim_the_cache_does_not_show_yet_and_that_is_ours_again_is_not_robbe
 def test_a_claim_that_another_node_has_by_now_leaves_nothing_here() -> None:
     bench, paper = after_a_death()
     bench.kube.objects["persistentvolumeclaims", "fake-pvc"] = samples.claim_json(annotations={"volume.kubernetes.io/selected-node": "bar"})
-    elsewhere = [{"matchExpressions": [{"key": samples.KEY, "operator": "In", "values": ["bar"]}]}]
-    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(
-        spec={"nodeAffinity": {"required": {"nodeSelectorTerms": elsewhere}}}
-    )
+    bench.kube.objects["persistentvolumes", "test-testi"] = samples.volume_json(spec={"nodeAffinity": samples.placed("bar")})
     bench.now += 60.0
     bench.claim()
     assert bench.driver.count("delete") == 1 and paper.lines == {}
