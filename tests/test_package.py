@@ -39,11 +39,6 @@ def test_the_wheel_holds_the_two_packages_and_nothing_else(wheel: zipfile.ZipFil
     assert not [name for name in names if name.endswith(".md")]
 
 
-def test_the_command_is_installed(wheel: zipfile.ZipFile) -> None:
-    (entry,) = [name for name in wheel.namelist() if name.endswith("entry_points.txt")]
-    assert "csi-node-sidecar = sidecar.cli:main" in wheel.read(entry).decode()
-
-
 def test_the_wheel_brings_a_plugin_of_kubectl(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     install = ["install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--no-compile", "--prefix", str(tmp_path)]
     subprocess.run([sys.executable, "-m", "pip", *install, str(wheel.filename)], check=True)

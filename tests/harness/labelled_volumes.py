@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, cast
 
 from hack.sim.clock import run_virtual
 from hack.sim.cluster import InProcessApi
@@ -87,20 +87,11 @@ class Scene(People):
         return set(self.reflector.store.keys())
 
 
-class Runs(Protocol):
-    @property
-    def api(self) -> Api: ...
-    @property
-    def reflector(self) -> Any: ...
-    async def make(self, name: str, label: str | None, handle: str = "handle") -> None: ...
-
-
-S = TypeVar("S", bound=Runs)
-
-
-def played(scene_of: Callable[[], S], story: Callable[[S], Awaitable[None]], volumes: Any = VOLUMES_OF_ALL, *, settled: float = 1.0) -> S:
+def played(
+    scene_of: Callable[[], Any], story: Callable[[Any], Awaitable[None]], volumes: Any = VOLUMES_OF_ALL, *, settled: float = 1.0
+) -> Any:
     """The scene at its end, after a story that begins when the reflector has run for so long."""
-    scenes: list[S] = []
+    scenes: list[Any] = []
 
     async def main() -> None:
         scene = scene_of()

@@ -1,7 +1,6 @@
 import asyncio
 import itertools
 import math
-import socket
 
 import pytest
 
@@ -35,25 +34,6 @@ def test_time_that_stands_still_is_noticed(monkeypatch):
 
     with pytest.raises(Runaway, match="stands still at 0 s"):
         run_virtual(spins())
-
-
-def test_threads_are_refused():
-    async def main() -> None:
-        await asyncio.to_thread(print)
-
-    with pytest.raises(RuntimeError, match="threads"):
-        run_virtual(main())
-
-
-def test_sockets_are_refused():
-    async def main() -> None:
-        left, right = socket.socketpair()
-        with left, right:
-            left.setblocking(False)
-            await asyncio.get_running_loop().sock_recv(left, 1)
-
-    with pytest.raises(RuntimeError, match="do not mix"):
-        run_virtual(main())
 
 
 def test_without_a_seed_what_is_ready_runs_first_come_first_served():

@@ -1,17 +1,12 @@
-"""The simulated API server in virtual time: the same dice give the same world, hooks, garbage.
+"""The simulated API server in virtual time: the same dice give the same world, nothing is shared, garbage.
 
 What servers answer is held against a real one in tests/contract, and not repeated here.
 """
 
-import asyncio
-
-import pytest
-
 from hack.sim.clock import run_virtual
-from hack.sim.cluster import ApiServer, Call, InProcessApi
+from hack.sim.cluster import ApiServer, InProcessApi
 from hack.sim.cluster.reading import Query
 from sidecar.kube.api import CAPACITIES, CLAIMS, CONFIG_MAPS, MERGE_PATCH, Resource
-from sidecar.kube.errors import Unavailable
 from sidecar.model.objects import Json
 from tests.contract.objects import capacity, claim, config_map
 from tests.harness.cluster_tools import new_cluster
@@ -72,40 +67,11 @@ def test_dependents_go_when_the_last_owner_has_gone() -> None:
     assert not is_there(cluster, CAPACITIES, "c") and not is_there(cluster, CONFIG_MAPS, "grandchild")
 
 
-# --- as a client sees it, in virtual time -------------------------------------------------------------------------------
-
-
-def api_of(**how: object) -> InProcessApi:
-    return InProcessApi(new_cluster(), **how)  # type: ignore[arg-type]
-
-
 def test_what_it_gives_away_is_nobody_else_s() -> None:
     async def main() -> None:
-        api = api_of()
+        api = InProcessApi(new_cluster())
         made = await api.create(CONFIG_MAPS, config_map("a", x="1"), namespace="default")
         made["data"]["x"] = "2"
         assert (await api.get(CONFIG_MAPS, "a", namespace="default"))["data"] == {"x": "1"}
 
     run_virtual(main())
-
-
-def test_hooks_delay_requests_and_lose_answers() -> None:
-    calls: list[str] = []
-
-    async def slow(call: Call) -> None:
-        calls.append(str(call))
-        await asyncio.sleep(3.0)
-
-    async def lose(call: Call) -> None:
-        if call.verb == "create":
-            raise Unavailable("the answer was lost")
-
-    async def main() -> None:
-        api = api_of(before=slow, after=lose)
-        with pytest.raises(Unavailable):
-            await api.create(CONFIG_MAPS, config_map("a"), namespace="default")
-        assert await api.get(CONFIG_MAPS, "a", namespace="default"), "it was done nevertheless"
-        assert asyncio.get_running_loop().time() == 6.0
-
-    run_virtual(main())
-    assert calls == ["create configmaps default/a", "get configmaps default/a"]

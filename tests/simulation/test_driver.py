@@ -22,10 +22,8 @@ from hack.sim.driver.local_driver import MIB, LocalDriver, Spec
 from hack.sim.driver.state import read_state
 from sidecar.csi.api import Capability, CapacityQuery, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import Code, DriverError
-from sidecar.model.topology import Segment
 
 POOLS = {"fast": 10 * MIB + 7, "slow": 100 * MIB}
-ELSEWHERE = Segment((("zone", "b"),))
 
 
 def wanted(name: str = "pvc-1", required: int = MIB, **fields: Any) -> CreateRequest:
@@ -117,19 +115,6 @@ class Accounts(RuleBasedStateMachine):
 
 TestAccounts = Accounts.TestCase
 TestAccounts.settings = settings(max_examples=40, stateful_step_count=20)
-
-
-def test_refusals_leave_nothing_behind() -> None:
-    driver = local()
-    for request, limit, code in (
-        (wanted(required=MIB + 1), MIB + 2, Code.OUT_OF_RANGE),
-        (wanted(required=11 * MIB), 0, Code.RESOURCE_EXHAUSTED),
-        (wanted(parameters={"pool": "none"}), 0, Code.RESOURCE_EXHAUSTED),
-        (wanted(requisite=(ELSEWHERE,)), 0, Code.RESOURCE_EXHAUSTED),
-        (wanted(capabilities=(Capability("MULTI_NODE_MULTI_WRITER"),)), 0, Code.INVALID_ARGUMENT),
-    ):
-        assert refusal(driver.create, request, limit_bytes=limit) is code
-    assert driver.volumes() == ()
 
 
 # --- what happens to one call, in virtual time --------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sidecar.tracing.answers import Lost, Outcome, Taken, TryAgain
+from sidecar.tracing.answers import Outcome, Taken, TryAgain
 from sidecar.tracing.collector_io import Collector
 from sidecar.tracing.variables import Settings
 from tests.harness.collector import collecting
@@ -145,23 +145,6 @@ def test_of_a_huge_answer_no_more_is_held_than_is_of_use(packed: bool) -> None:
             return most
 
     assert asyncio.run(story()) < 6 * 2**20  # both ends are in this process
-
-
-def test_a_redirection_is_not_followed() -> None:
-    with collecting() as elsewhere:
-
-        async def act(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await asked(reader)
-            writer.write(f"HTTP/1.1 307 x\r\nLocation: {elsewhere.endpoint}\r\nContent-Length: 0\r\n\r\n".encode())
-            await writer.drain()
-
-        async def story() -> Outcome:
-            async with peer(act) as url:
-                return await sent(url, headers=(("authorization", "s3cret"),))
-
-        outcome = asyncio.run(story())
-    assert isinstance(outcome, Lost) and "307" in outcome.why
-    assert elsewhere.paths == []
 
 
 @pytest.mark.parametrize("trusted", [True, False])

@@ -1,22 +1,18 @@
-"""Acceptance cases S, F1 and F5 as a process shows them: real sockets, exit codes and log lines, with no API server behind it.
+"""Acceptance cases S and F5 as a process shows them: real sockets, exit codes and log lines, with no API server behind it.
 
 That the start limit is 30 s is proven with a handed-in clock in tests/csi/test_link.py. What needs an API server is in tests/e2e.
 """
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hack.lib.control_plane import REPOSITORY, until
+from hack.lib.control_plane import until
 from hack.lib.programs import OurDriver, Process, Sidecar
 
 NO_API = "http://127.0.0.1:1"
@@ -28,14 +24,6 @@ def sidecar_at(address: Path | str, work: Path, *args: str) -> Sidecar:
 
 def says(process: Process, text: str) -> None:
     until(lambda: text in process.output(), f"{process.name} says {text!r}", seconds=30)
-
-
-def refused(*words: str, environ: dict[str, str] | None = None) -> tuple[int, list[str]]:
-    """Exit code and lines of a run that cannot start."""
-    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(REPOSITORY), "NODE_NAME": "n1"} if environ is None else environ
-    done = subprocess.run([sys.executable, "-m", "sidecar", *words], env=environ, capture_output=True, text=True, check=False, timeout=30)
-    assert done.stdout == ""
-    return done.returncode, done.stderr.splitlines()
 
 
 @pytest.mark.parametrize("form", ["{}", "unix://{}"], ids=["S1-F5-path", "S1-F5-unix"])
@@ -99,28 +87,6 @@ def test_a_driver_that_comes_back_as_another_one_ends_the_process(changed: dict[
             assert sidecar.wait() == 1
     (line,) = sidecar.records("EF")
     assert reason in line
-
-
-def test_F1_without_a_node_name_no_driver_is_contacted(tmp_path: Path) -> None:
-    """Exit 1 with one line, before anything else is tried."""
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(tmp_path / "csi.sock"))
-        listener.listen()
-        listener.setblocking(False)
-        address = f"--csi-address={tmp_path / 'csi.sock'}"
-        code, lines = refused("--node-deployment", f"--master={NO_API}", address, environ={"PYTHONPATH": str(REPOSITORY)})
-        with pytest.raises(BlockingIOError):
-            listener.accept()
-    assert code == 1
-    (line,) = lines
-    assert "NODE_NAME is not set" in line
-
-
-def test_a_line_that_cannot_be_read_ends_with_2() -> None:
-    """One line says what is wrong, and perhaps one where to read on."""
-    code, lines = refused("--node-deployment", "--no-such-flag")
-    assert code == 2 and len(lines) <= 2
-    assert "--no-such-flag: unknown flag" in lines[0]
 
 
 def test_SIGTERM_while_it_waits_for_the_socket_ends_it_well(tmp_path: Path) -> None:
