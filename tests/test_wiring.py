@@ -137,12 +137,16 @@ def test_a_clone_that_came_before_its_source_s_volume_is_bid_for_when_that_comes
     running(lambda: cloning_on(kube, f"--node-deployment-placement={placement}"), then, play=run_virtual, limit=1000.0)
 
 
+def leaving_source(**annotations: str | None) -> Json:
+    leaving = {"name": "source", "uid": "uid-source", "finalizers": [CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    return samples.claim_json(meta=leaving, annotations=annotations, volumeName="pv-source")
+
+
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_a_source_that_leaves_is_let_go_when_its_volume_comes_after_it(by_hand: bool) -> None:
     """One that somebody bound by hand names no provisioner."""
-    leaving = {"name": "source", "uid": "uid-source", "finalizers": [CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
     notes = {"volume.beta.kubernetes.io/storage-provisioner": None} if by_hand else {}
-    kube = ListedKube(persistentvolumeclaims=[samples.claim_json(meta=leaving, annotations=notes, volumeName="pv-source")])
+    kube = ListedKube(persistentvolumeclaims=[leaving_source(**notes)])
 
     async def then(program: Sidecar) -> None:
         await asyncio.sleep(1.0)
@@ -154,11 +158,6 @@ def test_a_source_that_leaves_is_let_go_when_its_volume_comes_after_it(by_hand: 
     running(lambda: cloning_on(kube), then, play=run_virtual)
 
 
-def leaving_source() -> Json:
-    leaving = {"name": "source", "uid": "uid-source", "finalizers": [CLONE_FINALIZER], "deletionTimestamp": "2026-01-01T00:00:00Z"}
-    return samples.claim_json(meta=leaving, annotations={"volume.kubernetes.io/selected-node": "bar"}, volumeName="pv-source")
-
-
 @pytest.mark.parametrize(
     "volumes",
     [
@@ -168,14 +167,15 @@ def leaving_source() -> Json:
     ],
 )
 def test_a_source_whose_volume_no_living_node_has_is_released_in_the_end(volumes: list[Json]) -> None:
-    kube = ListedKube(persistentvolumeclaims=[leaving_source()], persistentvolumes=volumes)
+    elsewhere = leaving_source(**{"volume.kubernetes.io/selected-node": "bar"})
+    kube = ListedKube(persistentvolumeclaims=[elsewhere], persistentvolumes=volumes)
 
     async def then(program: Sidecar) -> None:
         await asyncio.sleep(299.0)
         assert len(kube.lists) == 3 and not kube.wrote("replace")
         await asyncio.sleep(1802.0)
         assert len(kube.lists) == 4 and len(kube.wrote("replace")) == 1
-        kube.tell("persistentvolumeclaims", "DELETED", leaving_source())
+        kube.tell("persistentvolumeclaims", "DELETED", elsewhere)
         await until(lambda: not program.caches.claims.keys() and not program.provisioning.claims.snapshot())
 
     running(lambda: cloning_on(kube), then, play=run_virtual, limit=10_000.0)

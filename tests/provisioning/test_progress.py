@@ -1,6 +1,7 @@
 """What is kept beyond the caches, and for how long."""
 
 import math
+from typing import Any
 
 from sidecar.ownership.rules import Race
 from sidecar.provisioning.findings import Findings, SourceHold
@@ -25,20 +26,22 @@ from tests.harness import samples
 
 CLAIM, RACE = samples.claim(), Race(0, 1.0)
 LEFT_OUT = Race(0, math.inf)
-EVERY: list[Progress] = [
-    NOT_BEGUN,
-    Racing(RACE),
-    Racing(LEFT_OUT),
-    Bidding(CLAIM, None),
-    Bidding(CLAIM, RACE),
-    Creating(CLAIM),
-    Unsaved(CLAIM, samples.PACKED, mark("id"), refusals=2),
-    Creating(CLAIM, mark("id"), refusals=2),
-    HandedBack("7", NOT_BEGUN),
-    HandedBack("7", Racing(RACE)),
-    HandedBack("7", Creating(CLAIM)),
-    Stored.at(100.0, "handle"),
+MEANINGS: list[tuple[Progress, bool, int, int, bool, Any]] = [
+    # concerns, in progress, unsaved, takes space, pending
+    (NOT_BEGUN, False, 0, 0, True, None),
+    (Racing(RACE), True, 0, 0, True, None),
+    (Racing(LEFT_OUT), True, 0, 0, True, None),
+    (Bidding(CLAIM, None), False, 0, 0, True, CLAIM),
+    (Bidding(CLAIM, RACE), True, 0, 0, True, CLAIM),
+    (Creating(CLAIM), True, 1, 0, True, CLAIM),
+    (Unsaved(CLAIM, samples.PACKED, mark("id"), refusals=2), True, 0, 1, False, CLAIM),
+    (Creating(CLAIM, mark("id"), refusals=2), True, 0, 1, False, CLAIM),
+    (HandedBack("7", NOT_BEGUN), False, 0, 0, True, None),
+    (HandedBack("7", Racing(RACE)), True, 0, 0, True, None),
+    (HandedBack("7", Creating(CLAIM)), True, 1, 0, True, CLAIM),
+    (Stored.at(100.0, "handle"), False, 0, 0, False, None),
 ]
+EVERY = [progress for progress, *_ in MEANINGS]
 
 
 def holding(progress: Progress) -> ProgressTable:
@@ -48,20 +51,7 @@ def holding(progress: Progress) -> ProgressTable:
 
 
 def test_what_each_progress_means_to_others() -> None:
-    for progress, concerns, in_progress, unsaved, takes_space, pending in [
-        (NOT_BEGUN, False, 0, 0, True, None),
-        (Racing(RACE), True, 0, 0, True, None),
-        (Racing(LEFT_OUT), True, 0, 0, True, None),
-        (Bidding(CLAIM, None), False, 0, 0, True, CLAIM),
-        (Bidding(CLAIM, RACE), True, 0, 0, True, CLAIM),
-        (Creating(CLAIM), True, 1, 0, True, CLAIM),
-        (Unsaved(CLAIM, samples.PACKED, mark("id")), True, 0, 1, False, CLAIM),
-        (Creating(CLAIM, mark("id")), True, 0, 1, False, CLAIM),
-        (HandedBack("7", NOT_BEGUN), False, 0, 0, True, None),
-        (HandedBack("7", Racing(RACE)), True, 0, 0, True, None),
-        (HandedBack("7", Creating(CLAIM)), True, 1, 0, True, CLAIM),
-        (Stored.at(100.0, "handle"), False, 0, 0, False, None),
-    ]:
+    for progress, concerns, in_progress, unsaved, takes_space, pending in MEANINGS:
         table = holding(progress)
         assert table.concerns("uid") is concerns
         assert (table.in_progress(), table.unsaved()) == (in_progress, unsaved)
