@@ -61,12 +61,12 @@ async def app(bench: Story, name: str = "data-db-0", *, node: str = "n0") -> Non
     await note(bench, name, {names.LIES_ON: f"{node}/{await uid_of(bench, node)}"})
 
 
-async def replicas(bench: Story, count: int) -> None:
+async def replicas(bench: Story, count: int, namespace: str = "default") -> None:
     template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
     claims = [{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}]
     selector = {"matchLabels": {"app": "db"}}
     spec = {"replicas": count, "selector": selector, "serviceName": "db", "template": template, "volumeClaimTemplates": claims}
-    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace="default")
+    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace=namespace)
 
 
 async def one_replica(bench: Story) -> None:
@@ -169,7 +169,4 @@ async def bound(bench: Story, name: str, namespace: str = "default", **notes: st
 
 async def database(bench: Story, namespace: str) -> None:
     await bench.you.create(NAMESPACES, {"metadata": {"name": namespace}})
-    template = {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
-    spec: dict[str, Any] = {"replicas": 1, "selector": {"matchLabels": {"app": "db"}}, "serviceName": "db", "template": template}
-    spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": {}}]
-    await bench.you.create(STATEFUL_SETS, {"metadata": {"name": "db"}, "spec": spec}, namespace=namespace)
+    await replicas(bench, 1, namespace)

@@ -1,12 +1,18 @@
-"""A journal in memory that several processes use, one after the other."""
+"""Journals: one in memory that several processes use one after the other, and files."""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
 
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from tests.harness.provisioning.bench import Bench
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -47,6 +53,26 @@ def with_journal(bench: Bench, paper: JournalInMemory | None = None) -> JournalI
     paper = paper or JournalInMemory()
     bench.room.creations.journal = paper
     return paper
+
+
+def run(
+    folder: Path, doing: Callable[[FileJournal], Awaitable[T]], *, states: list[str] | None = None, damage: Counter[str] | None = None
+) -> T:
+    """In one process's life, with a journal of its own in the folder."""
+
+    def damaged(kind: str, count: int) -> None:
+        if damage is not None:
+            damage[kind] += count
+
+    async def main() -> T:
+        journal = FileJournal(folder, "a/driver", on_state=(states if states is not None else []).append, on_damage=damaged)
+        try:
+            return await doing(journal)
+        finally:
+            if journal._file >= 0:  # as the kernel does when a process dies, without any tidying up
+                os.close(journal._file)
+
+    return asyncio.run(main())
 
 
 async def becomes(condition: Callable[[], bool]) -> None:

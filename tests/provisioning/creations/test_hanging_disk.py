@@ -3,10 +3,9 @@
 import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -16,25 +15,11 @@ from sidecar.provisioning.creations import leftovers_io
 from sidecar.provisioning.creations.creation_record import BegunDeletion, CreationRecord
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
+from tests.harness.provisioning.journal import run
 
-T = TypeVar("T")
 LONG = 60.0
 FIRST = CreationRecord("uid-1", "ns", "claim-1", "fast", CreateRequest("pvc-1", 2**30, (Capability("SINGLE_NODE_WRITER"),)))
 SECOND = replace(FIRST, uid="uid-2", name="claim-2")
-
-
-def run(folder: Path, doing: Callable[[FileJournal], Awaitable[T]], *, states: list[str] | None = None) -> T:
-    """In one process's life, which ends without tidying up."""
-
-    async def main() -> T:
-        journal = FileJournal(folder, "driver", on_state=(states if states is not None else []).append)
-        try:
-            return await doing(journal)
-        finally:
-            if journal._file >= 0:
-                os.close(journal._file)
-
-    return asyncio.run(main())
 
 
 class Disk:
@@ -109,7 +94,7 @@ def test_nothing_is_begun_while_the_disk_hangs_and_all_hear_why(tmp_path: Path, 
 def test_nothing_is_begun_before_what_others_left_could_be_read(tmp_path: Path, disk: Disk):
     """A deletion may have been begun, of the very volume that the driver would answer with."""
     old = replace(FIRST, deletion=BegunDeletion("handle"))
-    (tmp_path / ".csi-node-sidecar.driver.0123456789abcdef.journal").write_bytes(begin_line(old) + b"\n")
+    (tmp_path / ".csi-node-sidecar.a_driver.0123456789abcdef.journal").write_bytes(begin_line(old) + b"\n")
     states: list[str] = []
 
     async def doing(journal: FileJournal) -> None:
@@ -142,7 +127,7 @@ def test_a_suspect_of_a_disk_that_hangs_is_written_once_it_answers(tmp_path: Pat
         await journal.close()
 
     run(tmp_path, doing, states=states)
-    assert [record.suspect for record in leftovers_io.read_all(tmp_path, "driver").values()] == [suspect.suspect]
+    assert [record.suspect for record in leftovers_io.read_all(tmp_path, "a/driver").values()] == [suspect.suspect]
 
 
 def test_the_end_of_the_process_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, disk: Disk):

@@ -7,11 +7,10 @@ import resource
 import stat
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -23,9 +22,8 @@ from sidecar.provisioning.creations.creation_record import CreationRecord, from_
 from sidecar.provisioning.creations.journal import FileJournal
 from sidecar.provisioning.creations.journal_lines import begin_line
 from tests.harness import planted
-from tests.harness.provisioning.journal import becomes, written
+from tests.harness.provisioning.journal import becomes, run, written
 
-T = TypeVar("T")
 DAMAGED = journals._DAMAGED
 REQUEST = CreateRequest(
     name="pvc-1",
@@ -39,28 +37,6 @@ REQUEST = CreateRequest(
 )
 FIRST = CreationRecord("uid-1", "ns", "claim-1", "fast", REQUEST, secret=("ns", "creds"), denials=1)
 SECOND = replace(FIRST, uid="uid-2", name="claim-2", secret=None)
-
-
-def run(
-    folder: Path,
-    doing: Callable[[FileJournal], Awaitable[T]],
-    *,
-    states: list[str] | None = None,
-    damage: Counter[str] | None = None,
-) -> T:
-    def damaged(kind: str, count: int) -> None:
-        if damage is not None:
-            damage[kind] += count
-
-    async def main() -> T:
-        journal = FileJournal(folder, "a/driver", on_state=(states if states is not None else []).append, on_damage=damaged)
-        try:
-            return await doing(journal)
-        finally:
-            if journal._file >= 0:  # as the kernel does when a process dies, without any tidying up
-                os.close(journal._file)
-
-    return asyncio.run(main())
 
 
 async def begin(journal: FileJournal, *begun: CreationRecord) -> None:
