@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
 from sidecar.csi.outcome import BadAnswer, Code, DriverError, NotSent
 from sidecar.kube.api import Change
-from sidecar.kube.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
+from sidecar.kube.errors import ApiError, Conflict, Forbidden, Invalid, NotFound, TooManyRequests, Unavailable
 from sidecar.model.objects import Volume
 from sidecar.model.topology import Segment
 from tests.harness import samples
@@ -84,15 +84,6 @@ class Disk(OpenDriver):
         if code is not None:
             raise DriverError(code, "not now")
         self.volumes.discard(volume_id)
-
-
-class Server(KeepingKube):
-    """Refuses a name that is taken."""
-
-    async def create(self, resource: Any, body: Mapping[str, Any], *, namespace: str = "") -> Json:
-        if (resource.plural, body["metadata"]["name"]) in self.objects:
-            raise AlreadyExists("taken", status=409)
-        return await super().create(resource, body, namespace=namespace)
 
 
 # ---- what may come -------------------------------------------------------------------------------------------------
@@ -172,7 +163,7 @@ class Play:
     """One node through several lives of its process. What outlives a process: the driver, the server, the journal."""
 
     driver: Disk
-    kube: Server
+    kube: KeepingKube
     options: Json
     paper: JournalInMemory = field(default_factory=JournalInMemory)
     class_: Json | None = None
@@ -273,7 +264,7 @@ def told(class_: Json, claim: Json, *, options: Json, plan: list[Answer], refuse
     """One story, with what must hold looked at after each of its steps and at its end."""
 
     async def tell() -> None:
-        play = Play(Disk(plan, refused), Server(), options, class_=class_, claim=claim)
+        play = Play(Disk(plan, refused), KeepingKube(), options, class_=class_, claim=claim)
         fill(play.room, world())
         play.room.add("secrets", secret("a", "b", key="value"))
         for what, how in [("look", None), *story]:

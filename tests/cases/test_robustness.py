@@ -16,7 +16,7 @@ import pytest
 from sidecar.csi.api import NOTHING, CreatedVolume, CreateRequest
 from sidecar.doors import Doors, Instruments
 from sidecar.kube.api import Change, Resource
-from sidecar.kube.errors import AlreadyExists, Unavailable
+from sidecar.kube.errors import Unavailable
 from sidecar.kube.events.recorder import EventRecorder
 from sidecar.model.objects import Volume
 from sidecar.provisioning.creations import journal as journals
@@ -226,11 +226,9 @@ class AwayKube(KeepingKube):
         return await super().get(resource, name, **where)
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
-        name = body["metadata"]["name"]
-        if (resource.plural, name) in self.objects and self._clock() >= self._back_at:
-            raise AlreadyExists(f"create {name}: exists", status=409)
         self._met += 1
-        if self._clock() < self._back_at and self._met % 3 == 0 and (resource.plural, name) not in self.objects:
+        is_new = (resource.plural, body["metadata"]["name"]) not in self.objects
+        if self._clock() < self._back_at and self._met % 3 == 0 and is_new:
             await super().create(resource, body, namespace=namespace)
         self._reach()
         return await super().create(resource, body, namespace=namespace)

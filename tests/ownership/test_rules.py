@@ -53,8 +53,9 @@ def test_N1_late_binding_with_this_node_selected_is_ours() -> None:
     assert decide(view(claim=samples.claim(selected="foo"), class_=samples.class_())) == Ours()
 
 
-def test_N2_late_binding_without_a_node_is_not_for_us() -> None:
-    assert isinstance(decide(view(class_=samples.class_())), NotForUs)
+def test_N2_N9_late_binding_without_a_node_is_not_for_us_and_a_class_without_binding_mode_is_not_immediate() -> None:
+    for class_ in (samples.class_(), samples.class_(volumeBindingMode=None)):
+        assert isinstance(decide(view(class_=class_)), NotForUs)
 
 
 def test_N3_another_node_is_selected() -> None:
@@ -71,14 +72,6 @@ def test_N6_without_enough_space_the_claim_is_left_and_the_next_delay_is_longer(
     assert isinstance(decision, Wait)
     assert decision.race == Race(1, 100.0 + 40.0 - 5.0, hindered_since=100.0, why=decision.why, want=Want("fake-class", "fake-ns", 100))
     assert "100 bytes needed, 99 free" in decision.why
-
-
-def test_N7_exactly_enough_is_enough() -> None:
-    assert isinstance(decide(view(race=DUE, free=CapacityAnswer(100))), Bid)
-
-
-def test_N9_a_class_without_binding_mode_is_not_immediate() -> None:
-    assert isinstance(decide(view(class_=samples.class_(volumeBindingMode=None))), NotForUs)
 
 
 def test_N10_allowed_topologies() -> None:
@@ -128,10 +121,11 @@ def test_N11_a_driver_that_says_unavailable_and_is_there_is_taken_at_its_word_th
     assert isinstance(decide(view(now=full.until, race=full.race, free=unavailable)), Wait), "until now it only had no room"
 
 
-def test_a_negative_largest_volume_is_none() -> None:
-    for maximum, fits in [(-1, True), (0, False), (None, True)]:
-        decision = decide(view(race=DUE, free=CapacityAnswer(2**40, maximum=maximum)))
-        assert isinstance(decision, Bid) is fits
+def test_N7_N30_what_fits() -> None:
+    """Exactly enough is enough, also for the largest volume, of which a negative one is none."""
+    for available, maximum, fits in [(100, None, True), (1000, 100, True), (1000, 99, False), (1000, 0, False), (1000, -1, True)]:
+        decision = decide(view(race=DUE, free=CapacityAnswer(available, maximum=maximum)))
+        assert isinstance(decision, Bid if fits else Wait)
 
 
 def test_a_conflict_that_changed_nothing_is_asked_about_and_bars_nobody() -> None:
@@ -144,16 +138,11 @@ def test_a_conflict_that_changed_nothing_is_asked_about_and_bars_nobody() -> Non
     assert isinstance(decision, Bid) and decision.out_of_turn
 
 
-def test_a_node_whose_driver_reports_no_topology_leaves_the_claim_to_the_others() -> None:
-    decision = decide(view(segment=Segment()))
-    assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at)
-    assert "reports no topology" in decision.why
-
-
-def test_a_node_whose_topology_no_object_can_name_leaves_the_claim_to_the_others() -> None:
-    decision = decide(view(segment=Segment.of({"rack": "no 1"})))
-    assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at)
-    assert "reports a topology that no PersistentVolume can name: 'rack' has the value 'no 1'" in decision.why
+def test_a_node_without_a_topology_that_an_object_can_name_leaves_the_claim_to_the_others() -> None:
+    no_label = "reports a topology that no PersistentVolume can name: 'rack' has the value 'no 1'"
+    for segment, why in [(Segment(), "reports no topology"), (Segment.of({"rack": "no 1"}), no_label)]:
+        decision = decide(view(segment=segment))
+        assert isinstance(decision, Wait) and math.isinf(decision.race.bid_at) and why in decision.why
     without = decide(view(segment=Segment(), with_topology=False))
     assert isinstance(without, Wait) and not math.isinf(without.race.bid_at)
 
@@ -168,10 +157,6 @@ def test_N17_after_a_conflict_without_a_winner_the_delay_is_longer() -> None:
     assert wait.until == 100.0 + 40.0 - 5.0
     relabelled = samples.claim(meta={"resourceVersion": "8"})
     assert decide(view(now=wait.until, race=wait.race, claim=relabelled)) == Measure()
-
-
-def test_N30_larger_than_the_largest_volume_is_left() -> None:
-    assert isinstance(decide(view(race=DUE, free=CapacityAnswer(1000, maximum=99))), Wait)
 
 
 def test_without_a_delay_the_first_look_measures_and_a_full_node_does_not_spin() -> None:

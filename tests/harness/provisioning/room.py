@@ -9,7 +9,7 @@ from typing import Any
 
 from sidecar.csi.api import CREATE_DELETE_VOLUME, NOTHING, CreatedVolume, CreateRequest
 from sidecar.kube.api import Page, Resource
-from sidecar.kube.errors import NotFound
+from sidecar.kube.errors import AlreadyExists, NotFound
 from sidecar.local.here import Here
 from sidecar.model.objects import Claim, Volume
 from tests.harness import samples
@@ -23,7 +23,7 @@ ABLE = (CREATE_DELETE_VOLUME, "CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME", "MODIFY_
 
 
 class KeepingKube(ScriptedKube):
-    """What is written can be read again. An object is found in its own namespace only."""
+    """What is written can be read again. A name can be taken once, and an object is found in its own namespace only."""
 
     async def get(self, resource: Resource, name: str, *, namespace: str = "") -> Json:
         found = await super().get(resource, name, namespace=namespace)
@@ -38,6 +38,8 @@ class KeepingKube(ScriptedKube):
 
     async def create(self, resource: Resource, body: Mapping[str, Any], *, namespace: str = "") -> Json:
         await super().create(resource, body, namespace=namespace)
+        if (resource.plural, body["metadata"]["name"]) in self.objects:
+            raise AlreadyExists("taken", status=409)
         self.objects[resource.plural, body["metadata"]["name"]] = copy.deepcopy(dict(body))
         return dict(body)
 
