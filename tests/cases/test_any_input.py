@@ -21,8 +21,21 @@ from sidecar.model.topology import Segment
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID
 from tests.harness.provisioning.journal import JournalInMemory
-from tests.harness.provisioning.room import ABLE, Json, KeepingKube, OpenDriver, Room, secret
-from tests.harness.provisioning.secret_keys import DEFAULT_NAME, DEFAULT_NAMESPACE, NAME, NAMESPACE, OLD_NAME, OLD_NAMESPACE, PREFIX
+from tests.harness.provisioning.room import (
+    ABLE,
+    DEFAULT_NAME,
+    DEFAULT_NAMESPACE,
+    NAME,
+    NAMESPACE,
+    OLD_NAME,
+    OLD_NAMESPACE,
+    PREFIX,
+    Json,
+    KeepingKube,
+    OpenDriver,
+    Room,
+    secret,
+)
 from tests.harness.provisioning.sources import FAR, FROM_CLAIM, FROM_SNAPSHOT, fill, world
 
 # With these a driver leaves open whether there is a volume.

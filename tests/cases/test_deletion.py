@@ -3,8 +3,6 @@
 D15 is met in a better way than by upstream: what the driver has deleted is not deleted again because its object could not go.
 """
 
-from typing import Any
-
 import pytest
 
 from sidecar.csi.outcome import Code
@@ -13,19 +11,11 @@ from sidecar.kube.errors import Forbidden, Unavailable
 from sidecar.model.objects import Attachment
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc
-from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, released, secret, show
-from tests.harness.provisioning.secret_keys import NAME, NAMESPACE
+from tests.harness.provisioning.room import NAME, NAMESPACE, KeepingKube, OpenDriver, Room, released, secret, show
 
 NAME_NOTE, NAMESPACE_NOTE = (f"volume.kubernetes.io/provisioner-deletion-secret-{half}" for half in ("name", "namespace"))
 OURS = "external-provisioner.volume.kubernetes.io/finalizer"
 WITH_SECRET = {NAME: "of-${pvc.name}", NAMESPACE: "b"}
-
-
-def without_notes(**changes: Any) -> Json:
-    obj = samples.volume_json(**changes)
-    for note in (NAME_NOTE, NAMESPACE_NOTE):
-        del obj["metadata"]["annotations"][note]
-    return obj
 
 
 def deleted(room: Room) -> dict[str, str]:
@@ -96,12 +86,12 @@ def test_D5_while_the_api_server_is_away_nothing_is_known_of_the_secret_and_noth
 
 
 def test_D6_without_notes_the_class_tells_the_secret() -> None:
-    room = released(without_notes(), parameters=WITH_SECRET).add("secrets", secret("of-fake-pvc", "b", key="of the class"))
+    room = released(samples.volume_without_notes(), parameters=WITH_SECRET).add("secrets", secret("of-fake-pvc", "b", key="of the class"))
     assert deleted(room) == {"key": "of the class"}
 
 
 def test_D6_a_class_that_makes_no_sense_keeps_the_volume_and_is_told_of() -> None:
-    room = released(without_notes(), parameters={NAME: "a"})
+    room = released(samples.volume_without_notes(), parameters={NAME: "a"})
     assert room.volume() == 101.0
     assert room.driver.asked == [] and "StorageClass 'fake-class': parameter" in room.said()
 

@@ -10,8 +10,7 @@ from sidecar.provisioning.view import VolumeView
 from sidecar.provisioning.volume_rules import Empty, Rest, decide_volume
 from tests.harness import samples
 from tests.harness.provisioning.bench import Bench, rpc, run
-from tests.harness.provisioning.room import OpenDriver, Room, able, room_for, secret
-from tests.harness.provisioning.secret_keys import NAME, NAMESPACE
+from tests.harness.provisioning.room import NAME, NAMESPACE, OpenDriver, Room, able, room_for, secret
 
 
 def begun_and_unknown(answer: CreatedVolume | Code, **room: str) -> Room:

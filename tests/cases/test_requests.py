@@ -18,8 +18,22 @@ from sidecar.model.names import SELECTED_NODE, SNAPSHOT_FINALIZER
 from sidecar.provisioning.needs import Absent, Ref
 from tests.harness import samples
 from tests.harness.provisioning.bench import rpc, run
-from tests.harness.provisioning.room import Json, KeepingKube, Room, able, every_kind, room_for, secret, settle
-from tests.harness.provisioning.secret_keys import DEFAULT_NAME, DEFAULT_NAMESPACE, KINDS, NAME, NAMESPACE, PREFIX
+from tests.harness.provisioning.room import (
+    DEFAULT_NAME,
+    DEFAULT_NAMESPACE,
+    KINDS,
+    NAME,
+    NAMESPACE,
+    PREFIX,
+    Json,
+    KeepingKube,
+    Room,
+    able,
+    every_kind,
+    room_for,
+    secret,
+    settle,
+)
 from tests.harness.provisioning.sources import (
     FAR,
     FROM_CLAIM,

@@ -25,8 +25,7 @@ from sidecar.provisioning.creations.creation_record import to_line
 from sidecar.provisioning.creations.journal import FileJournal
 from tests.harness import samples
 from tests.harness.provisioning.bench import UID, rpc
-from tests.harness.provisioning.room import Json, OpenDriver, Room, every_kind, room_for, secret
-from tests.harness.provisioning.secret_keys import KINDS
+from tests.harness.provisioning.room import KINDS, Json, OpenDriver, Room, every_kind, room_for, secret
 
 CANARY = "canary-7f3a"
 TELLTALES = (CANARY, base64.b64encode(CANARY.encode()).decode(), CANARY.encode().hex())

@@ -13,7 +13,7 @@ from sidecar.csi.outcome import Code, DriverError, Lost, NotSent
 from sidecar.engine.backoff import Backoff
 from tests.harness import samples
 from tests.harness.doors import ScriptedDriver
-from tests.harness.provisioning.views import create
+from tests.harness.provisioning.bench import create
 
 GONE = Lost(Code.UNAVAILABLE, "Socket closed")
 

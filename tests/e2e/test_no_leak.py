@@ -13,7 +13,7 @@ from hack.lib.control_plane import until
 from hack.lib.programs import OurDriver, Sidecar
 from tests.harness.cluster import CAPACITIES, CLAIMS, CLASSES, EVENTS, RBAC, SECRETS, VOLUMES, Cluster, late, selected
 from tests.harness.kill_loop import JOURNALS, NOTHING_WRONG, OFTEN, kill_loop, volume_names
-from tests.harness.provisioning.secret_keys import KINDS, PREFIX
+from tests.harness.provisioning.room import KINDS, PREFIX
 
 
 @pytest.fixture

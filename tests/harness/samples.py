@@ -113,6 +113,14 @@ def volume_json(*, meta: Json | None = None, spec: Json | None = None, status: J
     return obj
 
 
+def volume_without_notes(**changes: Any) -> Json:
+    """It does not say which secret its deletion takes."""
+    obj = volume_json(**changes)
+    for half in ("name", "namespace"):
+        del obj["metadata"]["annotations"][f"volume.kubernetes.io/provisioner-deletion-secret-{half}"]
+    return obj
+
+
 def volume(**changes: Any) -> Volume:
     return Volume.of(volume_json(**changes))
 

@@ -7,7 +7,7 @@ from sidecar.engine.backoff import Backoff
 from sidecar.provisioning.decisions import Create, Wait
 from sidecar.provisioning.pace import APART, NO_PACE, PacedAttempts
 from sidecar.provisioning.rules import decide
-from tests.harness.provisioning.views import view
+from tests.harness.provisioning.bench import view
 
 RETRY = Backoff(1.0, 300.0)
 

@@ -16,7 +16,7 @@ from sidecar.provisioning.decisions import (
 from sidecar.provisioning.progress import BELIEVED, NOT_BEGUN, Creating, HandedBack, Racing, Stored, Unsaved
 from sidecar.provisioning.rules import decide
 from tests.harness import samples
-from tests.harness.provisioning.views import create, view
+from tests.harness.provisioning.bench import create, view
 
 CREATING = Creating(samples.claim(selected="foo"))
 IMMEDIATE = samples.class_(volumeBindingMode="Immediate")

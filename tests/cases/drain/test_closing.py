@@ -13,10 +13,9 @@ from sidecar.model.nodes import Taint
 from sidecar.model.standing import OPEN, Standing
 from sidecar.provisioning.creations.creation_record import CreationRecord
 from tests.harness import samples
-from tests.harness.provisioning.bench import UID, rpc
+from tests.harness.provisioning.bench import UID, create, rpc
 from tests.harness.provisioning.pods import CORDON, pod_json, tolerating
 from tests.harness.provisioning.room import Json, KeepingKube, OpenDriver, Room, room_for, settle
-from tests.harness.provisioning.views import create
 
 CLOSED = Standing(closed=True, why="it is cordoned", since="2026-01-01T00:00:00Z", taints=(CORDON,))
 EVACUATION = Taint("csi-node-sidecar.io/evacuate", "retire", "NoSchedule")

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from sidecar.csi.outcome import Code, DriverError
@@ -17,7 +17,10 @@ from sidecar.observe.metrics import Metrics
 from sidecar.ownership.promises import Promise
 from sidecar.ownership.reserved_space import ReservedSpace
 from sidecar.provisioning.controller import Provisioner
+from sidecar.provisioning.decisions import Create
 from sidecar.provisioning.progress_table import ProgressTable
+from sidecar.provisioning.rules import decide
+from sidecar.provisioning.view import ClaimView
 from sidecar.provisioning.watches import ProvisioningWatches
 from sidecar.rights.rights import FinalizerWrites
 from tests.harness import samples
@@ -173,3 +176,17 @@ def rpc(code: Code, text: str = "text") -> DriverError:
 def released(**doors: Any) -> Bench:
     """A volume whose claim is gone and that is to be deleted."""
     return Bench(**doors).see(volume=samples.volume(), class_=samples.class_())
+
+
+# --- without a controller: the view of a claim as the rules see it ---
+
+
+def view(**changes: Any) -> ClaimView:
+    base = ClaimView(now=100.0, here=samples.here(), chance=0.5, claim=samples.claim(selected="foo"), class_=samples.class_())
+    return replace(base, **changes)
+
+
+def create(**changes: Any) -> Create:
+    decision = decide(view(**changes))
+    assert isinstance(decision, Create), decision
+    return decision

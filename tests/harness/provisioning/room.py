@@ -16,10 +16,15 @@ from tests.harness import samples
 from tests.harness.doors import ScriptedDriver, ScriptedKube
 from tests.harness.provisioning.bench import Bench
 from tests.harness.provisioning.journal import JournalInMemory, with_journal
-from tests.harness.provisioning.secret_keys import KINDS, PREFIX
 
 Json = dict[str, Any]
 ABLE = (CREATE_DELETE_VOLUME, "CREATE_DELETE_SNAPSHOT", "CLONE_VOLUME", "MODIFY_VOLUME")
+# The parameters of a class that name secrets, as upstream spells them.
+KINDS = ["provisioner", "controller-publish", "node-stage", "node-publish", "controller-expand", "node-expand", "controller-modify"]
+PREFIX = "csi.storage.k8s.io/"
+DEFAULT_NAME, DEFAULT_NAMESPACE = f"{PREFIX}secret-name", f"{PREFIX}secret-namespace"
+NAME, NAMESPACE = f"{PREFIX}provisioner-secret-name", f"{PREFIX}provisioner-secret-namespace"
+OLD_NAME, OLD_NAMESPACE = "csiProvisionerSecretName", "csiProvisionerSecretNamespace"
 
 
 class KeepingKube(ScriptedKube):
@@ -140,6 +145,10 @@ def settle(room: Room, looks: int = 20) -> float | None:
 def secret(name: str, namespace: str, /, **data: str) -> Json:
     encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": namespace}, "data": encoded}
+
+
+def provisioner(name: str = "a", namespace: str = "b") -> dict[str, str]:
+    return {NAME: name, NAMESPACE: namespace}
 
 
 def every_kind() -> dict[str, str]:

@@ -408,17 +408,18 @@ def test_an_end_for_which_there_was_no_room_is_written_when_there_is(
     assert left(tmp_path) == ([SECOND] if still_open else [])
 
 
+def no_thread(*_: object) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 @pytest.mark.usefixtures("hurried")
 def test_a_thread_that_is_not_to_be_had_costs_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     states: list[str] = []
 
-    def refuse(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
     async def doing(journal: FileJournal) -> None:
         await begin(journal, FIRST)
         with monkeypatch.context() as patch:
-            patch.setattr(journal._thread, "submit", refuse)
+            patch.setattr(journal._thread, "submit", no_thread)
             await begin(journal, SECOND)
         await written(journal)
 
@@ -428,19 +429,14 @@ def test_a_thread_that_is_not_to_be_had_costs_no_line(tmp_path: Path, monkeypatc
 
 
 def test_without_a_thread_journals_are_taken_over_by_a_later_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    async def died(journal: FileJournal) -> None:
-        await begin(journal, FIRST)
+    run(tmp_path, lambda journal: begin(journal, FIRST))
 
     async def doing(journal: FileJournal) -> tuple[list[CreationRecord], list[CreationRecord]]:
         with monkeypatch.context() as patch:
-            patch.setattr(journal._thread, "submit", refuse)
+            patch.setattr(journal._thread, "submit", no_thread)
             before = await journal.take_over()
         return before, await journal.take_over()
 
-    run(tmp_path, died)
     assert run(tmp_path, doing) == ([], [FIRST])
 
 

@@ -11,7 +11,7 @@ from sidecar.model.objects import Volume
 from sidecar.provisioning.requests.request import Unfit
 from sidecar.provisioning.requests.secrets import SecretRef, SecretRefs, data_of, deletion_secret, expand, secret_refs
 from tests.harness import samples
-from tests.harness.provisioning.secret_keys import (
+from tests.harness.provisioning.room import (
     DEFAULT_NAME,
     DEFAULT_NAMESPACE,
     KINDS,
@@ -165,14 +165,6 @@ def test_what_kubernetes_allows_is_allowed() -> None:
         assert refs(provisioner(name, namespace)).provisioner == SecretRef(namespace, name)
 
 
-def released(**changes: Any) -> dict[str, Any]:
-    """A released volume that bears no note of its secret."""
-    obj = samples.volume_json(**changes)
-    for key in ("name", "namespace"):
-        del obj["metadata"]["annotations"][f"volume.kubernetes.io/provisioner-deletion-secret-{key}"]
-    return obj
-
-
 def noted(name: str, namespace: str) -> dict[str, str]:
     stem = "volume.kubernetes.io/provisioner-deletion-secret"
     return {f"{stem}-name": name, f"{stem}-namespace": namespace}
@@ -197,7 +189,7 @@ def test_half_a_note_is_none() -> None:
 
 
 def test_D6_without_notes_the_class_says() -> None:
-    volume = Volume.of(released())
+    volume = Volume.of(samples.volume_without_notes())
     assert deletion_secret(volume, USES_SECRETS) == SecretRef("fake-ns", "now-fake-pvc")
     assert deletion_secret(volume, samples.class_(parameters=provisioner("${pv.name}", "${pv.name}"))) == SecretRef(
         "test-testi", "test-testi"
@@ -208,16 +200,16 @@ def test_D6_without_notes_the_class_says() -> None:
 
 def test_D6_other_kinds_of_the_class_do_not_matter() -> None:
     class_ = samples.class_(parameters={f"{PREFIX}node-stage-secret-name": "${x}", f"{PREFIX}node-stage-secret-namespace": "b"})
-    assert deletion_secret(Volume.of(released()), class_) is None
+    assert deletion_secret(Volume.of(samples.volume_without_notes()), class_) is None
 
 
 def test_D6_without_class_or_claim_there_is_none() -> None:
-    assert deletion_secret(Volume.of(released()), None) is None
-    assert deletion_secret(Volume.of(released(spec={"claimRef": None})), USES_SECRETS) is None
+    assert deletion_secret(Volume.of(samples.volume_without_notes()), None) is None
+    assert deletion_secret(Volume.of(samples.volume_without_notes(spec={"claimRef": None})), USES_SECRETS) is None
 
 
 def test_D6_annotations_of_the_claim_are_not_known_at_deletion() -> None:
-    found = deletion_secret(Volume.of(released()), samples.class_(parameters=provisioner("${pvc.annotations['akey']}")))
+    found = deletion_secret(Volume.of(samples.volume_without_notes()), samples.class_(parameters=provisioner("${pvc.annotations['akey']}")))
     assert isinstance(found, Unfit)
     assert f"StorageClass 'fake-class': parameter {NAME} has unknown tokens" in found.why
     assert found.why.endswith("${pvc.name} (at deletion the annotations of the claim are not known)")
