@@ -112,12 +112,6 @@ def test_words_too_many_ahead_of_flags_are_warned_about_and_the_flags_are_read(
     assert main([*stray, "--version"]) == 0
 
 
-def test_all_faults_are_named_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--node-deployment", "--worker-threads=0", "--enable-capacity", "--timeout=-1s"]) == 1
-    err = capsys.readouterr().err
-    assert all(name in err for name in ("NODE_NAME", "NAMESPACE", "POD_NAME", "worker-threads", "timeout"))
-
-
 def test_no_way_to_the_api_server_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("NODE_NAME", "n")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)

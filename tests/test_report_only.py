@@ -5,7 +5,7 @@ Each scene is played twice, with and without the flag, so that what is left alon
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -328,13 +328,12 @@ def test_only_what_drain_needs_is_kept_and_health_knows_no_journal(tmp_path: Pat
 # --- what an earlier process left ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[Any]]]:
+def test_what_is_left_is_told_in_one_line_and_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    yield lambda: [record for record in caplog.records if "left of it" in record.getMessage()]
 
+    def lines() -> list[Any]:
+        return [record for record in caplog.records if "left of it" in record.getMessage()]
 
-def test_what_is_left_is_told_in_one_line_and_stays(tmp_path: Path, lines: Callable[[], list[Any]]) -> None:
     async def story() -> None:
         scene = Scene(tmp_path)
         bound(scene, LOCAL)

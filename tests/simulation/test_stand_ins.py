@@ -60,21 +60,6 @@ async def runs(land: Land) -> bool:
     return await has_phase(land, PODS, "app", "Running")
 
 
-def test_no_kubelet_runs_a_pod_before_its_claim_is_there_and_bound() -> None:
-    async def story(land: Land) -> None:
-        await land.begin("n1")
-        await land.storage_class("now", "Immediate")
-        await run_by_hand(land)
-        await runs_not(land, "its claim is not there")
-        claim = await land.claim("data", "now")
-        await runs_not(land, "its claim is pending")
-        await land.volume(claim, node="n1")
-        await land.until(lambda: runs(land), "the pod runs")
-        assert await is_bound(land)
-
-    tell(story)
-
-
 def test_no_kubelet_runs_a_pod_whose_claim_the_binder_has_not_called_bound_yet() -> None:
     """Scheduled it is: for the scheduler the claim is bound when its volume is written down, a moment before its phase says so."""
 
