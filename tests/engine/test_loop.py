@@ -322,11 +322,6 @@ def test_cancelling_run_cancels_the_handlers_once():
     assert tidied == [3.0]
 
 
-def test_a_loop_without_workers_is_refused():
-    with pytest.raises(ValueError, match="at least one worker"):
-        a_loop(Script(), workers=0)
-
-
 def test_a_glance_that_is_enough_takes_no_worker() -> None:
     glances: list[tuple[str, float]] = []
 

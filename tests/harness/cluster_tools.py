@@ -6,8 +6,7 @@ from collections.abc import Callable
 from hack.sim.cluster import ApiServer
 from tests.harness.clock import Clock
 
-T0 = 1_767_225_600.0  # 2026-01-01T00:00:00Z
-
 
 def new_cluster(*, clock: Callable[[], float] | None = None) -> ApiServer:
-    return ApiServer(clock=clock or Clock(T0), rng=random.Random(1).random)
+    """At first it is 2026-01-01T00:00:00Z."""
+    return ApiServer(clock=clock or Clock(1_767_225_600.0), rng=random.Random(1).random)

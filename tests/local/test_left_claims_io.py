@@ -61,16 +61,13 @@ class Scene:
         return heard
 
 
-def play(story: AsyncTest) -> None:
-    async def main() -> None:
-        await story(Scene())
-
-    run_virtual(main())
-
-
 def looks(story: AsyncTest) -> Callable[[], None]:
     """A test of such a scene."""
-    return staged(play, story)
+
+    async def main(story: AsyncTest) -> None:
+        await story(Scene())
+
+    return staged(lambda story: run_virtual(main(story)), story)
 
 
 @looks

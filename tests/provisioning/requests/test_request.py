@@ -142,14 +142,10 @@ def test_a_topology_of_the_node_that_no_object_can_name_is_told_before_anything_
     assert "node foo that no PersistentVolume can name: 'rack' has" in unfit(driver=samples.info(segment={"rack": "no 1"}))
 
 
-def test_S6_a_driver_without_topology_gets_no_requirements() -> None:
-    built = request(driver=samples.info(topology=False))
-    assert built.requisite == built.preferred == ()
-
-
-def test_S7_the_gate_turns_topology_off() -> None:
-    built = request(topology_gate=False, class_={"allowedTopologies": allowed("bar")})
-    assert built.requisite == built.preferred == ()
+def test_S6_S7_without_topology_of_the_driver_or_by_its_gate_there_are_no_requirements() -> None:
+    for here in ({"driver": samples.info(topology=False)}, {"topology_gate": False}):
+        built = request(class_={"allowedTopologies": allowed("bar")}, **here)
+        assert built.requisite == built.preferred == ()
 
 
 def test_a_driver_that_cannot_create_is_named_with_the_capability() -> None:
