@@ -9,7 +9,7 @@ What two folders need is moved here. The first of it to open, for tests in Pytho
     driver/           the simulated driver, in this process and as a program
     cluster_tools     a simulated API server, empty
     cluster, drains   a namespace on a real control plane; the same with drain decisions
-    weather           processes that are killed under load, and the balance of volumes after it
+    kill_loop         processes that are killed under load, and the balance of volumes after it
     coroutines, loops waits and loops of tests that are coroutines
     planted           what somebody may have put where a file of ours goes
     mounting          mounts, in a namespace of their own or faked

@@ -64,10 +64,10 @@ class Scene:
 def looks(story: AsyncTest) -> Callable[[], None]:
     """A test of such a scene."""
 
-    async def main(story: AsyncTest) -> None:
+    async def main() -> None:
         await story(Scene())
 
-    return staged(lambda story: run_virtual(main(story)), story)
+    return staged(lambda _: run_virtual(main()), story)
 
 
 @looks
