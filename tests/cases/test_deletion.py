@@ -40,10 +40,6 @@ def counted(room: Room) -> tuple[float, float]:
     return tuple(room.value(f"controller_persistentvolume_delete_{what}") for what in ("total", "failed_total"))  # type: ignore[return-value]
 
 
-def test_D1_no_volume_is_no_work() -> None:
-    left_alone(Room())
-
-
 def test_D1_a_volume_that_is_not_csi_is_not_ours_to_delete_even_if_it_says_that_we_made_it() -> None:
     for source in [{"csi": None, "hostPath": {"path": "/x"}}, {"csi": None}]:
         left_alone(released(samples.volume_json(spec=source)))
