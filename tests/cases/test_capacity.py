@@ -9,9 +9,8 @@ from typing import Any
 
 from hack.lib.programs import claim, storage_class
 from hack.sim.cluster import Call
-from hack.sim.driver.faults import Fault
-from hack.sim.driver.local_driver import LocalDriver
-from hack.sim.driver.spec import Spec
+from hack.sim.driver.calls import Fault
+from hack.sim.driver.local_driver import LocalDriver, Spec
 from hack.sim.world.node import DRIVER, NAMESPACE, TOPOLOGY_KEY
 from hack.sim.world.story import Story
 from sidecar.csi.api import TOPOLOGY, DriverInfo
@@ -184,7 +183,7 @@ def test_capacity_is_that_of_the_node_also_where_volumes_do_not_follow_topology(
 
 @story
 async def test_the_capacity_of_a_driver_without_topology_is_that_of_all_nodes(bench: Story) -> None:
-    await drives(bench, without=frozenset({"topology"}), topology={})
+    await drives(bench, knows_topology=False, topology={})
     assert (await only(bench)).get("nodeTopology") in ({}, {"matchLabels": {}}, None)
     assert await published(bench) == {"late": 100}
 

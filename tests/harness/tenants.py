@@ -11,7 +11,7 @@ from typing import Final
 
 from hack.lib.programs import claim
 from hack.sim.cluster import Call
-from hack.sim.driver.faults import Fault
+from hack.sim.driver.calls import Fault
 from hack.sim.world.node import DRIVER
 from hack.sim.world.story import Story
 from sidecar.engine.limiter import TokenBucket

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hack.sim.cluster import Call
-from hack.sim.driver.faults import Fault
+from hack.sim.driver.calls import Fault
 from hack.sim.world.node import DRIVER, NAMESPACE
 from hack.sim.world.story import Story
 from sidecar.csi.outcome import Code, DriverError

@@ -187,11 +187,11 @@ def test_a_hanging_call_is_taken_back_with_its_caller() -> None:
 
 
 def test_a_script_of_faults_means_what_it_says() -> None:
-    once, always = Fault(method="CreateVolume", times=1, delay=1), Fault(method="CreateVolume", delay=2)
+    once, always = Fault(method="CreateVolume", names="pvc-*[0-7]", times=1, delay=1), Fault(method="CreateVolume", delay=2)
     faults = Faults()
     faults.set([once, always])
-    assert faults.take("DeleteVolume") == NO_FAULT
-    assert [faults.take("CreateVolume") for _ in range(3)] == [once, always, always]
+    assert [faults.take("DeleteVolume", "pvc-1"), faults.take("CreateVolume", "pvc-8")] == [NO_FAULT, always]
+    assert [faults.take("CreateVolume", "pvc-1") for _ in range(3)] == [once, always, always]
 
 
 def test_a_changed_file_replaces_the_script_and_its_counts(tmp_path: Path) -> None:

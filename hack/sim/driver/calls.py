@@ -11,8 +11,9 @@ What happens to a call of that method, in this order, where "inf" seconds are fo
     delay     waits, then does it even if the caller has given up; until then the volume is busy (ABORTED for others)
     linger    waits after doing it, before the answer
     lose      did it, but answers this status: the answer is lost after the effect
-and `message` goes with `fail` and `lose`; `times` is how many of the next such calls it happens to, without it all. A file of faults is
-read anew when it has changed, and then replaces what it said before; the counts of its faults start again.
+and `message` goes with `fail` and `lose`; `times` is how many of the next such calls it happens to, without it all; `names` is a pattern
+of volume names (CreateVolume) or ids. A file of faults is read anew when it has changed, and then replaces what it said before; the counts
+of its faults start again.
 """
 
 import asyncio
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -105,6 +107,7 @@ class Fault:
     """One line of the script."""
 
     method: str
+    names: str = "*"
     times: int | None = None
     hang: float = 0.0
     fail: Code | None = None
@@ -134,12 +137,12 @@ class Faults:
         """Replaces the script, as editing the file does; for tests in the same process."""
         self._faults = [[fault, fault.times or math.inf] for fault in faults]
 
-    def take(self, method: str) -> Fault:
+    def take(self, method: str, name: str = "") -> Fault:
         """The fault for this call, counted as used; NO_FAULT if there is none."""
         self._read_if_changed()
         for entry in self._faults:
             fault, left = entry
-            if left and fault.method == method:
+            if left and fault.method == method and fnmatchcase(name, fault.names):
                 entry[1] = left - 1
                 return fault  # type: ignore[no-any-return]
         return NO_FAULT
@@ -210,7 +213,7 @@ class Reception:
                     raise DriverError(Code.ABORTED, f"an operation on volume {name} is under way")
                 self._busy.add(name)
                 hold.callback(self._busy.discard, name)
-            fault = self.faults.take(method)
+            fault = self.faults.take(method, name)
             await _wait(fault.hang)
             if fault.fail is not None:
                 raise DriverError(fault.fail, fault.message)
