@@ -22,8 +22,8 @@ Reports = Mapping[str, Mapping[str, Any]]  # status of the report of each node, 
 
 def summary(one: Maintenance, nodes: Iterable[Node], reports: Reports, *, now: float) -> Json:
     """Pure. What is asked for, how many nodes it selects and how far they are, and what each of the others waits for."""
-    if one.stage is Stage.COMPLETE and one.status:
-        return {**one.status, "observedStage": str(one.stage), "blocked": 0, "message": ""}  # its nodes say nothing more of it
+    if one.stage is Stage.COMPLETE and one.status:  # its nodes say nothing more of it: how far it came stays
+        return {**one.status, "observedStage": str(one.stage), "blocked": 0, "message": ""}
     mine = [node for node in nodes if one.selects(node.name, node.labels)]
     said = {node.name: said_of(one, node, reports.get(node.name, {})) for node in mine}
     drained = [name for name, found in said.items() if found is not None and found.get("drained")]
@@ -92,7 +92,7 @@ class MaintenanceStatus:
             return _EVERY
         nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True)]
         reports = await reports_of(self._kube, self._settings.driver)
-        for one in (each for each in found if each.stage is not Stage.COMPLETE):  # how far it came stays there
+        for one in found:
             said = summary(one, nodes, reports, now=self._wall())
             if not differs({"status": one.status}, said):
                 continue
