@@ -46,7 +46,7 @@ def test_many_sets_that_lack_a_pod_keep_no_other_tenants_pod_here() -> None:
         requests.clear()
         await wait(bench, 60)
         assert seen.calls == []
-        assert len(requests) < 420
+        assert 0 < len(requests) < 420
         await unready(bench, "z-1", False, namespace="well")
         await wait(bench, 100)
         assert seen.calls == ["z-0"]
