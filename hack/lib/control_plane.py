@@ -220,17 +220,20 @@ class ControlPlane:
 
     def _await(self, component: str, *paths: str) -> None:
         """Until all of these are answered, which shows that the component is at work."""
+        last: Exception | None = None
 
         def answered() -> bool:
+            nonlocal last
             self._complain_about_the_dead()
             try:
                 for path in paths:
                     self._send("GET", path)
-            except (OSError, http.client.HTTPException, ApiError):
+            except (OSError, http.client.HTTPException, ApiError) as error:
+                last = error
                 return False
             return True
 
-        until(answered, f"{component} is ready", log=self._running[component].log)
+        until(answered, lambda: f"{component} is ready ({last})", log=self._running[component].log)
 
     def _complain_about_the_dead(self) -> None:
         for component, process in self._running.items():

@@ -39,12 +39,13 @@ class App:
         made = await self.api.create(PODS, pod(name, labels={"app": "x"}), namespace=self.namespace)
         return May(self.namespace, name, made["metadata"]["uid"])
 
-    async def budget(self, allowed: int | None, *, name: str = "app") -> None:
+    async def budget(self, allowed: int | None, *, name: str = "app", healthy: int = 1, **more: str) -> None:
         """`allowed` None: nobody has counted yet."""
-        made = await self.api.create(BUDGETS, budget(name, {"app": "x"}), namespace=self.namespace)
+        wanted = budget(name, {"app": "x"})
+        made = await self.api.create(BUDGETS, wanted | {"spec": wanted["spec"] | more}, namespace=self.namespace)
         if allowed is None:
             return
-        status: Json = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+        status: Json = {"disruptionsAllowed": allowed, "currentHealthy": healthy, "desiredHealthy": 1, "expectedPods": 1}
         status["observedGeneration"] = made["metadata"]["generation"]
         await self.api.replace(BUDGETS, made | {"status": status}, name=name, namespace=self.namespace, subresource="status")
 
@@ -131,6 +132,15 @@ async def test_a_spent_budget_does_not_keep_a_pod_that_is_not_ready(app: App) ->
     await app.budget(0)
     await app.pod()
     assert (await app.evict(await app.pod("sick", ready=False))).result is Result.EVICTED
+
+
+async def test_where_too_few_are_healthy_one_that_is_not_ready_stays_unless_the_budget_always_allows_it(app: App) -> None:
+    sick = await app.pod("sick", ready=False)
+    await app.budget(0, healthy=0)
+    assert (await app.evict(sick)).result is Result.BUDGET
+    await app.api.delete(BUDGETS, "app", namespace=app.namespace)
+    await app.budget(0, healthy=0, unhealthyPodEvictionPolicy="AlwaysAllow")
+    assert (await app.evict(sick)).result is Result.EVICTED
 
 
 async def test_two_budgets(app: App) -> None:

@@ -144,6 +144,8 @@ def _sick_and_free(pod: Json, budget: Json) -> bool:
     conditions = inside(pod, "status.conditions") or ()
     if any(item.get("type") == "Ready" and item.get("status") == "True" for item in conditions):
         return False
+    if inside(budget, "spec.unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
     healthy, desired = (inside(budget, f"status.{key}") or 0 for key in ("currentHealthy", "desiredHealthy"))
     return bool(0 < desired <= healthy)
 

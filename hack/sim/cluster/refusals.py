@@ -38,7 +38,8 @@ def not_allowed(field: str, detail: str) -> str:
 def invalid(what: str, group: str, name: str, causes: Sequence[str]) -> Refused:
     """`what` is the kind in most refusals, and the plural in some; `causes` are the broken rules, each with its field."""
     told = causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]"
-    return Refused(422, "Invalid", f'{_qualified(what, group)} "{name}" is invalid: {told}', details=_details(name, what, group))
+    details = _details(name, what, group) | {"causes": [{"message": cause} for cause in causes]}  # which kubectl prints instead
+    return Refused(422, "Invalid", f'{_qualified(what, group)} "{name}" is invalid: {told}', details=details)
 
 
 def bad_request(message: str) -> Refused:

@@ -26,7 +26,7 @@ from hack.sim.cluster.deletion import options_of
 from hack.sim.cluster.inprocess import Call, Hook, nothing
 from hack.sim.cluster.patches import APPLY_PATCH
 from hack.sim.cluster.reading import Listed, Stream
-from hack.sim.cluster.refusals import Refused
+from hack.sim.cluster.refusals import Refused, bad_request
 from sidecar.kube.api import ACCESS_REVIEWS, REVIEWS_OF_OTHERS, Resource
 from sidecar.kube.wire import path_of
 
@@ -137,7 +137,7 @@ class Served:
                 raise Refused(503, "ServiceUnavailable", "error trying to reach service: connect: connection refused")
             return _response(found)
         target = access.target(request.method, path, request.query, kinds)
-        body = json.loads(raw) if raw else {}
+        body = _body(raw)
         named = (body.get("metadata") or {}).get("name") if isinstance(body, dict) else None
         call = replace(target, name=target.name or str(named or ""))
         await self.before(call)
@@ -150,7 +150,7 @@ class Served:
 
     async def _review(self, request: web.BaseRequest, user: User, kind: Resource, raw: bytes) -> web.StreamResponse:
         await self.before(Call("create", kind))
-        return _response(_encoded(self.access.review(user, kind, json.loads(raw))), status=201)
+        return _response(_encoded(self.access.review(user, kind, _body(raw))), status=201)
 
     def _done(self, request: web.BaseRequest, target: Target, body: Any) -> tuple[int, bytes]:
         """Status and body of a success. It never awaits, so no other request comes in between."""
@@ -226,6 +226,13 @@ def self_signed(folder: Path) -> Certificate:
     command += ["-subj", "/CN=simulation", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
     subprocess.run([*command, "-keyout", str(made.key), "-out", str(made.certificate)], check=True, capture_output=True)
     return made
+
+
+def _body(raw: bytes) -> Any:
+    try:
+        return json.loads(raw) if raw else {}
+    except ValueError as error:  # kubectl sends some in another encoding
+        raise bad_request(f"the object provided is unrecognized: couldn't get version/kind; json parse error: {error}") from None
 
 
 def _list_body(page: Listed) -> bytes:

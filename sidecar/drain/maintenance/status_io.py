@@ -92,7 +92,7 @@ class MaintenanceStatus:
             return _EVERY
         nodes = [node async for node in records(self._kube, NODES, Node.of, cached=True)]
         reports = await reports_of(self._kube, self._settings.driver)
-        for one in found:
+        for one in (each for each in found if each.status or each.stage is not Stage.COMPLETE):
             said = summary(one, nodes, reports, now=self._wall())
             if not differs({"status": one.status}, said):
                 continue
