@@ -204,6 +204,16 @@ what is done is not counted in the Lease, nor is that held
 failover/controller.py tests/world/test_failover.py -k again_and
 -        if forbidden or not isinstance(await lease.hold(record=after.as_text(), now=True), Held):
 -            return False
+
+a taint is written on whatever version of the Node there is by now
+failover/controller.py failover:0
+-        meta = {"uid": node.uid, "resourceVersion": stored["metadata"]["resourceVersion"]}
++        meta = {"uid": node.uid}
+
+a claim is marked whatever it is by now
+drain/anew_io.py reprovision:3
+-        meta: Json = {"uid": claim.uid, "resourceVersion": claim.resource_version, "annotations": {names.REPROVISIONED_BY: value}}
++        meta: Json = {"annotations": {names.REPROVISIONED_BY: value}}
 """
 # By line: what is left out; the file in sidecar/, and what notices (tests, or the `theme:seed` of a world that breaks a promise); a diff.
 

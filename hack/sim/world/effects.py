@@ -5,6 +5,7 @@ only if the request is carried out. What was the case until a moment ago excuses
 """
 
 import contextvars
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -142,6 +143,8 @@ class Effects:
     def _on_patch(self, resource: Resource, name: str, patch: Any, *, namespace: str = "", **rest: Any) -> Any:
         doing = partial(self._patch, resource, name, patch, namespace=namespace, **rest)
         found, sender = self._store.find(resource, name, namespace), SENDER.get()
+        if found is not None and sender and resource in (NODES, CLAIMS, VOLUMES):
+            self._tell(found, _unguarded_patch(patch))
         if sender and resource == NODES and self._world.plan.theme == "failover":
             return self._on_failover("patch", NODES, found, patch, doing)
         meta = patch.get("metadata") or {} if isinstance(patch, dict) else {}
@@ -312,6 +315,18 @@ def _unguarded(given: Options, claim: Json) -> list[tuple[str, str]]:
     meta = claim["metadata"]
     whole = (given.uid, given.resource_version) == (meta["uid"], meta["resourceVersion"])
     return [] if whole else [(UNGUARDED, "its deletion does not say its uid and which version of it was looked at")]
+
+
+def _unguarded_patch(patch: Any) -> list[tuple[str, str]]:
+    """Of an object that others may replace or write too: the machine that is meant, and of a list, which is one value, the version."""
+    if isinstance(patch, list):
+        named = {item["path"].rpartition("/")[2] for item in patch if item["op"] == "test"}
+        lists = any(item["path"].startswith("/spec/taints") for item in patch)
+    else:
+        named, lists = {*(patch.get("metadata") or {})}, "taints" in (patch.get("spec") or {})
+    if "resourceVersion" in named or ("uid" in named and not lists):
+        return []
+    return [(UNGUARDED, f"a patch does not say of which object or version: {json.dumps(patch)[:300]}")]
 
 
 def _is_hit(options: Mapping[str, Any], pod: Json) -> bool:
