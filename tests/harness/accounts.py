@@ -66,7 +66,7 @@ def account(cluster: Cluster, name: str, role: Role) -> Iterator[Path]:
 
 def grant(cluster: Cluster, name: str, role: Role) -> None:
     for kind, rules in {"ClusterRole": role.everywhere, "Role": role.own}.items():
-        meta = {"name": f"{cluster.namespace}-{name}", "namespace": cluster.own_namespace}
+        meta = {"name": f"{cluster.namespace}-{name}", "namespace": cluster.own_namespace}  # which a ClusterRole is stored without
         cluster.plane.apply(json.dumps({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": meta, "rules": rules}))
 
 
