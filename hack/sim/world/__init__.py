@@ -8,8 +8,9 @@
     moments, verdicts, effects, records
                      the referee while the world runs: owners, volumes and replicas; what is said of nodes; what is evicted, deleted and
                      touched; how often nodes ask
-    maintenance, maintained, guards; failover, machines, failed_over
-                     declared maintenances and fail-over: what happens in their worlds, and their sentences of the referee
+    maintenance, maintained; failover, machines, failed_over
+                     declared maintenances and fail-over: what happens in their worlds, and the referee's sentences about it
+    guards           who makes the pods of gates
     rest             the referee at the end: nothing leaked, doubled, lost or left
     strangers        objects of others, which the sidecars must leave alone
     story            a world that a test leads step by step
